@@ -25,11 +25,8 @@ from hostrouting.host import LocalFiles
 from hostrouting.model.prefix import as_ip
 from hostrouting.testing import FakeHost, h200
 
-CIDRS = {"172.16.0.0/16": "172.16.5.9"}  # with an address in each
-REPAIR: list[dict[str, object]] = [
-    {"destination": "172.16.0.0/17"},
-    {"destination": "172.16.128.0/17"},
-]
+CIDRS = {"172.16.64.0/24": "172.16.64.9"}  # with an address in each
+REPAIR: list[dict[str, object]] = [{"destination": "172.16.64.0/24"}]
 DEVICES = ("eth0", *(f"ib{number}" for number in range(8)))
 NODE = [
     "link set lo up",

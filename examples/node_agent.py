@@ -125,7 +125,7 @@ class StartKubelet:
             return phases.Skip("it runs with this address")
         self.former = former
         self._stop_and_set(drop_in)
-        self.manager.start(UNIT, timeout=60)
+        self.manager.start(UNIT, timeout=60, ctx=ctx)
         return None
 
     def plan(self, ctx: phases.Context) -> str | phases.Skip:

@@ -11,7 +11,7 @@ FINE, PROBLEM, BAD_INPUT, CANNOT_DECIDE = 0, 1, 2, 3
 
 def exit_code(outcome: "phases.Step | phases.TaskFailed | errors.HostRoutingError") -> int:
     """The exit code for the report of a run with tasks of hostrouting, or for the TaskFailed of
-    `phases.execute`, as docs/findings.md lists them: of several failures, the worst. Or the code
+    `phases.execute`, as docs/scripts.md lists them: of several failures, the worst. Or the code
     for an error of hostrouting that came before the run, such as that of a configuration which
     cannot be read.
 

@@ -37,6 +37,22 @@ class Command(str):
         return Command, self.pieces
 
 
+class LineToType(str):
+    """A line that ends with a command. A terminal shows the command unbroken, so that it can be
+    copied.
+    """
+
+    __slots__ = ("command",)
+
+    command: str
+
+    def __new__(cls, words: str, command: str) -> Self:
+        """The words come first."""
+        line = super().__new__(cls, words + command)
+        line.command = command
+        return line
+
+
 class Operator(NamedTuple):
     """Who types what is printed: with which rights, on which host, and how hostrouting is called
     there.

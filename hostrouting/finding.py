@@ -8,7 +8,7 @@ explains each name.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from hostrouting.command import AS_ROOT, Operator
+from hostrouting.command import AS_ROOT, LineToType, Operator
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
@@ -20,12 +20,13 @@ expected device.
 ESCAPES: tuple[Escape, ...] = get_args(Escape)
 Name: TypeAlias = Literal[
     Escape, "no-default-route", "missing-rule", "service-network-holds-host",
+    "pod-network-holds-host", "default-route-expires", "cidr-masked",
     # what makes a verdict undecided
     "default-routes", "two-cnis", "doubtful-route", "other-packets", "unknown-source",
     "not-judged", "kernel-differs",
     # what explains a verdict; what a repair is, lacks and costs; our routes
     "allowed", "action", "unsafe", "repair-cost", "route-conflict", "route-waits", "route-stays",
-    "node-ip", "route-not-configured",
+    "route-differs", "route-unchecked", "node-ip", "route-not-configured",
     # the host
     "gate-open", "gate-shut", "file", "lock", "requirement", "unit",
     "unit-not-gated", "removal", "probe-rewrite", "azure-vnet",
@@ -55,14 +56,23 @@ class Remedy(NamedTuple):
         if self.otherwise is not None:
             yield from self.otherwise.ways()
 
+    def parts_for(self, who: Operator) -> tuple[str, str]:
+        """What this operator reads before the command, and the command; of the first way."""
+        if not self.command:
+            return self.words, ""
+        before = [self.words] if self.words else []
+        if self.needs_root:
+            before.append(str(who))
+        return f"{', '.join(before)}: ", who.line(self.command)
+
+    def line_for(self, who: Operator, before: str = "") -> LineToType:
+        """The first way as a line for this operator, after these words."""
+        words, command = self.parts_for(who)
+        return LineToType(before + words, command)
+
     def text_for(self, who: Operator) -> str:
         """The remedy in words, for this operator."""
-        text = self.words
-        if self.command:
-            before = [self.words] if self.words else []
-            if self.needs_root:
-                before.append(str(who))
-            text = f"{', '.join(before)}: {who.line(self.command)}"
+        text = "".join(self.parts_for(who))
         if self.otherwise is None:
             return text
         return f"{text}; or, {self.otherwise.text_for(who)}"

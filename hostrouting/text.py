@@ -6,10 +6,9 @@ The help and every start of a gated unit load this module, so it imports nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from typing import TypeVar
 
     T = TypeVar("T")
@@ -121,7 +120,8 @@ def _distance(word: str, other: str) -> int:
 
 def show(value: object) -> str:
     """The value as one short printable line: text from a file must not control the terminal."""
-    from json import dumps  # noqa: PLC0415  only a fault needs it
+    from collections.abc import Mapping  # noqa: PLC0415  only a fault needs it
+    from json import dumps  # noqa: PLC0415  as above
 
     if type(value).__module__ == "ipaddress":
         value = str(value)

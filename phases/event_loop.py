@@ -129,7 +129,7 @@ def _told_of_signals(run: Run, loop: asyncio.AbstractEventLoop) -> Iterator[None
 def _set_handlers() -> None:
     for number in STOPPING:
         former = signal.getsignal(number)
-        if former is not signal.SIG_IGN:  # as under nohup
+        if former is signal.SIG_DFL or callable(former):  # not where it is ignored, as under nohup
             _former[number] = former
             signal.signal(number, _handle)
 

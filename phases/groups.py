@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from phases.arguments import must_be_count, must_be_number
+from phases.arguments import must_be, must_be_count, must_be_number
 from phases.context import Context, Scope
 from phases.errors import Cancelled, InvalidTask
 from phases.execution import new_step, raise_together, record_unstarted, reject_coroutine, run_step
@@ -261,6 +261,7 @@ def when(
     """The task if the condition is true when its turn comes; otherwise it is skipped for this
     reason, such as `there is no GPU`.
     """
+    must_be(str, reason, "when: reason", "a text")
     is_false = Skip(reason)
     if isinstance(condition, bool):
         if condition:

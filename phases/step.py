@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import attrs
 
+from phases.arguments import must_be
 from phases.errors import Cancelled, PhasesError, ReportedError, UnknownTask
 from phases.values import (
     Results,
@@ -202,6 +203,7 @@ class Step:
 
         Of several steps with the same path and action, the last one counts.
         """
+        must_be(Step, later, "differences: later", "a report: Step.from_json(text) reads one")
         before, after = _by_path(self), _by_path(later)
         differences: list[Difference] = []
         for path, action in {**before, **after}:

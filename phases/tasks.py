@@ -69,7 +69,10 @@ class Skip:
     reason.
     """
 
-    reason: str = attrs.field(validator=attrs.validators.instance_of(str))
+    reason: str
+
+    def __attrs_post_init__(self) -> None:
+        must_be(str, self.reason, "Skip: reason", "a text")
 
 
 @attrs.frozen(repr=False)

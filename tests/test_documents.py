@@ -2,9 +2,9 @@
 somewhere.
 """
 
-import ast
 import json
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +21,7 @@ from hostrouting.config.cni import CNIS
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import NAMES
+from hostrouting.model import Link, Route
 from hostrouting.reading import keys_of
 from hostrouting.testing import FakeHost, h200, strategies
 from tests.support.cli import say
@@ -35,6 +36,12 @@ for _name, _text in PAGES.items():
     for _match in re.finditer(r"^```python\n(.*?)^```", _text, re.MULTILINE | re.DOTALL):
         _line = _text.count("\n", 0, _match.start()) + 1
         BLOCKS[f"{_name}:{_line}"] = _match[1]
+
+CONFIGS: dict[str, str] = {}
+"""Every configuration by its page and number."""
+for _name, _text in PAGES.items():
+    for _number, _config in enumerate(re.findall(r"(?ms)^```json\n(.*?)^```", _text)):
+        CONFIGS[f"{_name}:{_number}"] = _config
 
 WITH_TESTS: dict[str, str] = {}
 PROGRAMS: dict[str, str] = {}
@@ -80,23 +87,41 @@ def test_blocks_with_tests(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_shown_commands(name: str) -> None:
-    """Each whole command line of `hostrouting` that a page shows, after `$` or as root after `#`,
-    is understood.
+    """Each command line of `hostrouting` that a page shows, after a prompt or in a sentence, is
+    understood.
     """
-    after_a_prompt = r"^[$#] (?:\S*/|ssh node )?hostrouting ([^#>|\n]+)"
-    for typed in re.findall(after_a_prompt, PAGES[name], re.MULTILINE):
-        words = typed.split()
-        make_parser(words).parse_args(words)
+    called = r"(?:\bhostrouting|/etc/hostrouting/hostrouting\.pyz)"
+    lines = re.findall(r"^ *[$#] (.*)$", PAGES[name], re.MULTILINE)
+    lines += re.findall(r"`([^`\n]*)`", PAGES[name])
+    for line in lines:
+        for typed in re.findall(rf"{called} ([a-z][^|#>\n\\]*)", line):
+            words = shlex.split(typed.partition("&&")[0])
+            make_parser(words).parse_args(words)
 
 
-def test_the_first_answer() -> None:
-    """The README shows what the command answers on the node that it shows."""
-    pattern = r"^\$ hostrouting ([^\n]+)\n(OVERLAP[^`]*)"
-    shown = re.search(pattern, PAGES["README.md"], re.MULTILINE)
-    assert shown is not None
-    command, answer = shown.groups()
-    said = say(*command.split(), host=FakeHost(kernel=h200()))
-    assert said.out == answer
+@pytest.mark.parametrize("name", ["README.md", "docs/install.md", "docs/devices.md"])
+def test_answers(name: str, tmp_path: Path) -> None:
+    """A page shows what a command answers, from its first line on, on an H200 with a private device
+    of WireGuard.
+    """
+    kernel = h200()
+    kernel.add_link(Link(name="wg0", index=0, kind="wireguard", type=65534))
+    kernel.ip_route("add", Route.to("172.20.0.0/24", dev="wg0", protocol=3))
+    config = tmp_path / "new.json"
+    config.write_text(CONFIGS.get(f"{name}:0", ""))
+
+    shown = re.findall(r"(?ms)^```text\n\$ hostrouting (.*?)\n(.*?)^```", PAGES[name])
+    assert shown
+    for command, answer in shown:
+        words = command.replace("new.json", str(config)).split()
+        assert say(*words, host=FakeHost(kernel=kernel)).out.startswith(answer)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_configurations(name: str) -> None:
+    """Each can be used, if not alone, then as a part of one that has CIDRs."""
+    sections = {"routeOverlap": {"expectedCidrs": ["172.16.64.0/24"]}, **json.loads(CONFIGS[name])}
+    HostRoutingConfig.from_mapping(sections, required=True)
 
 
 def test_promises() -> None:
@@ -129,7 +154,7 @@ def anchors_of(page: Path) -> list[str]:
 
 
 def test_documents() -> None:
-    """docs/operators.md has every key of each document that a golden page shows, and none that is
+    """docs/scripts.md has every key of each document that a golden page shows, and none that is
     never there.
     """
     golden = ROOT / "tests/hostrouting/cli/__snapshots__/test_pages.ambr"
@@ -142,7 +167,7 @@ def test_documents() -> None:
         with_inner.setdefault(schema, set()).update(re.findall(r'"(\w+)": ', line))
 
     shown: dict[str, set[str]] = {}
-    for schema, keys in rows_of("docs/operators.md", r"`(hostrouting/\w+/\d)` \| (.*)"):
+    for schema, keys in rows_of("docs/scripts.md", r"`(hostrouting/\w+/\d)` \| (.*)"):
         shown[schema] = set(re.findall(r"`(\w+)`", keys))
     of_many_nodes = "hostrouting/nodes/1"  # tests/hostrouting/test_fleet.py prints that
     assert shown.keys() == {*printed, of_many_nodes}
@@ -157,28 +182,28 @@ def rows_of(page: str, pattern: str) -> list[Any]:
 
 
 def test_exit_codes() -> None:
-    """docs/findings.md has the exit code of each error, and whether to try again."""
-    rows = rows_of("docs/findings.md", r"`(\w+)` \| (?:`([\w-]+)`)? \|.*\| (yes|no) \| (\d)")
+    """docs/scripts.md has the exit code of each error, and whether to try again."""
+    rows = rows_of("docs/scripts.md", r"`(\w+)` \| ([^|]*) \|.*\| (yes|no) \| (\d)")
     named = {name for name, *_ in rows}
     assert named == {cls.__name__ for cls in HostRoutingError.__subclasses__()}
-    for name, kind, again, code in rows:
+    for name, kinds, again, code in rows:
         cls = getattr(errors, name)
-        error = cls.__new__(cls)
-        HostRoutingError.__init__(error, kind=kind)
-        error.errno = None
-        if name in {"ApplyError", "NotReady"}:
-            error.can_retry = True
-        assert code_of(error) == int(code), (name, kind)
-        assert error.can_retry == (again == "yes"), (name, kind)
+        for kind in re.findall(r"[\w-]+", kinds) or [""]:
+            error = cls.__new__(cls)
+            HostRoutingError.__init__(error, kind=kind)
+            error.errno = None
+            if name in {"ApplyError", "NotReady"}:
+                error.can_retry = True
+            assert code_of(error) == int(code), (name, kind)
+            assert error.can_retry == (again == "yes"), (name, kind)
 
 
 def test_findings() -> None:
-    """docs/findings.md explains each finding, and no other, with a line as an example."""
-    pattern = r"^### ([^\n]*)(.*?)(?=^##)"
-    sections = re.findall(pattern, PAGES["docs/findings.md"], re.MULTILINE | re.DOTALL)
-    assert sorted(name for name, _ in sections) == sorted(NAMES)
-    for name, text in sections:
-        assert "\n> `" in text, name
+    """docs/findings.md has a row and a section for each finding, and no other."""
+    names = sorted(NAMES)
+    assert sorted(re.findall(r"^### (.*)$", PAGES["docs/findings.md"], re.MULTILINE)) == names
+    rows = rows_of("docs/findings.md", r"\[([\w-]+)\]\(#([\w-]+)\) \| .*")
+    assert sorted(rows) == [(name, name) for name in names]
 
 
 def test_reasons_why_no_route_repairs() -> None:
@@ -216,46 +241,35 @@ def test_cnis() -> None:
 
 
 def test_what_networkd_keeps() -> None:
-    """docs/operators.md has each key of the drop-in for systemd-networkd. An older systemd-networkd
+    """docs/incident.md has each key of the drop-in for systemd-networkd. An older systemd-networkd
     ignores some of them, so that no test of it would miss these.
     """
     keys = r"ManageForeign\w+=no"
-    assert re.findall(f"`({keys})`", PAGES["docs/operators.md"]) == re.findall(keys, NETWORKD_TEXT)
+    assert re.findall(f"`({keys})`", PAGES["docs/incident.md"]) == re.findall(keys, NETWORKD_TEXT)
 
 
 def test_strategies() -> None:
-    """docs/library.md lists every public strategy, and no other."""
+    """docs/testing.md lists every public strategy, and no other."""
     public: set[str] = set()
     for name, value in vars(strategies).items():
         is_from_there = getattr(value, "__module__", "") == strategies.__name__
         if is_from_there and name[0].islower():
             public.add(name)
-    _, _, after_heading = PAGES["docs/library.md"].partition("| strategy |")
+    _, _, after_heading = PAGES["docs/testing.md"].partition("| strategy |")
     table, _, _ = after_heading.partition("\n\n")
     cells = re.findall(r"^\| (.*?) \|", table, re.MULTILINE)
     assert set(re.findall(r"`(\w+)\(", " ".join(cells))) == public
 
 
-def test_which_package_imports_which() -> None:
-    """The table of docs/design.md has every package, and all that each imports."""
-    known: dict[str, set[str]] = {}
-    for package, imports in rows_of("docs/design.md", r"`(\w+)/?` \| .* \| (.*)"):
-        known[package] = set(re.findall(r"\w+", imports))
+def test_packages() -> None:
+    """docs/design.md has a row for each package."""
+    rows = rows_of("docs/design.md", r"`(\w+)/` \| .*")
     packages = {path.parent.name for path in (ROOT / "hostrouting").glob("*/__init__.py")}
-    assert packages - {"__pyinstaller"} <= known.keys()
-    for package, imports in known.items():
-        used = imported_by(ROOT / "hostrouting" / package)
-        assert imports == (used & known.keys()) - {package}, package
+    assert packages - {"__pyinstaller"} == {*rows}
 
 
-def imported_by(package: Path) -> set[str]:
-    """What the package, or the module, imports of hostrouting."""
-    names: set[str] = set()
-    for path in list(package.rglob("*.py")) or [package.with_suffix(".py")]:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.ImportFrom) or node.module is None:
-                continue
-            root, *inner = node.module.split(".")
-            if root == "hostrouting":
-                names.update(inner[:1] or (alias.name for alias in node.names))
-    return names
+@pytest.mark.parametrize("name", PAGES)
+def test_files_of_the_repository(name: str) -> None:
+    """Each that a page names is there. The site cannot have links to them."""
+    for path in re.findall(r"`((?:examples|tests)/[\w./]*)`", PAGES[name]):
+        assert (ROOT / path).exists(), path

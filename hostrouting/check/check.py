@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hostrouting.check.doubts import describe_doubts
-from hostrouting.check.flaws import find_flaws, find_undelivered
+from hostrouting.check.flaws import find_flaws, find_unchecked_routes, find_undelivered
 from hostrouting.check.judge import Judge, of_family
 from hostrouting.check.parts import find_all_parts, packets_of_pods, ranges_of
 from hostrouting.check.repair import propose_repair
@@ -65,6 +65,7 @@ def check_kernel(
     The name servers (`Host.name_servers`) are for a flaw: no kernel knows them. Raises ConfigError
     if no CIDRs are expected.
     """
+    _require(backend, "lookup", "a RouteBackend: `with host.open_kernel() as backend:`")
     require_cidrs(config)
     check = partial(_check_settled, backend, config, name_servers)
     if ctx is None:
@@ -107,16 +108,24 @@ def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport
     """Check a host as this snapshot shows it, without asking a kernel. Raises ConfigError if no
     CIDRs are expected.
     """
+    _require(snapshot, "rules", "a Snapshot, such as backend.snapshot()")
     require_cidrs(config)
     judges = _judges(snapshot, config.route_overlap)
-    return CheckReport(tuple(check_family(judge) for judge in judges))
+    return _report(config, (check_family(judge) for judge in judges))
+
+
+def _require(value: object, attribute: str, rule: str) -> None:
+    """Raise TypeError unless the value has this attribute: arguments are easily swapped."""
+    if not hasattr(value, attribute):
+        kind = type(value).__name__
+        raise TypeError(
+            f"a check takes first the host, then its configuration; {kind} is not {rule}"
+        )
 
 
 def require_cidrs(config: HostRoutingConfig) -> None:
     """Raise ConfigError if the configuration expects no CIDRs."""
-    if not hasattr(config, "route_overlap"):
-        rule = "it must be a HostRoutingConfig, which comes after the host"
-        raise TypeError(f"config is {config!r:.80}; {rule}")
+    _require(config, "route_overlap", "a HostRoutingConfig")
     if config.route_overlap.cidrs:
         return
     rule = "is empty, so there is nothing to check"
@@ -255,13 +264,30 @@ def _check_once(
     snapshot = snapshot._replace(name_servers=name_servers)
     reports: list[FamilyReport] = []
     for judge in _judges(snapshot, config.route_overlap):
-        report = check_family(judge)
-        asked = routes_to_ask_about(judge, report.parts)
-        if asked:
-            report = check_family(_with_known_sources(judge, asked, backend))
+        report = check_live_family(judge, backend)
         differences = _differences(judge, report, backend)
         reports.append(report._replace(doubts=(*report.doubts, *differences)))
+    return _report(config, reports)
+
+
+def _report(config: HostRoutingConfig, families: Iterable[FamilyReport]) -> CheckReport:
+    """The report, with the flaws of the configuration."""
+    reports: list[FamilyReport] = []
+    for report in families:
+        flaws = (*report.flaws, *find_unchecked_routes(config, report.family))
+        reports.append(report._replace(flaws=flaws))
     return CheckReport(tuple(reports))
+
+
+def check_live_family(
+    judge: Judge, backend: RouteBackend, within: Iterable[Prefix] | None = None
+) -> FamilyReport:
+    """As `check_family`, but Linux is asked for the sources that only Linux knows."""
+    report = check_family(judge, within)
+    asked = routes_to_ask_about(judge, report.parts)
+    if not asked:
+        return report
+    return check_family(_with_known_sources(judge, asked, backend), within)
 
 
 def _with_known_sources(judge: Judge, asked: Mapping[Route, int], backend: RouteBackend) -> Judge:

@@ -20,15 +20,29 @@ if TYPE_CHECKING:
 
 def find_costs(judge: Judge, taken: Sequence[Part]) -> Iterator[Cost]:
     """What devices lose if routes take these parts, as they were judged without the routes. Own
-    addresses among the parts belong to the ranges around them.
+    addresses among the parts do not split the ranges around them, and are not named at their ends.
     """
     devs: dict[str, None] = {}
     for part in taken:
         devs |= dict.fromkeys(part.opinion.devs)
+    own = [part for part in taken if part.is_own]
     for dev in devs:
         lost = ranges_of((part, _loses(judge, dev, part)) for part in taken)
         for _, first, last in lost:
-            yield Cost(dev, first, last)
+            yield _without_own_ends(Cost(dev, first, last), own)
+
+
+def _without_own_ends(cost: Cost, own: Sequence[Part]) -> Cost:
+    """The range without own addresses at its ends, such as a broadcast address; `own` is in
+    order.
+    """
+    for part in own:
+        if part.first == cost.first:
+            cost = cost._replace(first=part.last + 1)
+    for part in reversed(own):
+        if part.last == cost.last:
+            cost = cost._replace(last=part.first - 1)
+    return cost
 
 
 def _loses(judge: Judge, dev: str, part: Part) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.config.cni import POD_NETWORKS, Cni, Device, Use, devices_of
 from hostrouting.fib.engine import ByPrefix
-from hostrouting.model.link_kinds import OF_GUESTS, is_card
+from hostrouting.model.link_kinds import OF_GUESTS, is_card, is_tunnel
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import SCOPE_UNIVERSE
 
@@ -44,7 +44,7 @@ class Devices:
         for address in fib.snapshot.addresses:
             if address.ip.version == fib.family:
                 self.addresses.append(address)
-        self._family = fib.family
+        self._fib = fib
         self._routes = fib.routes
 
     # Whose a device is.
@@ -71,6 +71,10 @@ class Devices:
     def leads_to_own_pods(self, dev: str) -> bool:
         """Whether the device is that of a pod of this node, or the bridge of its pods."""
         return not self.uses(dev).isdisjoint({"pod", "bridge"})
+
+    def is_overlay(self, dev: str) -> bool:
+        """Whether the device is a tunnel by which a CNI leads to the pods of other nodes."""
+        return "network" in self.uses(dev) and is_tunnel(self.links[dev])
 
     def is_bridge_of_pods(self, dev: str) -> bool:
         """Whether the device may be the bridge by which a CNI leads to the pods of this node."""
@@ -125,15 +129,17 @@ class Devices:
 
     @cached_property
     def routes_to_pods(self) -> ByPrefix[Route]:
-        """The usable routes of all tables to pods of this node: to a single pod by its device, or
-        to a network by the bridge of the pods.
+        """The usable routes to pods of this node: to a single pod by its device, or to a network by
+        the bridge of the pods. They are in any table that a rule looks up for plain packets.
+
+        Field state of another table: aws-vpc-cni-security-groups-strict.
         """
         of_pods = {dev for dev in self.links if self.leads_to_own_pods(dev)}
         routes: list[Route] = []
         if of_pods:  # or no route has to be looked at
             routes += [route for route in self._routes if not of_pods.isdisjoint(route.devs)]
         to_pods = filter(self._leads_plain_packets_to_pods, routes)
-        return ByPrefix(self._family, [(route.prefix, route) for route in to_pods])
+        return ByPrefix(self._fib.family, [(route.prefix, route) for route in to_pods])
 
     def _leads_plain_packets_to_pods(self, route: Route) -> bool:
         """Whether plain packets by this route of a pod's device, or of the bridge of pods, reach
@@ -142,6 +148,8 @@ class Devices:
         Field state of an own address: dual-stack-ptp.
         """
         if route.type != "unicast" or route.tos or route.source or route.is_passed_over:
+            return False
+        if route.table not in self._fib.tables_for_plain:
             return False
         own = [Prefix.of(address.ip) for address in self.addresses if address.dev in route.devs]
         if route.prefix.is_single:

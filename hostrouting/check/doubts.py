@@ -12,27 +12,50 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from hostrouting.check.results import FamilyReport, RangeInDoubt, extents_of, phrase_of_extents
+from hostrouting.check.results import (
+    DOUBTFUL_ROUTE,
+    FamilyReport,
+    Opinion,
+    RangeInDoubt,
+    extents_of,
+    phrase_of_extents,
+)
 from hostrouting.command import Command, call, joined
+from hostrouting.config.cni import devices_of
 from hostrouting.config.settings import is_configurable_dev
 from hostrouting.finding import Finding, Name, Remedy, in_turn
-from hostrouting.model.link_kinds import is_tunnel
+from hostrouting.model.link_kinds import is_card, is_tunnel
+from hostrouting.model.route import deletion_command
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.model.prefix import Prefix
+    from hostrouting.model.snapshot import Address
 
 
-def line_naming(dev: str, cidrs: Iterable[Prefix] = ()) -> Command:
-    """The line to type that has this device expected; without a CIDR, the operator writes one."""
-    typed = shlex.join(map(str, cidrs)) or "CIDR"
-    repair = call(f"repair {typed} --dev {shlex.quote(dev)}")
-    return joined(" | ", repair, call("apply --config -"))
+def line_naming(dev: str, cidrs: Iterable[Prefix]) -> Command:
+    """The line to type that has this device expected."""
+    return _repair_line("--dev", [dev], cidrs)
 
 
-NAME_DEVICES = Remedy(
-    "in routeOverlap.expectedDevs, name the intended devices", line_naming("NAME")
-)
+def line_allowing(devs: Iterable[str], cidrs: Iterable[Prefix]) -> Command:
+    """The line to type that has these devices allowed."""
+    return _repair_line("--allow", devs, cidrs)
+
+
+def _repair_line(option: str, devs: Iterable[str], cidrs: Iterable[Prefix]) -> Command:
+    words = ["repair", *map(str, cidrs)]
+    for dev in devs:
+        words += [option, dev]
+    return joined(" | ", call(shlex.join(words)), call("apply --config -"))
+
+
+def how_to_allow(kinds: Mapping[str, str], command: Command) -> Remedy:
+    """The remedy if packets are meant to leave through these devices, of which the kinds are given:
+    the command allows them.
+    """
+    named = [f"{dev} ({kind})" if kind else dev for dev, kind in kinds.items()]
+    return Remedy(f"if leaving through {spoken(named)} is intended", command)
 
 
 class Wording(NamedTuple):
@@ -44,11 +67,15 @@ class Wording(NamedTuple):
 
 DOUBTS = {
     "default-routes": Wording(
-        "it is unclear whether packets to {where} should leave through {reason}", NAME_DEVICES
+        "it is unclear whether packets to {where} should leave through {reason}",
+        Remedy("in routeOverlap.expectedDevs, name the intended devices"),
     ),
     "two-cnis": Wording(
         "packets to {where} leave through a device that a CNI may have left behind: {reason}",
-        Remedy("remove the leftovers of the CNI that is not used"),
+        Remedy(
+            "drain the node if pods of both run here, then remove the leftovers of the CNI that is "
+            "not used"
+        ),
     ),
     "doubtful-route": Wording(
         "packets to {where} may be lost: {reason}",
@@ -92,21 +119,64 @@ def describe_doubts(report: FamilyReport, doubts: Iterable[RangeInDoubt]) -> Ite
         remedy: Remedy | None = wording.remedy._replace(words=words)
         facts: dict[str, Any] = {}
         if opinion.candidates:
-            remedy = how_to_name_a_device(opinion.candidates, report, costs={})
-            facts["candidates"] = list(opinion.candidates)
+            devs = devices_to_name(opinion.candidates, report)
+            remedy = how_to_name_a_device(devs, report)
+            facts["candidates"] = devs
+        elif opinion.name == DOUBTFUL_ROUTE:
+            kinds = _kinds_to_allow(opinion, report)
+            remedy = _how_to_end_doubt(opinion, kinds, report, words)
+            if kinds:
+                facts["mayAllow"] = kinds
         yield Finding(cast("Name", opinion.name), "warning", sentence, where, remedy, facts)
 
 
-def how_to_name_a_device(
-    devs: Sequence[str], report: FamilyReport, *, costs: Mapping[str, str]
+def _kinds_to_allow(opinion: Opinion, report: FamilyReport) -> dict[str, str]:
+    """The device that ends the doubt if it is allowed, with its kind; none if there is none."""
+    link = report.snapshot.links_by_name.get(opinion.may_allow)
+    if link is None or not is_configurable_dev(link.name):
+        return {}
+    return {link.name: link.kind}
+
+
+def _how_to_end_doubt(
+    opinion: Opinion, kinds: Mapping[str, str], report: FamilyReport, otherwise: str
 ) -> Remedy | None:
-    """How to name each of these devices, of which one is intended; with what is known of it and,
-    from `costs`, what its repair costs.
+    """How to allow the device by which packets may be lost, and how to delete the route."""
+    deletion = "" if opinion.route is None else deletion_command(opinion.route)
+    ways = [Remedy(otherwise, deletion)]
+    if kinds:
+        ways.insert(0, how_to_allow(kinds, line_allowing(kinds, report.cidrs)))
+    return in_turn(ways)
+
+
+def cards_with_address(report: FamilyReport) -> list[Address]:
+    """The addresses of network cards, by which a default route could lead. A CNI's device leads to
+    pods, and so does a bridge without a card, such as docker0.
+    """
+    links = report.snapshot.links_by_name
+    addresses: list[Address] = []
+    for address in report.addresses:
+        link = links.get(address.dev)
+        if link is None or not is_card(link, links) or devices_of(link.name, link.kind):
+            continue
+        addresses.append(address)
+    return addresses
+
+
+def devices_to_name(devs: Sequence[str], report: FamilyReport) -> list[str]:
+    """Of which devices one is intended: of these, or if there is only one, perhaps of the cards."""
+    if len(devs) > 1:
+        return [*devs]
+    return [*dict.fromkeys([*devs, *(address.dev for address in cards_with_address(report))])]
+
+
+def how_to_name_a_device(devs: Sequence[str], report: FamilyReport) -> Remedy | None:
+    """How to name each of these devices, of which one is intended; with what is known of it.
 
     The last way is for the case that none of the others is right: if there is one device, another
     may be intended; if one of several is a tunnel, it may have a default route by mistake.
     """
-    ways = [_way_to_name(dev, report, costs.get(dev, "")) for dev in devs]
+    ways = [_way_to_name(dev, report) for dev in devs]
     links = report.snapshot.links
     tunnels = [link.name for link in links if link.name in devs and is_tunnel(link)]
     if len(devs) == 1:
@@ -117,12 +187,12 @@ def how_to_name_a_device(
     return in_turn(ways)
 
 
-def _way_to_name(dev: str, report: FamilyReport, cost: str) -> Remedy:
+def _way_to_name(dev: str, report: FamilyReport) -> Remedy:
     """What to do if this device is intended, with what is known of it."""
     words = f"if {dev} is intended"
-    details = "; ".join(text for text in (_known_of(dev, report), cost) if text)
-    if details:
-        words += f" ({details})"
+    known = _known_of(dev, report)
+    if known:
+        words += f" ({known})"
     if is_configurable_dev(dev):
         return Remedy(words, line_naming(dev, report.cidrs))
     return Remedy(f"{words}, give it another name: a configuration cannot have this one")

@@ -64,7 +64,7 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     """The expected devices of a host, and the doubt about them."""
     default_routes = list(_default_routes(fib))
     counting = devs_that_count(default_routes, devices.links)
-    defaults = _routes_that_count(default_routes, counting)
+    defaults = _routes_that_count(default_routes, counting, devices.links)
     trimmed = [_without_other_hops(route, counting) for route in defaults]
     uplinks = Uplinks(frozenset())
     if configured:
@@ -103,8 +103,8 @@ def _uplinks_of_first(
     are_only_taps = devs == counting and are_taps_without_a_card(devs, with_address, links)
     by_a_tunnel = doubtful_by_a_tunnel(devs, devs_below, links, are_only_taps=are_only_taps)
     by_equal_routes = doubtful_by_equal_routes(defaults)
-    by_unjudged_rules = _devs_that_may_be_passed_over(fib, defaults)
-    doubtful = by_a_tunnel | by_equal_routes | by_unjudged_rules
+    by_rules = _devs_that_compete_by_rules(fib, defaults)
+    doubtful = by_a_tunnel | by_equal_routes | by_rules
     expected = devs | doubtful  # each may be the intended one
 
     is_card_unknown = not devs_below and _is_only_tunnel_or_dummy(expected, doubtful, devices)
@@ -138,18 +138,31 @@ def _default_routes(fib: Fib) -> Iterator[Route]:
 
 
 def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
-    """The default routes of a table. Routes to both halves of all addresses make one more, with the
-    prefix of the lower half and the next hops of both. It comes last, and does not count beside one
-    of length 0 (`_routes_that_count`).
+    """The default routes of a table, in the order in which Linux uses them. Routes that together
+    are for all addresses (`_INSTEAD_OF_DEFAULT`) make one, with the prefix of the first and the
+    next hops of all.
     """
+    for prefixes in _INSTEAD_OF_DEFAULT[every.family]:
+        routes = [route for prefix in prefixes for route in table.routes_to(prefix)[:1]]
+        if len(routes) == len(prefixes) and all(route.type == "unicast" for route in routes):
+            hops = dict.fromkeys(hop for route in routes for hop in route.next_hops)
+            yield routes[0]._replace(next_hops=tuple(hops))
     for route in table.routes_to(every):
         if route.type == "unicast":
             yield route
-    lower_half, upper_half = every.halves()
-    lower = table.routes_to(lower_half)
-    upper = table.routes_to(upper_half)
-    if lower and upper and lower[0].type == upper[0].type == "unicast":
-        yield lower[0]._replace(next_hops=(*lower[0].next_hops, *upper[0].next_hops))
+
+
+_INSTEAD_OF_DEFAULT = {
+    4: [[Prefix.parse("0.0.0.0/1"), Prefix.parse("128.0.0.0/1")]],
+    6: [
+        [Prefix.parse("::/1"), Prefix.parse("8000::/1")],
+        [Prefix.parse(f"{first}/2") for first in ("::", "4000::", "8000::", "c000::")],
+        [Prefix.parse(text) for text in ("::/3", "2000::/4", "3000::/4", "fc00::/7")],
+    ],
+}
+"""By family: prefixes that programs use in place of /0, to leave the default route as it is; those
+of IPv6 are OpenVPN's before 2.4, gluetun's, and OpenVPN's for what is in use.
+"""
 
 
 def devs_that_count(defaults: Iterable[Route], links: Mapping[str, Link]) -> frozenset[str]:
@@ -164,15 +177,22 @@ def devs_that_count(defaults: Iterable[Route], links: Mapping[str, Link]) -> fro
     return frozenset(ways_out or dummies)
 
 
-def _routes_that_count(defaults: Iterable[Route], counting: frozenset[str]) -> tuple[Route, ...]:
+def _routes_that_count(
+    defaults: Iterable[Route], counting: frozenset[str], links: Mapping[str, Link]
+) -> tuple[Route, ...]:
     """The default routes with a next hop through one of these devices.
 
-    Beside one of length 0, in whichever table, two halves are a capture: OpenVPN adds them and
-    leaves the default route as it was (`redirect-gateway def1`).
+    Beside one of length 0, in whichever table, two halves are a capture, unless they are a
+    tunnel's: OpenVPN adds them to hide the default route (`redirect-gateway def1`), which it
+    replaces otherwise.
     """
     through_these = [route for route in defaults if not counting.isdisjoint(route.devs)]
-    whole = [route for route in through_these if route.prefix.length == 0]
-    return tuple(whole or through_these)
+    hiding = [
+        route
+        for route in through_these
+        if route.prefix.length == 0 or has_tunnel(route.devs, links)
+    ]
+    return tuple(hiding or through_these)
 
 
 def _without_other_hops(route: Route, counting: frozenset[str]) -> Route:
@@ -214,16 +234,25 @@ def _is_only_tunnel_or_dummy(
     return any(devices.is_dummy(dev) or dev in doubtful for dev in expected)
 
 
-# Rules that are not judged.
+# Rules by which devices compete.
 
 
-def _devs_that_may_be_passed_over(fib: Fib, defaults: Sequence[Route]) -> frozenset[str]:
-    """The devices of all default routes, if there are several and plain packets may take a rule
-    that is not judged: they may miss the first default route then, and take another one.
+def _devs_that_compete_by_rules(fib: Fib, defaults: Sequence[Route]) -> frozenset[str]:
+    """The devices of all default routes, if there are several and the first one is not for all that
+    this host sends. Plain packets may pass over it, because a rule is not judged; or a rule leads
+    only root there (`uidrange 0-0`), and other users elsewhere.
+
+    Field states: goto-over-another-default, second-card-for-root.
     """
     devs = devs_of(defaults)
     if len(devs) < 2:
         return frozenset()
+    for applied in fib.rules_for(0):
+        has_first = applied.rule.table == defaults[0].table and applied.selects_plain(0)
+        if has_first and "uidrange" in dict(applied.selections.inside.met):
+            return devs
+        if has_first:
+            break
     for rule in unjudged_rules(fib):
         if rule.dst is None or rule.invert:
             return devs

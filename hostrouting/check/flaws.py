@@ -13,15 +13,16 @@ and often the other was meant. A kernel without IPv6 has no rules at all for it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from hostrouting.check.doubts import line_naming
 from hostrouting.check.judge import of_family
 from hostrouting.check.sources import node_sources
+from hostrouting.config.settings import typed_with_host_bits
 from hostrouting.fib.engine import NOT_JUDGED
-from hostrouting.finding import Finding, Remedy
-from hostrouting.model.prefix import IP, IPV6, Prefix
-from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, devs_of
+from hostrouting.finding import Finding, Name, Remedy, in_turn
+from hostrouting.model.prefix import IP, IPV6, Prefix, outermost
+from hostrouting.model.route import PROTOCOL_RA, TABLE_LOCAL, TABLE_MAIN, devs_of
 from hostrouting.model.rule import default_rules, rule_command
 from hostrouting.routes.uplink import TO_HAVE_IPV6
 from hostrouting.text import spoken
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hostrouting.check.judge import Judge
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.fib.engine import Fib
     from hostrouting.model.rule import Rule
 
@@ -41,58 +43,75 @@ _NO_IPV6 = Finding(
     "IPv6",
     TO_HAVE_IPV6,
 )
-_ANOTHER_ADDRESS = Remedy("give the cluster another service network, or the host another address")
-_ANOTHER_NAME_SERVER = Remedy(
-    "unless it is the cluster's own, give the cluster another service network, or the host another "
-    "name server"
-)
+_NAME_SERVER = "a name server"
 
 
 def find_flaws(judge: Judge) -> tuple[Finding, ...]:
     """The flaws of one family that leave the verdict as it is, the worst first."""
     return (
-        *_hosts_in_services(judge),
+        *_hosts_in_cluster_networks(judge),
         *_missing_rules(judge),
+        *_expiring_defaults(judge),
         *_competing_defaults(judge),
+        *_masked_cidrs(judge),
         *_several_node_ips(judge),
     )
 
 
-def _hosts_in_services(judge: Judge) -> Iterator[Finding]:
-    """Addresses of the host, gateways and name servers inside a service network: packets may go to
-    a service instead.
+def _hosts_in_cluster_networks(judge: Judge) -> Iterator[Finding]:
+    """Addresses of the host, gateways and name servers inside a network of services, or of pods
+    that an overlay has: packets to them may go to a service or a pod instead.
     """
-    if not judge.services:
+    networks = {"service": judge.services, "pod": _networks_of_overlays(judge)}
+    if not any(networks.values()):
         return
-    for ip, (what, remedy) in _known_addresses(judge).items():
-        for services in judge.services:
-            if ip in services:
-                sentence = (
-                    f"{ip}, {what}, lies in the service network {services}, so packets to it may "
-                    "go to a service"
-                )
-                yield Finding("service-network-holds-host", "warning", sentence, str(ip), remedy)
+    for ip, what in _known_addresses(judge).items():
+        for whose, blocks in networks.items():
+            for block in blocks:
+                if ip in block:
+                    yield _host_inside(ip, what, whose, block)
 
 
-def _known_addresses(judge: Judge) -> dict[IP, tuple[str, Remedy]]:
-    """The addresses that this host needs, with what each is, and how to get it out of a service
-    network.
+def _host_inside(ip: IP, what: str, whose: str, block: Prefix) -> Finding:
+    sentence = (
+        f"{ip}, {what}, lies in the {whose} network {block}, so packets to it may go to a {whose}"
+    )
+    another = f"give the cluster another {whose} network, or the host another"
+    words = f"{another} address"
+    if what == _NAME_SERVER:
+        words = f"unless it is the cluster's own, {another} name server"
+    name = cast("Name", f"{whose}-network-holds-host")
+    return Finding(name, "warning", sentence, str(ip), Remedy(words))
+
+
+def _networks_of_overlays(judge: Judge) -> tuple[Prefix, ...]:
+    """The networks to which a tunnel of a CNI leads, and those of `podCidrs` if there are any.
+    Without an overlay, pods may have addresses of the host's own network.
     """
+    overlays = {dev for dev in judge.devices.links if judge.devices.is_overlay(dev)}
+    routes = [route for route in judge.fib.routes if not overlays.isdisjoint(route.devs)]
+    networks = {route.prefix for route in routes if not route.prefix.is_single}
+    networks.discard(Prefix(judge.fib.family, 0, 0))
+    if not networks:
+        return ()
+    return tuple(outermost([*networks, *judge.pods]))
+
+
+def _known_addresses(judge: Judge) -> dict[IP, str]:
+    """The addresses that this host needs, with what each is; not those of CNIs' devices."""
     devices = judge.devices
     # kube-proxy and a DNS cache have the addresses of services on dummy devices.
     of_services = {address.ip for address in devices.addresses if devices.is_dummy(address.dev)}
-    known: dict[IP, tuple[str, Remedy]] = {}
-    for ip in judge.fib.snapshot.name_servers:
-        # Kubespray has nodes ask the name server of the cluster, which is a service.
-        if ip not in of_services:
-            known[ip] = "a name server", _ANOTHER_NAME_SERVER
+    # Kubespray has nodes ask the name server of the cluster, which is a service.
+    name_servers = set(judge.fib.snapshot.name_servers) - of_services
+    known = dict.fromkeys(sorted(name_servers, key=int), _NAME_SERVER)
     for route in judge.fib.routes:
         for hop in route.next_hops:
-            if hop.gateway is not None:
-                known[hop.gateway] = "a gateway", _ANOTHER_ADDRESS
+            if hop.gateway is not None and not devices.cni_rows(hop.dev or ""):
+                known[hop.gateway] = "a gateway"
     for address in devices.addresses:
-        if not devices.is_dummy(address.dev):
-            known[address.ip] = f"the address of {address.dev}", _ANOTHER_ADDRESS
+        if not devices.is_dummy(address.dev) and not devices.cni_rows(address.dev):
+            known[address.ip] = f"the address of {address.dev}"
     return known
 
 
@@ -120,6 +139,44 @@ def _looks_up_main(fib: Fib) -> bool:
     return any(rule._replace(priority=usual.priority) == usual for rule in fib.snapshot.rules)
 
 
+def _expiring_defaults(judge: Judge) -> Iterator[Finding]:
+    """An advertised default route that nothing renews, because the host forwards."""
+    links = judge.devices.links
+    for route in judge.uplinks.defaults:
+        if route.protocol != PROTOCOL_RA or route.expired is None:
+            continue
+        for dev in route.devs:
+            if dev in links and links[dev].ignores_ra:
+                sentence = (
+                    f"[{route}] expires: Linux ignores router advertisements on {dev}, because it "
+                    "forwards IPv6 and accept_ra is 1"
+                )
+                command = f"sysctl -w net/ipv6/conf/{dev}/accept_ra=2"
+                remedy = Remedy("set it in /etc/sysctl.d, too", command)
+                yield Finding("default-route-expires", "warning", sentence, dev, remedy)
+
+
+def _masked_cidrs(judge: Judge) -> Iterator[Finding]:
+    """Expected CIDRs that were written with host bits, as the original allows."""
+    for cidr in judge.config.cidrs:
+        typed = typed_with_host_bits(cidr)
+        if typed and cidr.version == judge.fib.family:
+            sentence = f"{typed} has host bits set, so {cidr} is checked"
+            remedy = Remedy("if that is not the network that was meant, correct it")
+            yield Finding("cidr-masked", "warning", sentence, str(cidr), remedy)
+
+
+def find_unchecked_routes(config: HostRoutingConfig, family: int) -> Iterator[Finding]:
+    """Static routes to no expected CIDR: one of both may have been typed wrong."""
+    cidrs = of_family(config.route_overlap.cidrs, family)
+    statics = [route.destination for route in config.static_routes.routes]
+    for destination in of_family(statics, family):
+        if not any(destination.overlaps(cidr) for cidr in cidrs):
+            sentence = f"{destination} has a static route and is in no expected CIDR"
+            remedy = Remedy("correct the route, or add it to routeOverlap.expectedCidrs")
+            yield Finding("route-unchecked", "warning", sentence, str(destination), remedy)
+
+
 def _competing_defaults(judge: Judge) -> Iterator[Finding]:
     """Default routes of several network cards, if no device is named or in doubt."""
     uplinks = judge.uplinks
@@ -130,13 +187,10 @@ def _competing_defaults(judge: Judge) -> Iterator[Finding]:
     if cards:
         used = spoken(sorted(uplinks.devs))
         sentence = f"Linux prefers the default route of {used} to that of {spoken(cards)}"
-        command = line_naming("NAME")  # of several, the operator writes the right one
-        candidates: list[str] = []
-        if len(cards) == 1:
-            command = line_naming(cards[0], of_family(judge.config.cidrs, judge.fib.family))
-            candidates = cards
-        remedy = Remedy(f"if {spoken(cards, last='or')} is intended", command)
-        facts = {"candidates": candidates}
+        cidrs = of_family(judge.config.cidrs, judge.fib.family)
+        ways = [Remedy(f"if {card} is intended", line_naming(card, cidrs)) for card in cards]
+        remedy = in_turn(ways)
+        facts = {"candidates": cards}
         yield Finding("default-routes", "warning", sentence, spoken(cards), remedy, facts)
 
 

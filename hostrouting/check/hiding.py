@@ -38,13 +38,17 @@ def find_hidden(judge: Judge, escapes: Sequence[Part]) -> HiddenParts:
     A route by which some packets escape is right for no others, because the judge looks at the
     route alone: so all such routes go at once. What is expected stays what the whole host expects.
     """
-    if not _may_hide(judge, escapes):
-        return HiddenParts({}, judge.fib)
-    hiding, fib = _without_hiding_routes(judge, escapes)
+    hiding: dict[int, list[Route]] = {}
+    fib = judge.fib
+    if _may_hide(judge, escapes):
+        hiding, fib = _without_hiding_routes(judge, escapes)
     reasons: dict[int, Why] = {}
     for part in escapes:
-        if part.opinion.hidden is not None:
-            reasons[part.first] = Why("below-a-cni", f"[{part.decision}] hides pods of this node")
+        # By the uplink, packets would miss them, too.
+        if judge.devices.routes_to_pods.around(part.first):
+            to_delete = tuple(hiding.get(part.first, ()))
+            cause = f"[{part.decision}] hides pods of this node"
+            reasons[part.first] = Why("below-a-cni", cause, to_delete)
     for first, routes in hiding.items():
         decision, _ = fib.outcomes(first)
         if judge.opinion(decision).is_fine_elsewhere:

@@ -282,22 +282,16 @@ def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
     if judge.fib.family == IPV4 and taken.route.type in {"broadcast", "multicast"}:
         # First, because it is certain, and of equal opinions the first decides.
         reason = f"TCP does not connect by [{taken.route}]"
-        opinions.append(Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason))
+        opinions.append(Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason, route=taken.route))
     opinions += [first_opinion(RULES_FOR_DEVICES, judge, dev, taken) for dev in taken.devs]
     return _worst_of(opinions)
 
 
 def _worst_of(opinions: list[Opinion]) -> Opinion:
-    """The worst opinion, and of equal ones the first. An escape names the devices of all escapes.
-
-    Of several that are fine, those that belong elsewhere than at the uplink decide, whatever the
-    order of the next hops, and all of them are named: `other_packets.captures_a_plain_source` asks
-    for these.
+    """The worst opinion, and of equal ones one that belongs elsewhere than at the uplink, or else
+    the first. An escape names the devices of all escapes.
     """
     worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.is_fine_elsewhere))
-    if worst.grade is Grade.FINE and worst.is_fine_elsewhere:
-        allowances = {opinion.reason for opinion in opinions if opinion.is_fine_elsewhere}
-        return worst._replace(reason=spoken(sorted(allowances), last="or"))
     devs: list[str] = []  # an opinion has some only if it is an escape
     for opinion in opinions:
         devs += opinion.devs
@@ -351,10 +345,13 @@ def by_a_doubtful_device(judge: Judge, dev: str, taken: TakenRoute) -> Opinion |
 
 def _doubt_between(devs: Iterable[str], taken: TakenRoute) -> Opinion:
     """The doubt by which of these devices packets should leave. It also says by which they leave
-    now.
+    now. Where only one has a default route, a card may be meant that has none.
     """
     candidates = tuple(sorted(devs))
-    choice = spoken(candidates, last="or")
+    named = [*candidates]
+    if len(named) == 1:
+        named.append("a network card")
+    choice = spoken(named, last="or")
     now = spoken(sorted(taken.devs), last="or")
     reason = f"{choice}; they leave through {now} now"
     return Opinion(Grade.DOUBT, DEFAULT_ROUTES, reason, candidates=candidates)
@@ -380,7 +377,7 @@ def without_its_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | 
     if route.protocol in PROTOCOLS_THAT_KNOW_THE_LINK or judge.is_allowed(dev):
         return None
     reason = f"[{route}] has no gateway, and {dev} is not in routeOverlap.allowedDevs"
-    return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
+    return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason, route=route, may_allow=dev)
 
 
 def _are_others_behind_routers(judge: Judge, dev: str) -> bool:
@@ -489,7 +486,7 @@ def bridge_with_a_card(judge: Judge, dev: str, _: TakenRoute, __: CniRows) -> Op
     if card is None:
         return None
     reason = f"{dev} has {card} as a port, and is not in routeOverlap.allowedDevs"
-    return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
+    return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason, may_allow=dev)
 
 
 def inside_another_network(judge: Judge, dev: str, taken: TakenRoute, _: CniRows) -> Opinion | None:

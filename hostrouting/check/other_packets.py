@@ -25,7 +25,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.judge import first_opinion
-from hostrouting.check.results import DOUBTFUL_ROUTE, OTHER_PACKETS, Grade, Opinion
+from hostrouting.check.results import DEFAULT_ROUTES, DOUBTFUL_ROUTE, OTHER_PACKETS, Grade, Opinion
+from hostrouting.config.cni import POD_RULES
 from hostrouting.fib.engine import Outcome, selects_all_forwarded
 
 if TYPE_CHECKING:
@@ -174,15 +175,19 @@ def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | 
     """Packets with a source of this host leave by the device that has this source.
 
     If several devices have sources in the block, packets may leave by another one than their own.
-    If pods have addresses in it, their packets take this device, too.
+    If pods have addresses in it, their packets take this device, too. An address of lo may leave by
+    any card: only a service that has this address sends from it.
 
-    Field states: ec2-net-utils, equinix-metal.
+    Field states: ec2-net-utils, equinix-metal; anycast-address-on-lo.
     """
     block = other.source
     if block is None or _may_hold_pods(judge, block):
         return None
     owners = _devs_with_a_source_in(judge, block)
-    if len(owners) == 1 and owners == set(judge.fib.possible_devs(other.outcome.decision)):
+    devs = judge.fib.possible_devs(other.outcome.decision)
+    if len(owners) == 1 and owners == set(devs):
+        return FINE
+    if owners == {"lo"} and all(map(judge.devices.may_be_card, devs)):
         return FINE
     return None
 
@@ -221,14 +226,39 @@ def bound_to_its_device(_: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """A VPN marks its own packets, so that they leave by the network card and not by the tunnel.
+    """A VPN marks its own packets, so that they leave by the network card and not by the tunnel; by
+    any of several with equal default routes.
 
     Field states: wg-quick-full-tunnel, tailscale-exit-node; tailscale-named has no default route.
     """
-    if not other.is_selected_by_mark_alone:
-        return None
-    if judge.fib.possible_devs(other.outcome.decision) == (judge.uplinks.card_below_tunnel,):
+    devs = judge.fib.possible_devs(other.outcome.decision)
+    has_card = other.is_selected_by_mark_alone and judge.uplinks.card_below_tunnel in devs
+    if has_card and all(map(judge.devices.may_be_card, devs)):
         return FINE
+    return None
+
+
+def of_a_pod(judge: Judge, other: OtherPackets) -> Opinion | None:
+    """What one pod sends leaves by the card that has the pods' addresses, as its CNI's rule says.
+
+    Field state: terway-eni.
+    """
+    rule = other.outcome.rule
+    is_of_cni = rule.priority in POD_RULES and rule.src is not None and rule.src.is_single
+    devs = judge.fib.possible_devs(other.outcome.decision)
+    if is_of_cni and "iif" in other.met and all(map(judge.devices.may_be_card, devs)):
+        return FINE
+    return None
+
+
+def by_a_doubtful_default(judge: Judge, other: OtherPackets) -> Opinion | None:
+    """They leave by a default route in doubt: which one is meant has to be said first.
+
+    Field state: second-card-for-root.
+    """
+    opinion = other.opinion_on_route(judge)
+    if opinion.name == DEFAULT_ROUTES:
+        return opinion
     return None
 
 
@@ -251,6 +281,8 @@ RULES_FOR_OUTCOMES: tuple[Callable[[Judge, OtherPackets], Opinion | None], ...] 
     by_the_device_of_the_source,
     bound_to_its_device,
     of_a_vpn,
+    of_a_pod,
+    by_a_doubtful_default,
     anything_else,
 )
 """In the order in which they are asked; the last always has an opinion."""

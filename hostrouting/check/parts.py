@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hostrouting.check.connections import connection_of, doubt_about_sources
 from hostrouting.check.other_packets import FINE, judge_outcome
-from hostrouting.check.results import OWN_ADDRESS, SOME_POD, Grade, Part
+from hostrouting.check.results import DEFAULT_ROUTES, OWN_ADDRESS, SOME_POD, Grade, Part
 from hostrouting.fib.engine import (
     FROM_HOST,
     Cell,
@@ -89,6 +89,8 @@ def _judge_address(judge: Judge, address: int, packet: PacketKind) -> Part:
     if packet != FROM_HOST and judge.is_intended(decision.rule):
         opinion = FINE
     others = dict.fromkeys(judge_outcome(judge, outcome, address) for outcome in outcomes)
+    if opinion.name == DEFAULT_ROUTES:  # said once
+        others = {other: None for other in others if other.name != DEFAULT_ROUTES}
     part = Part(address, address, decision, opinion, tuple(others))
     if packet != FROM_HOST:
         return part

@@ -50,10 +50,10 @@ class Refusals(NamedTuple):
                 return Opinion(Grade.FINE, POD_BLOCK, f"{route.prefix} ({cni.name})")
             if has_device or self._has_other_routes(row, route):
                 reason = f"[{route}] refuses them, perhaps for {cni.name}"
-                return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
+                return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason, route=route)
         if self._holds_pods(route.prefix, inside):
             reason = f"[{route}] refuses them, but holds pods"
-            return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
+            return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason, route=route)
         return escape
 
     def _fitting_rows(self, route: Route) -> Iterator[tuple[Cni, Refusal]]:

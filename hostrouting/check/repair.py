@@ -21,17 +21,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.costs import attributes_lost, find_costs
 from hostrouting.check.hiding import HiddenParts, find_hidden
-from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts
 from hostrouting.check.results import Grade, Part, Repair, Why
 from hostrouting.check.unrepairable import Attempt, Change
 from hostrouting.check.walk import Walk
 from hostrouting.check.way_out import find_way_out
-from hostrouting.config.settings import is_configurable_dev
-from hostrouting.model.prefix import Prefix
+from hostrouting.model.prefix import Prefix, joined
 from hostrouting.routes.uplink import Need
 
 if TYPE_CHECKING:
+    from hostrouting.check.judge import Judge
     from hostrouting.model.route import Route
 
 _MOST = 512
@@ -65,12 +64,9 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     case = Case(judge, blocks, parts, find_hidden(judge, escapes))
     way_out = find_way_out(judge)
     if isinstance(way_out, Need):
-        repair = _without_routes(case, _no_gateway(way_out))
-        devs = [dev for dev in way_out.devs if is_configurable_dev(dev)]
-        alternatives = [(dev, _repair_through(case, dev)) for dev in devs]
-        return repair._replace(alternatives=tuple(alternatives))
+        return _without_routes(case, _no_gateway(way_out))
     walk = Walk(judge.fib, parts, way_out.default_route, case.hidden)
-    prefixes = list(islice(walk.prefixes(blocks), _MOST + 1))
+    prefixes = list(islice(walk.prefixes(joined(blocks)), _MOST + 1))
     if len(prefixes) > _MOST:
         return _without_routes(case, _TOO_MANY)
     routes: list[Route] = []
@@ -82,20 +78,6 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
         else:
             routes.append(route)
     return prove(case, Repair(resolved=tuple(routes), dev=way_out.dev), unmade)
-
-
-def _repair_through(case: Case, dev: str) -> Repair:
-    """The repair if the configuration names this device.
-
-    This ends: a device that is named is not in doubt, so what its repair needs is not a name, and
-    has no `devs`.
-    """
-    config = case.judge.config._replace(expected_devs=(dev,))
-    judge = Judge(case.judge.fib, config, case.judge.known_sources)
-    parts: list[Part] = []
-    for block in case.blocks:
-        parts += find_parts(judge, block.first, block.last)
-    return propose_repair(judge, case.blocks, parts)
 
 
 def _no_gateway(need: Need) -> Why:

@@ -18,7 +18,7 @@ from hostrouting.config.settings import StaticRoute
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, PacketKind
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, extent, prefixes_between
-from hostrouting.model.route import REFUSING, TABLE_LOCAL, Route
+from hostrouting.model.route import REFUSING, TABLE_LOCAL, Route, devs_of
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Snapshot
 from hostrouting.text import agreeing, grouped, spoken
@@ -84,6 +84,10 @@ class Opinion(NamedTuple):
     """The route to a pod of this node that packets miss."""
     candidates: tuple[str, ...] = ()
     """The devices that may be the intended one, if that is in doubt and they are known."""
+    route: Route | None = None
+    """The route by which packets may be lost, if that is in doubt."""
+    may_allow: str = ""
+    """A device that is fine if the configuration allows it."""
 
     @property
     def is_fine_elsewhere(self) -> bool:
@@ -295,8 +299,6 @@ class Repair(NamedTuple):
     costs: tuple[Cost, ...] = ()
     lacks: str = ""
     """What the default route has and these routes lack, in the words of `ip`."""
-    alternatives: "tuple[tuple[str, Repair], ...]" = ()
-    """If a device has to be named first: each that may be meant, with the repair through it."""
 
     @property
     def routes(self) -> tuple[StaticRoute, ...]:
@@ -350,6 +352,10 @@ class FamilyReport(NamedTuple):
         if len(self.escapes) != 1:
             return False
         return self.escapes[0].prefixes == self.cidrs
+
+    def expected_by(self, escape: Escape) -> tuple[str, ...]:
+        """The devices through which the packets of this escape should leave."""
+        return self.expected_devs if escape.hidden is None else escape.hidden.devs
 
     @property
     def sentence(self) -> str:
@@ -465,35 +471,30 @@ def _overlap_sentence(report: FamilyReport) -> str:
     rules = {escape.decision.rule for escape in escapes if escape.is_by_rule}
     if len(rules) == 1:
         way += f" by rule {rules.pop()}"
-    expected = {dev: None for escape in escapes if escape.hidden for dev in escape.hidden.devs}
-    expected_devs = spoken(list(expected) or report.expected_devs, last="or", most=3)
+    expected = report.expected_devs
+    hidden = [escape.hidden for escape in escapes if escape.hidden is not None]
+    if len(hidden) == len(escapes):
+        expected = tuple(sorted(devs_of(hidden)))
+    expected_devs = spoken(expected, last="or", most=3)
     return f"{' and '.join(subjects)}{whose} {way}; expected: {expected_devs}"
 
 
-_WHOSE = ("", "for connections", "for packets of pods")
+_WHOSE = ("", ", for connections,", ", for packets of pods,")
 
 
 def _escapes_to_name(escapes: Sequence[Escape]) -> tuple[Sequence[Escape], str]:
-    """Those of plain packets; if there are none, of connections; else of packets of pods. Of these,
-    those that do not miss pods of this node, if there are any. And the words for these packets.
+    """Those of plain packets; if there are none, of connections; else of packets of pods. And the
+    words for these packets.
     """
-    number, is_hidden = kind = min(map(_kind_of, escapes))
-    words = [_WHOSE[number]] if number else []
-    if is_hidden:
-        words.append("to pods of this node")
-    named = [escape for escape in escapes if _kind_of(escape) == kind]
-    return named, f", {' '.join(words)}," if words else ""
+    whose = min(map(_place_of, escapes))
+    return [escape for escape in escapes if _place_of(escape) == whose], _WHOSE[whose]
 
 
-def _kind_of(escape: Escape) -> tuple[int, bool]:
-    """The place of its packets in `_WHOSE`, and whether they miss pods of this node."""
+def _place_of(escape: Escape) -> int:
+    """The place of its packets in `_WHOSE`."""
     if escape.packet == FROM_HOST:
-        number = 0
-    elif escape.packet.iif == "lo":
-        number = 1
-    else:
-        number = 2
-    return number, escape.hidden is not None
+        return 0
+    return 1 if escape.packet.iif == "lo" else 2
 
 
 def shares_of(escapes: Iterable[Escape]) -> list[tuple[str, str]]:

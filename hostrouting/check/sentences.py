@@ -10,10 +10,16 @@ whole findings, `results` words escapes and verdicts, and `unrepairable` the cau
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hostrouting.check.doubts import how_to_name_a_device
+from hostrouting.check.doubts import (
+    cards_with_address,
+    devices_to_name,
+    how_to_allow,
+    how_to_name_a_device,
+    line_allowing,
+)
 from hostrouting.check.parts import ranges_of
 from hostrouting.check.results import (
     OVERLAP,
@@ -26,7 +32,6 @@ from hostrouting.check.results import (
     extents_of,
     phrase_of_extents,
 )
-from hostrouting.config.cni import devices_of
 from hostrouting.config.settings import is_configurable_dev
 from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity, in_turn
 from hostrouting.model.link_kinds import BRIDGE, is_card
@@ -70,13 +75,13 @@ def check_findings(
     for family in report.families:
         if family.verdict == "no-default-route":
             findings.append(_describe_missing_default(family, severity, wait))
-        findings += _describe_escapes(family, severity, report.hiding_routes)
+        findings += _describe_escapes(family, mode, report.hiding_routes)
     findings += _describe_repair(report.routes)
     for family in report.families:
         findings += _describe_unrepairable(family, severity)
         findings += _describe_costs(family)
         findings += family.flaws
-        findings += family.doubts
+        findings += family.doubts if mode == "WARN" else map(_without_allowance, family.doubts)
         findings += _describe_allowances(family)
     return tuple(dict.fromkeys(findings))
 
@@ -110,19 +115,14 @@ def _how_to_add_default(family: FamilyReport, target: str) -> Remedy | None:
 
 
 def _candidates(family: FamilyReport) -> list[str]:
-    """The addresses of network cards, by which a default route could lead. A CNI's device leads to
-    pods, and so does a bridge without a card, such as docker0.
-    """
+    """The cards by which a default route could lead, each with its address."""
     links = family.snapshot.links_by_name
     candidates: list[str] = []
-    for address in family.addresses:
-        link = links.get(address.dev)
-        if link is None or not is_card(link, links) or devices_of(link.name, link.kind):
-            continue
+    for address in cards_with_address(family):
         text = f"{address.ip}/{address.length}"
-        if not link.up:
+        if not links[address.dev].up:
             text += ", down"
-        candidates.append(f"{link.name} ({text})")
+        candidates.append(f"{address.dev} ({text})")
     return candidates
 
 
@@ -130,63 +130,70 @@ def _candidates(family: FamilyReport) -> list[str]:
 
 
 def _describe_escapes(
-    family: FamilyReport, severity: Severity, hiding_routes: Sequence[Route]
+    family: FamilyReport, mode: Mode, hiding_routes: Sequence[Route]
 ) -> Iterator[Finding]:
     """Each range that escapes, with what to do about it. If it escapes by one of `hiding_routes`,
     which hide those of pods, the finding "unsafe" says what to do.
     """
-    hiding_devs = devs_of(hiding_routes)
     for escape in family.escapes:
-        expected = family.expected_devs
         where = extent(family.family, escape.first, escape.last)
+        facts = _facts_of(escape)
         remedy: Remedy | None = None
         if escape.hidden is not None:
-            expected = escape.hidden.devs
             remedy = _how_to_reach_pods(escape, escape.hidden, family)
         elif escape.decision.route not in hiding_routes:
             if escape.kind == OVERLAP:
-                remedy = _how_to_end_overlap(escape, family, hiding_devs)
+                kinds = _kinds_to_allow(escape, family, mode, hiding_routes)
+                if kinds:
+                    facts["mayAllow"] = kinds
+                remedy = _how_to_end_overlap(escape, family, kinds)
             else:
                 remedy = _how_to_delete_decider(escape.decision)
-        sentence = f"{escape}; expected: {spoken(expected, last='or')}"
-        yield Finding(finding_name(escape), severity, sentence, where, remedy, _facts_of(escape))
+        sentence = f"{escape}; expected: {spoken(family.expected_by(escape), last='or')}"
+        name = finding_name(escape)
+        yield Finding(name, _SEVERITIES[mode], sentence, where, remedy, facts)
+
+
+def _kinds_to_allow(
+    escape: Escape, family: FamilyReport, mode: Mode, hiding_routes: Sequence[Route]
+) -> dict[str, str]:
+    """The devices of the escape that an operator may want to allow, each with its kind; none if one
+    of them is hardware, or has a name that no configuration can have.
+
+    In STRICT, none: a unit that does not start tempts to allow what should be repaired. And where
+    a route hides those of pods, to allow its device would only silence the check: packets to these
+    pods would still be lost.
+    """
+    if mode == "STRICT" or not devs_of(hiding_routes).isdisjoint(escape.devs):
+        return {}
+    links = family.snapshot.links_by_name
+    kinds: dict[str, str] = {}
+    for dev in escape.devs:
+        link = links.get(dev)
+        if link is None or not _is_virtual(link) or not is_configurable_dev(dev):
+            return {}
+        kinds[dev] = link.kind
+    return kinds
+
+
+def _without_allowance(doubt: Finding) -> Finding:
+    """The doubt without the way to allow a device, which is the first."""
+    if doubt.remedy is None or "mayAllow" not in doubt.facts:
+        return doubt
+    return doubt._replace(remedy=doubt.remedy.otherwise, facts={})
 
 
 def _how_to_end_overlap(
-    escape: Escape, family: FamilyReport, hiding_devs: frozenset[str]
+    escape: Escape, family: FamilyReport, kinds: Mapping[str, str]
 ) -> Remedy | None:
-    """How to allow the devices, and what to do about a rule that no route can overrule.
-
-    To allow the device of a hiding route would only silence the check: packets to the pods behind
-    the hidden routes would still be lost.
-    """
+    """How to allow these devices, and what to do about a rule that no route can overrule."""
     ways: list[Remedy] = []
-    if hiding_devs.isdisjoint(escape.devs):
-        to_allow = _how_to_allow(escape.devs, family)
-        if to_allow is not None:
-            ways.append(to_allow)
+    if kinds:
+        ways.append(how_to_allow(kinds, line_allowing(kinds, family.cidrs)))
     ways += _ways_around_rule(escape, family.repair)
     if len(ways) > 1:  # the last one is for what is not intended
         ways[-1] = ways[-1]._replace(words=f"if not, {ways[-1].words}")
     return in_turn(ways)
-
-
-def _how_to_allow(devs: Sequence[str], family: FamilyReport) -> Remedy | None:
-    """How to allow these devices; None if one of them is hardware, or has a name that no
-    configuration can have.
-    """
-    links = family.snapshot.links_by_name
-    devs_with_kind: list[str] = []
-    for dev in devs:
-        link = links.get(dev)
-        if link is None or not _is_virtual(link) or not is_configurable_dev(dev):
-            return None
-        devs_with_kind.append(f"{dev} ({link.kind})")
-    named = spoken(devs_with_kind)
-    allowed = json.dumps(list(devs))
-    return Remedy(
-        f"if leaving through {named} is intended, add to routeOverlap.allowedDevs: {allowed}"
-    )
 
 
 def _is_virtual(link: Link) -> bool:
@@ -236,7 +243,7 @@ def _how_to_reach_pods(escape: Escape, hidden: Route, family: FamilyReport) -> R
     if rule is None or route is None:
         return None
     if not escape.is_by_rule:
-        return _how_to_delete_hiding(route, family)
+        return _how_to_delete_routes([route])
     if rule.priority == 0:  # nothing comes before it
         return Remedy(f"if rule {rule.priority} is not intended", rule_command("del", rule))
     to_pods = Rule(family.family, rule.priority - 1, table=hidden.table, dst=hidden.prefix)
@@ -245,15 +252,6 @@ def _how_to_reach_pods(escape: Escape, hidden: Route, family: FamilyReport) -> R
         to_pods = to_pods._replace(dst=escape.cidr, suppress_prefixlength=longest)
     words = f"exclude the pods in the program that added rule {rule.priority}; until then"
     return Remedy(words, rule_command("add", to_pods))
-
-
-def _how_to_delete_hiding(route: Route, family: FamilyReport) -> Remedy | None:
-    """How to delete this route, or the address that it is made for."""
-    for address in family.addresses:
-        if route.type == "local" and Prefix.of(address.ip) == route.prefix:
-            command = f"ip address del {address.ip}/{address.length} dev {address.dev}"
-            return Remedy("if the address is not this host's", command)
-    return _how_to_delete_routes([route])
 
 
 def _how_to_delete_decider(decision: Decision) -> Remedy | None:
@@ -379,7 +377,7 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
         sentence = f"{_claim(why, where)}: {why.cause}"
         facts: dict[str, Any] = {"reason": why.reason, "ranges": ranges}
         if why.devs:
-            facts["candidates"] = list(why.devs)
+            facts["candidates"] = devices_to_name(why.devs, family)
         yield Finding(
             "unsafe", severity, sentence, where, _remedy_for_unrepairable(why, family), facts
         )
@@ -397,22 +395,8 @@ def _claim(why: Why, where: str) -> str:
 def _remedy_for_unrepairable(why: Why, family: FamilyReport) -> Remedy | None:
     """What repairs these ranges instead of a route, as far as one line can say it."""
     if why.devs:
-        return _how_to_name_with_costs(why.devs, family)
+        return how_to_name_a_device(devices_to_name(why.devs, family), family)
     return _how_to_delete_routes(why.to_delete)
-
-
-def _how_to_name_with_costs(devs: Sequence[str], family: FamilyReport) -> Remedy | None:
-    """How to name one of the devices, and what its repair then costs."""
-    costs: dict[str, str] = {}
-    for dev, repair in family.repair.alternatives:
-        in_words: list[str] = []
-        if repair.lacks:
-            in_words.append(_loss_in_words(repair))
-        for moved_dev, ranges in extents_of(family.family, repair.costs).items():
-            in_words.append(_cost_in_words(moved_dev, ranges, repair))
-        if in_words:
-            costs[dev] = f"then {spoken(in_words)}"
-    return how_to_name_a_device(devs, family, costs=costs)
 
 
 def _how_to_delete_routes(routes: Sequence[Route]) -> Remedy | None:
@@ -433,7 +417,15 @@ def _how_to_delete_routes(routes: Sequence[Route]) -> Remedy | None:
 # What the repair costs.
 
 
-def _describe_costs(family: FamilyReport) -> Iterator[Finding]:
+def grouped_costs(report: CheckReport) -> list[Finding]:
+    """What the repair costs, for a page: what it means for several devices is said once."""
+    costs: list[Finding] = []
+    for family in report.families:
+        costs += _describe_costs(family, is_grouped=True)
+    return costs
+
+
+def _describe_costs(family: FamilyReport, *, is_grouped: bool = False) -> Iterator[Finding]:
     """What the repair costs: attributes of the default route, and the ranges that it takes from
     other devices.
     """
@@ -443,17 +435,31 @@ def _describe_costs(family: FamilyReport) -> Iterator[Finding]:
         target = str(Prefix(family.family, 0, 0))
         facts = {"dev": repair.resolved[0].devs[0]}
         yield Finding("repair-cost", "warning", sentence, target, _TO_KEEP_ATTRIBUTES, facts)
-    links = family.snapshot.links_by_name
-    for dev, ranges in extents_of(family.family, repair.costs).items():
-        sentence = f"with the repair, {_cost_in_words(dev, ranges, repair)}"
-        link = links.get(dev)
-        if link is not None and link.type == ARPHRD_INFINIBAND:
-            sentence += "; RDMA uses no routes, except that rdma_cm looks for its peers by them"
-        elif link is not None and link.kind == BRIDGE and not is_card(link, links):
-            sentence += f"; it no longer reaches containers or virtual machines behind {dev}"
-        lost: dict[str, Any] = {"dev": dev, "ranges": ranges}
+    ranges_by_dev = extents_of(family.family, repair.costs)
+    groups: dict[str, list[str]] = {}
+    for dev in ranges_by_dev:
+        key = _consequence(dev, family) if is_grouped else dev
+        groups.setdefault(key, []).append(dev)
+    for devs in groups.values():
+        ranges: list[str] = []
+        for dev in devs:
+            ranges += ranges_by_dev[dev]
+        sentence = f"with the repair, {_cost_in_words(devs, ranges, repair)}"
+        sentence += _consequence(devs[0], family).format(devs=spoken(devs))
+        lost: dict[str, Any] = {"dev": devs[0], "ranges": ranges}
         where = phrase_of_extents(ranges)
         yield Finding("repair-cost", "warning", sentence, where, facts=lost)
+
+
+def _consequence(dev: str, family: FamilyReport) -> str:
+    """What it means that traffic moves from this device, with a hole for the name."""
+    links = family.snapshot.links_by_name
+    link = links.get(dev)
+    if link is not None and link.type == ARPHRD_INFINIBAND:
+        return "; RDMA uses no routes, except that rdma_cm looks for its peers by them"
+    if link is not None and link.kind == BRIDGE and not is_card(link, links):
+        return "; it no longer reaches containers or virtual machines behind {devs}"
+    return ""
 
 
 def _loss_in_words(repair: Repair) -> str:
@@ -461,10 +467,10 @@ def _loss_in_words(repair: Repair) -> str:
     return f'packets to {where} leave without "{repair.lacks}", which the default route has'
 
 
-def _cost_in_words(dev: str, ranges: Sequence[str], repair: Repair) -> str:
+def _cost_in_words(devs: Sequence[str], ranges: Sequence[str], repair: Repair) -> str:
     where = phrase_of_extents(ranges)
-    devs = spoken(repair.resolved[0].devs, last="or")  # all have the same next hops
-    return f"this node's IP traffic to {where} moves from {dev} to {devs}"
+    now = spoken(repair.resolved[0].devs, last="or")  # all have the same next hops
+    return f"this node's IP traffic to {where} moves from {spoken(devs)} to {now}"
 
 
 # What is allowed.

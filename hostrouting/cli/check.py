@@ -10,55 +10,72 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from hostrouting.check.sentences import repair_commands
+from hostrouting.check.doubts import how_to_allow
+from hostrouting.check.sentences import grouped_costs, repair_commands
 from hostrouting.cli.output import capped, finding_lines
-from hostrouting.command import AS_ROOT, Operator
-from hostrouting.finding import ESCAPES, Finding
+from hostrouting.command import AS_ROOT, LineToType, Operator, call, joined
+from hostrouting.finding import ESCAPES, Finding, Remedy
+from hostrouting.install.typed_commands import allow_options
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
+    from hostrouting.check.results import Escape, FamilyReport
     from hostrouting.install.host_check import HostCheck
 
-LOOK_FIRST = "To see first what would change, write plan instead of apply."
-"""The end of each page with a command that repairs the host."""
-TAKE_BACK = "To have it taken back unless you press Enter within a minute: apply --confirm 60."
-"""The same where the repair costs something."""
+_MOST_COMMANDS = 4
+"""So many commands repair the host until its next boot line by line; more come out of `repair`."""
 _Place: TypeAlias = Literal["verdict", "before the repair", "repair", "rest"]
 """Where the page has a finding: its sentence in the verdict, and what to do about it in the last
 block; in lines before the repair; as the repair itself; or in lines after it.
 """
 
 
-def check_lines(check: HostCheck, who: Operator = AS_ROOT, note: str = "") -> Iterator[str]:
-    """The whole page; the line above the repair says who types it, and has a note."""
-    yield from _verdict_lines(check)
+def check_lines(
+    check: HostCheck, who: Operator = AS_ROOT, note: str = "", *, has_offers: bool = False
+) -> Iterator[str]:
+    """The whole page; the line above the repair says who types it, and has a note. With offers, it
+    also has what else can be done with the repair.
+    """
+    for family in check.report.families:
+        yield from _verdict_lines(family)
     places = defaultdict[_Place, list[Finding]](list)
     for finding in check.findings:
         place = _place(finding, check)
         places[place].append(finding)
-    yield from _block(finding_lines(places["before the repair"], who))
+    yield from _block(finding_lines([*_before_the_repair(places, check)], who))
     yield from _block(_repair_lines(check, who, note))
+    if has_offers:
+        yield from _block(_offer_lines(check, who))
     others = [*_without_ways_of(places["verdict"], places["rest"])]
     yield from _block(finding_lines(others, who))
-    yield from _block(capped(_ways_out(places["verdict"], who)))
-    if _has_pipeline(check):
-        last = [LOOK_FIRST]
-        if check.named("repair-cost"):
-            last.append(TAKE_BACK)
-        yield from _block(last)
+    yield from _block(capped(_ways_out(places["verdict"], check, who)))
 
 
-def _verdict_lines(check: HostCheck) -> Iterator[str]:
-    """The verdict on each family, and what escapes."""
-    escapes = check.named(*ESCAPES)  # those that no verdict below has said
-    for family in check.report.families:
-        if family.escapes_as_a_whole:
-            cidr = str(family.cidrs[0])
-            [escape] = [finding for finding in escapes if finding.facts["cidr"] == cidr]
-            escapes.remove(escape)
-            yield f"OVERLAP: {escape.sentence}"
-        else:
-            yield str(family)
-    yield from capped([f"  {finding.sentence}" for finding in escapes])
+def _verdict_lines(family: FamilyReport) -> Iterator[str]:
+    """The verdict on a family, and what escapes."""
+    if family.escapes_as_a_whole:
+        [escape] = family.escapes
+        yield f"OVERLAP: {_with_expected(escape, family)}"
+        return
+    yield str(family)
+    lines: list[str] = []
+    for escape in family.escapes:
+        # The line above has what is expected, but not the device of pods.
+        text = str(escape) if escape.hidden is None else _with_expected(escape, family)
+        lines.append(f"  {text}")
+    yield from capped(lines)
+
+
+def _with_expected(escape: Escape, family: FamilyReport) -> str:
+    return f"{escape}; expected: {spoken(family.expected_by(escape), last='or')}"
+
+
+def _before_the_repair(places: dict[_Place, list[Finding]], check: HostCheck) -> Iterator[Finding]:
+    """What limits the repair, and what it costs, which is said once for several devices."""
+    for finding in places["before the repair"]:
+        if finding.name != "repair-cost":
+            yield finding
+    yield from grouped_costs(check.report)
 
 
 def _without_ways_of(said: Iterable[Finding], findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -79,9 +96,10 @@ def _place(finding: Finding, check: HostCheck) -> _Place:
     if finding.name in {*ESCAPES, "no-default-route"}:
         return "verdict"
     for family in check.report.families:
-        # The verdict is said in the words of the first doubt. The finding about that may have got
+        # The verdict is said in the words of the only doubt. The finding about that may have got
         # another remedy since, so only the words are equal.
-        if family.verdict == "undecided" and family.doubts[0].sentence == finding.sentence:
+        is_said = [doubt.sentence for doubt in family.doubts] == [finding.sentence]
+        if family.verdict == "undecided" and is_said:
             return "verdict"
     return "rest"
 
@@ -91,27 +109,27 @@ def _shows_repair(check: HostCheck) -> bool:
     return bool(check.report.resolved) and not check.named("file")
 
 
-def _has_pipeline(check: HostCheck) -> bool:
-    """Whether the page has a line that repairs this host or names a device for good."""
-    if _shows_repair(check):
-        return True
-    for finding in check.findings:
-        if "candidates" in finding.facts or finding.name == "route-not-configured":
-            return True
-        if finding.name == "file" and finding.remedy is not None:
-            return True
-    return False
-
-
-def _ways_out(findings: Iterable[Finding], who: Operator) -> list[str]:
-    """What to do about what the verdicts say, beside the repair; each way once."""
-    ways: dict[str, None] = {}
+def _ways_out(findings: Iterable[Finding], check: HostCheck, who: Operator) -> list[str]:
+    """What to do about what the verdicts say, beside the repair; each way once, and all devices of
+    a kind that can be allowed together.
+    """
+    remedies: dict[Remedy, None] = {}
+    to_allow: dict[tuple[str, ...], dict[str, str]] = {}  # by their kinds
     for finding in findings:
-        if finding.remedy is not None:
-            for way in finding.remedy.ways():
-                text = way.text_for(who)
-                ways[f"{text[0].upper()}{text[1:]}"] = None
-    return list(ways)
+        ways = [*finding.remedy.ways()] if finding.remedy is not None else []
+        if ways and "mayAllow" in finding.facts:
+            kinds = finding.facts["mayAllow"]
+            to_allow.setdefault(tuple(kinds.values()), {}).update(kinds)
+            ways = ways[1:]
+        remedies |= dict.fromkeys(ways)
+    allowing = [
+        how_to_allow(kinds, check.repair_line(allow_options(kinds))) for kinds in to_allow.values()
+    ]
+    lines: dict[str, None] = {}
+    for remedy in [*allowing, *remedies]:
+        words, command = remedy.parts_for(who)
+        lines[LineToType(f"{words[0].upper()}{words[1:]}", command)] = None
+    return list(lines)
 
 
 def _repair_lines(check: HostCheck, who: Operator, note: str) -> Iterator[str]:
@@ -120,13 +138,27 @@ def _repair_lines(check: HostCheck, who: Operator, note: str) -> Iterator[str]:
         return
     part = " (repairs only a part)" if check.named("unsafe") else ""
     commands = repair_commands(check.report)
+    if len(commands) > _MOST_COMMANDS:
+        commands = (joined(" | ", call(f"repair{check.repair_options} --commands"), "sh"),)
     if commands:
         yield f"Until the next boot, {who}{part}:"
-        yield from capped([f"  {command}" for command in commands])
+        for command in commands:
+            yield LineToType("  ", who.line(command))
     for loss in check.losses:
         yield f"The repair takes something away: {loss}"
     yield f"Permanently, {who}{part}{note}:"
-    yield f"  {who.line(check.repair_command)}"
+    yield LineToType("  ", who.line(check.repair_line()))
+
+
+def _offer_lines(check: HostCheck, who: Operator) -> Iterator[str]:
+    """How to look at the repair first, and how to try it."""
+    if not _shows_repair(check):
+        return
+    yield "To see first what would change:"
+    yield LineToType("  ", who.line(check.repair_line(into="plan")))
+    if check.named("repair-cost") and not check.losses:
+        yield f"To have it taken back unless you press Enter within a minute, {who}:"
+        yield LineToType("  ", who.line(check.repair_line(more=" --confirm 60")))
 
 
 def _block(lines: Iterable[str]) -> Iterator[str]:

@@ -1,7 +1,9 @@
-"""Whether the operator is still there after a change: `apply --confirm` waits for Enter.
+"""Whether a change is kept: `apply --confirm` waits for Enter, and `apply --confirm-if` until a
+command succeeds.
 
 The terminal is asked, and not standard input, which may be the configuration. A session that was
-cut off cannot press Enter, and when its terminal is closed, the wait is over at once.
+cut off cannot press Enter, and when its terminal is closed, the wait is over at once. A program has
+no terminal, and knows a command that fails if the change has cut the host off.
 """
 
 from __future__ import annotations
@@ -9,22 +11,29 @@ from __future__ import annotations
 import os
 import select
 import signal
+import subprocess
 import syslog
 import termios
 import threading
 from contextlib import contextmanager, suppress
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Protocol
 
+import phases
 from hostrouting.cli.source import bad_input
 from hostrouting.errors import HostRoutingError
-from hostrouting.text import printable
+from hostrouting.text import printable, printable_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import TypeAlias
 
-    import phases
+    ChangesOf: TypeAlias = Callable[[phases.Context], Iterable[str]]
+    """What the run of a task has changed so far, as lines."""
 
-_LOOKS = 0.1  # seconds between two looks at the terminal
+_LOOKS = 0.1  # seconds between two looks at the terminal, or at the command
+_PAUSE = 1.0  # seconds between two attempts of the command
+_NOTHING = "nothing was changed"
 
 
 class Terminal(Protocol):
@@ -38,28 +47,30 @@ class Terminal(Protocol):
         Ctrl-D was pressed.
         """
 
-    def log(self, lines: Iterable[str]) -> None:
-        """Write these lines into the journal, for an operator whose terminal is gone. If there is
-        no journal, they are lost.
-        """
 
+class AwaitEnter:
+    """A task that shows what the run has changed, succeeds when Enter is pressed, and fails when
+    the time is over.
+    """
 
-class AwaitConfirmation:
-    """A task that succeeds when Enter is pressed, and fails when the time is over."""
+    name = "await-enter"
 
-    name = "await-confirmation"
-
-    def __init__(self, terminal: Terminal, seconds: float) -> None:
+    def __init__(self, terminal: Terminal, seconds: float, changes: ChangesOf) -> None:
         """Wait this long."""
         self._terminal = terminal
         self._seconds = seconds
+        self._changes = changes
 
-    def do(self, ctx: phases.Context) -> None:
-        """See AwaitConfirmation."""
+    def do(self, ctx: phases.Context) -> phases.Skip | None:
+        """See AwaitEnter."""
+        changes = [*self._changes(ctx)]
+        if not changes:
+            return phases.Skip(_NOTHING)
         until = ctx.clock.now() + self._seconds
-        words = f"The change is made. Press Enter within {self._seconds:g} s to keep it."
+        question = f"Press Enter within {self._seconds:g} s to keep this."
         try:
-            self._terminal.say(f"{words} Otherwise, all of it is taken back.")
+            self._terminal.say("\n".join(["The change is made:", *changes]))
+            self._terminal.say(f"{question} Otherwise, all of it is taken back.")
             while not self._terminal.has_enter():  # first, so that Enter in the last moment counts
                 if ctx.clock.now() >= until:
                     sentence = f"nobody pressed Enter within {self._seconds:g} s"
@@ -68,6 +79,70 @@ class AwaitConfirmation:
         except EOFError as error:
             sentence = "the terminal was closed, or Ctrl-D was pressed, before Enter"
             raise HostRoutingError(sentence, kind="not-confirmed") from error
+        return None
+
+
+class AwaitSuccess:
+    """A task that succeeds when a shell carries this command out with the exit code 0, which it
+    tries each second, and fails when the time is over.
+    """
+
+    name = "await-success"
+
+    def __init__(self, command: str, seconds: float, changes: ChangesOf) -> None:
+        """Try this long."""
+        self._command = command
+        self._seconds = seconds
+        self._changes = changes
+
+    def do(self, ctx: phases.Context) -> phases.Skip | None:
+        """See AwaitSuccess."""
+        if not [*self._changes(ctx)]:
+            return phases.Skip(_NOTHING)
+        until = ctx.clock.now() + self._seconds
+        while failure := self._attempt(ctx, until):
+            if ctx.clock.now() + _PAUSE > until:
+                sentence = f"this has not succeeded within {self._seconds:g} s: {self._command}"
+                raise HostRoutingError(f"{sentence} ({failure})", kind="not-confirmed")
+            ctx.sleep(_PAUSE)
+        return None
+
+    def _attempt(self, ctx: phases.Context, until: float) -> str:
+        """Carry the command out; why it has failed, or nothing."""
+        command = ["sh", "-c", self._command]
+        with (
+            TemporaryFile() as output,
+            subprocess.Popen(  # noqa: S603  what the operator has typed
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # Ctrl-C is for this process
+            ) as shell,
+        ):
+            try:
+                while shell.poll() is None:
+                    if ctx.clock.now() >= until:
+                        return "it has not ended"
+                    ctx.sleep(_LOOKS)
+            finally:
+                if shell.returncode is None:
+                    os.killpg(shell.pid, signal.SIGKILL)
+            if shell.returncode == 0:
+                return ""
+            output.seek(0)
+            printed = output.read().decode(errors="backslashreplace").split("\n")
+        said = [line for line in printed if line.strip()]
+        return ": ".join([f"exit {shell.returncode}", *said[-1:]])
+
+
+def log(lines: Iterable[str]) -> None:
+    """Write these lines into the journal, for an operator whose terminal is gone. If there is no
+    journal, they are lost.
+    """
+    syslog.openlog("hostrouting")
+    for line in lines:
+        syslog.syslog(syslog.LOG_WARNING, printable(line))
 
 
 class ControllingTerminal:
@@ -82,7 +157,7 @@ class ControllingTerminal:
         try:
             termios.tcflush(self._number, termios.TCIFLUSH)  # what was typed before is no answer
             # Below the live tree, which ends without a line feed.
-            os.write(self._number, f"\n{text}\n".encode())
+            os.write(self._number, f"\n{printable_lines(text)}\n".encode())
         except (OSError, termios.error) as error:
             raise EOFError from error
 
@@ -99,12 +174,6 @@ class ControllingTerminal:
             raise EOFError
         return b"\n" in typed
 
-    def log(self, lines: Iterable[str]) -> None:
-        """See Terminal."""
-        syslog.openlog("hostrouting")
-        for line in lines:
-            syslog.syslog(syslog.LOG_WARNING, printable(line))
-
     def _is_in_background(self) -> bool:
         """Whether what is typed is for another job of the shell: to read it would suspend this
         one, by SIGTTIN.
@@ -120,7 +189,7 @@ def controlling_terminal() -> Iterator[Terminal]:
     try:
         number = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError as error:
-        remedy = "run it from a terminal, or leave it out"
+        remedy = "run it from a terminal, or give a command with --confirm-if"
         raise bad_input("--confirm", "there is no terminal to press Enter on", remedy) from error
     try:
         with _not_suspended():

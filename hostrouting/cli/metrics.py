@@ -49,13 +49,15 @@ def _installed(status: Status) -> Samples:
 
 
 def _in_force(status: Status) -> Samples:
-    if status.state in {"nothing", "unanswered"}:
+    if status.is_broken:
+        return {"": False}
+    if status.plan is None:
         return {}
-    return {"": status.state == "installed"}
+    return {"": status.plan.is_empty}
 
 
 def _config_usable(status: Status) -> Samples:
-    if status.config is None and status.state != "broken":  # there is none, or it is not readable
+    if status.config is None and not status.is_broken:  # this user may not read it
         return {}
     return {"": status.config is not None}
 
@@ -65,12 +67,11 @@ def _verdicts(status: Status) -> Samples:
     answered.
     """
     verdicts: dict[int, str] = {}
-    if status.report is not None:
-        for report in status.report.families:
+    if status.check is not None:
+        for report in status.check.report.families:
             verdicts[report.family] = report.verdict
-    else:
-        expected = status.known_config
-        for cidr in expected.route_overlap.cidrs:
+    elif status.config is not None:
+        for cidr in status.config.route_overlap.cidrs:
             verdicts[cidr.version] = "unknown"
     samples: Samples = {}
     for family, verdict in sorted(verdicts.items()):
@@ -81,8 +82,8 @@ def _verdicts(status: Status) -> Samples:
 
 def _escapes(status: Status) -> Samples:
     samples: Samples = {}
-    if status.report is not None:
-        for family in status.report.families:
+    if status.check is not None:
+        for family in status.check.report.families:
             counts = Counter(finding_name(escape) for escape in family.escapes)
             for kind in ESCAPES:
                 samples[_labels(family=f"ipv{family.family}", kind=kind)] = counts[kind]
@@ -109,7 +110,7 @@ def _hides_the_gate(error: HostRoutingError) -> bool:
 
 def _gated_units(status: Status) -> Samples:
     samples: Samples = {}
-    if status.guard and _is_gate_known(status):
+    if status.guard is not None and _is_gate_known(status):
         counts = Counter(unit.state for unit in status.units)
         for state in get_args(State):
             samples[_labels(state=state)] = counts[state]
@@ -117,11 +118,15 @@ def _gated_units(status: Status) -> Samples:
 
 
 def _guard_enabled(status: Status) -> Samples:
-    return {"": status.guard != "is not enabled"} if status.guard else {}
+    if status.guard is None:
+        return {}
+    return {"": status.guard.state != "unknown"}
 
 
 def _guard_running(status: Status) -> Samples:
-    return {"": status.guard == "runs"} if status.guard else {}
+    if status.guard is None:
+        return {}
+    return {"": status.guard.state == "runs"}
 
 
 def _gate_timestamp(status: Status) -> Samples:

@@ -10,7 +10,7 @@ from signal import SIG_IGN, SIGINT, signal
 from hostrouting.cli.output import Answer
 from hostrouting.cli.source import typed_name
 from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, worst_code
-from hostrouting.command import Command, Operator
+from hostrouting.command import Command, LineToType, Operator
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fleet import NO_VERDICT, NodeGroup, check_snapshots, group_nodes
 from hostrouting.text import counted, spoken
@@ -71,4 +71,4 @@ def _problem_lines(group: NodeGroup, check: Command, who: Operator) -> Iterator[
         yield last
     elif group.verdict != NO_VERDICT:
         saved = typed_name(group.results[0].path)
-        yield f"  see: {who.line(check)} --snapshot {saved}"
+        yield LineToType("  see: ", f"{who.line(check)} --snapshot {saved}")

@@ -13,11 +13,12 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from io import TextIOWrapper
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from hostrouting import errors
 from hostrouting.codes import PROBLEM, code_of
-from hostrouting.command import AS_ROOT, Operator
+from hostrouting.command import AS_ROOT, LineToType, Operator
 from hostrouting.text import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -85,12 +86,64 @@ def write(answer: Answer, *, as_json: bool) -> int:
 def _write_lines(answer: Answer) -> None:
     """Print the page, in colour where that can be."""
     # Lines are escaped one by one: the name of a file or device could control a terminal.
-    lines = [printable(line) for line in answer.lines]
+    lines = [_printable(line) for line in answer.lines]
     if not lines:
         return
-    is_printed = _print_in_colour(lines, answer.report)
+    width = _width_of(sys.stdout)
+    if width:
+        lines = [*chain.from_iterable(wrapped(line, width) for line in lines)]
+    is_printed = _print_in_colour(lines, answer.report, width)
     if not is_printed:
         _print("\n".join(lines), sys.stdout)
+
+
+def _printable(line: str) -> str:
+    if isinstance(line, LineToType):
+        words = line.removesuffix(line.command)
+        return LineToType(printable(words), printable(line.command))
+    return printable(line)
+
+
+def _width_of(stream: TextIO | None) -> int:
+    """The columns of the terminal; 0 if the stream is not one."""
+    if stream is None or not stream.isatty():
+        return 0
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdigit():
+        return int(columns)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns
+    except OSError:
+        return 0
+
+
+def wrapped(line: str, width: int) -> list[str]:
+    """The line in lines that a terminal of this width shows whole. A command is not broken: it
+    begins on a line of its own if there is no room for it.
+    """
+    if len(line) <= width:
+        return [line]
+    from textwrap import wrap  # noqa: PLC0415  only a terminal needs it
+
+    command = line.command if isinstance(line, LineToType) else ""
+    words = line.removesuffix(command)
+    indent = " " * (len(words) - len(words.lstrip()))
+    below = f"{indent}  "
+    rows = wrap(
+        words.strip(),
+        width,
+        initial_indent=indent,
+        subsequent_indent=below,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    if not rows:  # only a command
+        return [line]
+    if command and len(f"{rows[-1]} {command}") <= width:
+        rows[-1] += f" {command}"
+    elif command:
+        rows.append(f"{below}{command}")
+    return rows
 
 
 def say(text: str) -> None:
@@ -130,14 +183,20 @@ def indented(verb: str, things: Iterable[object]) -> Iterator[str]:
 def finding_lines(findings: Sequence[Finding], who: Operator = AS_ROOT) -> Iterator[str]:
     """The findings, each after its name, which the page Findings explains.
 
-    Where there are several ways out, each is a line of its own.
+    Where there are several ways out, each is a line of its own. If the next finding has the same
+    remedy, only that one has it.
     """
-    for finding in findings[:SHOWN]:
-        if finding.remedy is None or finding.remedy.otherwise is None:
-            yield finding.line_for(who)
+    shown = findings[:SHOWN]
+    for number, finding in enumerate(shown):
+        line = finding._replace(remedy=None).line
+        remedy = finding.remedy
+        if remedy is None or remedy in [following.remedy for following in shown[number + 1 :][:1]]:
+            yield line
+        elif remedy.otherwise is None:
+            yield remedy.line_for(who, f"{line}; ")
         else:
-            yield finding._replace(remedy=None).line
-            yield from way_lines(finding.remedy, who)
+            yield line
+            yield from way_lines(remedy, who)
     yield from count_of_others(findings)
 
 
@@ -145,7 +204,7 @@ def way_lines(remedy: Remedy | None, who: Operator = AS_ROOT, *, indent: int = 2
     """Each way out on a line of its own."""
     if remedy is not None:
         for way in remedy.ways():
-            yield f"{' ' * indent}{way.text_for(who)}"
+            yield way.line_for(who, " " * indent)
 
 
 def _print(text: str, stream: TextIO | None) -> None:
@@ -155,11 +214,11 @@ def _print(text: str, stream: TextIO | None) -> None:
         stream.flush()
 
 
-def _print_in_colour(lines: Sequence[str], report: CheckReport | None) -> bool:
-    """Print the lines in colour; returns false, and prints nothing, if this is not a terminal, or
-    rich is not installed.
+def _print_in_colour(lines: Sequence[str], report: CheckReport | None, width: int) -> bool:
+    """Print the lines in colour, on a terminal of this width; returns false, and prints nothing, if
+    there is none, or rich is not installed.
     """
-    if sys.stdout is None or not sys.stdout.isatty():
+    if not width:
         return False
     try:
         from hostrouting.cli.terminal import print_page  # noqa: PLC0415  only a terminal needs rich
@@ -167,7 +226,7 @@ def _print_in_colour(lines: Sequence[str], report: CheckReport | None) -> bool:
         return False
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as in `_print`
-    print_page(lines, report)
+    print_page(lines, report, width)
     return True
 
 

@@ -136,6 +136,12 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "default": [],
         "help": "an expected device, instead of those of the default route; can be repeated",
     },
+    "--allow": {
+        "metavar": "NAME",
+        "action": "append",
+        "default": [],
+        "help": "a device that packets may leave through as well; can be repeated",
+    },
     "--metrics": {
         "action": "store_true",
         "help": "print metrics, for the folder of Prometheus' node exporter",
@@ -172,6 +178,11 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "type": seconds,
         "help": "take everything back unless Enter is pressed within this time; it asks on the "
         "terminal, so this works behind a pipe, too",
+    },
+    "--confirm-if": {
+        "metavar": "COMMAND",
+        "help": "take everything back unless this command of sh, which is tried each second, "
+        "succeeds within the time of --confirm, or within 60 seconds; it needs no terminal",
     },
     "--commands": {
         "action": "store_true",

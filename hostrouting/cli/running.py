@@ -3,7 +3,7 @@
 import logging
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -99,9 +99,7 @@ class Run(NamedTuple):
             yield "What this run had changed:"
         elif not self.report.ok:
             yield "What this run has changed:"
-        yield from indented("", [*self.effects.changes, *self.effects.operations])
-        yield from indented("wrote ", self.wrote)
-        yield from indented("removed ", self.removed)
+        yield from _lines_of(self.effects, self.wrote, self.removed)
 
     def _escape_lines(self, who: Operator) -> Iterator[str]:
         """What escaped until the undo; in STRICT, the failure says it."""
@@ -125,6 +123,18 @@ class Run(NamedTuple):
         if self.undone is not None:
             document["takenBack"] = self.is_taken_back
         return document
+
+
+def change_lines(host: Host, ctx: phases.Context) -> Iterator[str]:
+    """What the run of a task with this context has changed so far."""
+    effects = Effects() if ctx.root is None else _effects_before_undo(ctx.root)
+    yield from _lines_of(effects, *_wrote_and_removed(effects, host))
+
+
+def _lines_of(effects: Effects, wrote: Iterable[str], removed: Iterable[str]) -> Iterator[str]:
+    yield from indented("", [*effects.changes, *effects.operations])
+    yield from indented("wrote ", wrote)
+    yield from indented("removed ", removed)
 
 
 @contextmanager
@@ -186,9 +196,15 @@ def run_task(task: phases.AnyTask, host: Host, *, undo_on_failure: bool = False)
     with _stopping_with_the_terminal(ctx):
         report = phases.run(task, ctx=ctx, undo_on_failure=undo_on_failure)
     effects = _effects_before_undo(report)
+    wrote, removed = _wrote_and_removed(effects, host)
+    return Run(report, effects, wrote, removed, _undo_in(report))
+
+
+def _wrote_and_removed(effects: Effects, host: Host) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The changed files that are there now, and those that are gone."""
     wrote = tuple(path for path in effects.files if _is_there(path, host))
     removed = tuple(path for path in effects.files if path not in wrote)
-    return Run(report, effects, wrote, removed, _undo_in(report))
+    return wrote, removed
 
 
 def _undo_in(report: phases.Step) -> phases.Step | None:

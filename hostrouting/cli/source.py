@@ -7,6 +7,7 @@ import argparse
 import re
 import shlex
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 
 from hostrouting.check.check import check_snapshot
 from hostrouting.codes import PROBLEM
@@ -17,6 +18,7 @@ from hostrouting.finding import Finding
 from hostrouting.host.base import Files
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck, check_host
+from hostrouting.install.typed_commands import allow_options
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.text import show, spoken
 
@@ -44,7 +46,13 @@ def typed_options(arguments: argparse.Namespace) -> str:
         options += f" {shlex.quote(cidr)}"
     for dev in arguments.dev:
         options += f" --dev {shlex.quote(dev)}"
-    return options + typed_file(arguments)
+    return options + allow_options(_allowed(arguments)) + typed_file(arguments)
+
+
+def _allowed(arguments: argparse.Namespace) -> list[str]:
+    """The devices of --allow, which not every command has."""
+    allowed: list[str] = getattr(arguments, "allow", [])
+    return allowed
 
 
 def typed_file(arguments: argparse.Namespace) -> str:
@@ -151,11 +159,17 @@ def config_to_check(known: HostRoutingConfig, arguments: argparse.Namespace) -> 
 
 def config_to_repair(known: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
     """As `config_to_check`, but the CIDRs that are typed are expected beside those of the known
-    configuration: a repair takes none away.
+    configuration, and devices are allowed beside its own: a repair takes none away.
     """
     section = config_to_check(known, arguments).route_overlap
     expected = dict.fromkeys((*known.route_overlap.expected_cidrs, *section.expected_cidrs))
-    return known._replace(route_overlap=section._replace(expected_cidrs=tuple(expected)))
+    section = section._replace(expected_cidrs=tuple(expected))
+    allowed = dict.fromkeys((*section.allowed_devs, *_allowed(arguments)))
+    try:
+        section = section._replace(allowed_devs=tuple(allowed))
+    except ConfigError as error:
+        raise ConfigError(_faults_of("--allow", error)) from error
+    return known._replace(route_overlap=section)
 
 
 def read_snapshot(arguments: argparse.Namespace, host: Host) -> Snapshot:
@@ -186,9 +200,12 @@ def require_typed_devs(arguments: argparse.Namespace, snapshot: Snapshot) -> Non
     Some may be missing: one line can fit several hosts.
     """
     names = [link.name for link in snapshot.links if link.name != "lo"]
+    rule = f"is not a device of this host; it has {spoken(names) or 'only lo'}"
     if arguments.dev and not {*arguments.dev} & {*names}:
-        rule = f"is not a device of this host; it has {spoken(names) or 'only lo'}"
         raise bad_input("--dev", rule, "", show(arguments.dev[0]))
+    for pattern in _allowed(arguments):
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise bad_input("--allow", rule, "", show(pattern))
 
 
 def code_with(arguments: argparse.Namespace, code: int, findings: Iterable[Finding]) -> int:

@@ -3,7 +3,7 @@ where it leaves.
 
 A strip is the CIDR from its first address to its last, in cells of one size: light and green where
 every address of the cell leaves as expected, denser and yellow where that is in doubt, full and red
-where one escapes. The devices follow with their shares.
+where one escapes. The devices follow with their shares, and a line that says what the cells mean.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,8 +18,8 @@ from hostrouting.text import counted, printable, spoken
 
 # The first pattern that matches a line decides its colour.
 _STYLES = (
-    (r"^(OK|DONE|NOTHING TO DO|INSTALLED):", "bold green"),
-    (r"^(OVERLAP|FAILED|REFUSED|DIFFERENT|GATE-OPEN|GATE-SHUT):", "bold red"),
+    (r"^(OK|DONE|NOTHING TO DO|IN FORCE|RUNS):", "bold green"),
+    (r"^(OVERLAP|FAILED|REFUSED|FAILS|DIFFERS|OPEN|SHUT|GATE-OPEN|GATE-SHUT):", "bold red"),
     (r"^[A-Z][A-Z-]+( [A-Z]+)*:", "bold yellow"),
     (r"^  (\+|add|wrote) .*", "green"),
     (r"^  (-|delete|removed) .*", "red"),
@@ -32,23 +32,25 @@ _SHADES = "░▒█"
 _LETTERS = ".?#"
 """The same for a terminal that has only ASCII."""
 _CELLS = 40
-"""The length of a strip."""
+"""The length of a strip, where the terminal has room for it."""
+_MEANINGS = ("as expected", "in doubt", "escapes")
+"""What the cells mean, by the same grades."""
 _MOST_STRIPS = 20
 """How many are shown."""
 
 
 def print_page(
-    lines: Sequence[str], report: CheckReport | None, console: Console | None = None
+    lines: Sequence[str], report: CheckReport | None, width: int, console: Console | None = None
 ) -> None:
     """Print the lines in colour, and the strips of the report after the verdict: before the first
-    empty line, or at the end.
+    empty line, or at the end. The terminal has this width.
     """
     console = console or Console(soft_wrap=True)
     page = [_coloured(line) for line in lines]
     if report is not None:
         cells = _LETTERS if console.options.ascii_only else _SHADES
         place = lines.index("") if "" in lines else len(lines)
-        page[place:place] = _strips(report, cells)
+        page[place:place] = _strips(report, cells, width)
     for text in page:
         console.print(text)
 
@@ -61,20 +63,30 @@ def _coloured(line: str) -> Text:
     return text
 
 
-def _strips(report: CheckReport, cells: str) -> Iterator[Text]:
-    """The first strips, and a line that counts the others."""
+def _strips(report: CheckReport, cells: str, width: int) -> Iterator[Text]:
+    """The first strips, a line that counts the others, and what the cells mean."""
     strips: list[_Strip] = []
     for family in report.families:
         if family.parts:  # without an expected device, no address is judged
-            strips += [_strip_of(cidr, family) for cidr in family.cidrs]
+            strips += [_strip_of(cidr, family, width) for cidr in family.cidrs]
     for strip in strips[:_MOST_STRIPS]:
-        yield strip.text(cells)
+        yield from strip.lines(cells)
     if len(strips) > _MOST_STRIPS:
         yield Text(f"  … and {counted(len(strips) - _MOST_STRIPS, 'more CIDR')}")
+    if strips:
+        yield _legend(cells)
 
 
-def _strip_of(cidr: Prefix, family: FamilyReport) -> "_Strip":
-    strip = _Strip(cidr)
+def _legend(cells: str) -> Text:
+    """What the cells mean."""
+    legend = Text()
+    for grade, meaning in zip(Grade, _MEANINGS, strict=True):
+        legend.append(f"  {cells[grade]} {meaning}", _COLOURS[grade])
+    return legend
+
+
+def _strip_of(cidr: Prefix, family: FamilyReport, width: int) -> "_Strip":
+    strip = _Strip(cidr, width)
     for part in family.parts:
         strip.add(part.first, part.last, part.worst_grade, _way_of(part))
     # The parts are about the host's own packets. What other packets meet is added, so together the
@@ -100,10 +112,13 @@ class _Strip:
     an end such as `prohibit`.
     """
 
-    def __init__(self, cidr: Prefix) -> None:
+    def __init__(self, cidr: Prefix, width: int) -> None:
         self._cidr = cidr
         self._size = cidr.last - cidr.first + 1
-        self._grades = [Grade.FINE] * _CELLS
+        self._width = width
+        self._name = f"  {cidr!s:<18} "
+        room = max(width - len(self._name), _CELLS // 4)
+        self._grades = [Grade.FINE] * min(_CELLS, room)
         self._ways: dict[tuple[Grade, str], list[tuple[int, int]]] = {}
 
     def add(self, first: int, last: int, grade: Grade, way: str) -> None:
@@ -113,16 +128,19 @@ class _Strip:
         end = min(last - self._cidr.first + 1, self._size)
         if begin >= end:
             return
-        first_cell = begin * _CELLS // self._size
-        end_cell = -(-end * _CELLS // self._size)  # rounded up
+        count = len(self._grades)
+        first_cell = begin * count // self._size
+        end_cell = -(-end * count // self._size)  # rounded up
         for cell in range(first_cell, end_cell):
             self._grades[cell] = max(self._grades[cell], grade)
         self._ways.setdefault((grade, way), []).append((begin, end))
 
-    def text(self, cells: str) -> Text:
-        """The cells with their colours, and the shares, the worst and largest first."""
-        text = Text(f"  {self._cidr!s:<18} ")
-        text.append_tokens((cells[grade], _COLOURS[grade]) for grade in self._grades)
+    def lines(self, cells: str) -> Iterator[Text]:
+        """The cells with their colours, and the shares, the worst and largest first: as many in a
+        line as there is room for.
+        """
+        line = Text(self._name)
+        line.append_tokens((cells[grade], _COLOURS[grade]) for grade in self._grades)
         shares = [
             (grade, _count_addresses(ranges), way) for (grade, way), ranges in self._ways.items()
         ]
@@ -132,8 +150,12 @@ class _Strip:
             if is_tiny and grade == Grade.FINE:
                 continue
             percent = "<1%" if is_tiny else f"{count / self._size:.0%}"
-            text.append(f"  {printable(way)} {percent}", _COLOURS[grade])
-        return text
+            share = f"  {printable(way)} {percent}"
+            if len(line) + len(share) > self._width:
+                yield line
+                line = Text("  ")
+            line.append(share, _COLOURS[grade])
+        yield line
 
 
 def _count_addresses(ranges: list[tuple[int, int]]) -> int:

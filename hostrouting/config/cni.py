@@ -74,6 +74,11 @@ device of a pod, it is the CNI that has routes by them.
 BRIDGE_PLUGIN = "bridge"
 """The name of the plain bridge plugin, whose pods may be those of many other CNIs."""
 
+POD_RULES = (2048,)
+"""The priorities of rules that a CNI has for each pod, by its address and device: Terway's, to the
+table of the card that has the address (plugin/datapath/policy_router_linux.go, consts_linux.go).
+"""
+
 BIRD, CALICO = 12, 80
 _BLOCKS = {4: (20, 32), 6: (116, 128)}
 """By family: the shortest and the longest block of an IPPool of Calico."""

@@ -274,6 +274,13 @@ def select(rule: Rule, packet: PacketKind) -> Selections:
     return Selections(Selection(some, (), plain_meets), of_unmet)
 
 
+def selects_plain(rule: Rule, packet: PacketKind) -> bool:
+    """Whether the rule selects the plain packet of this kind (without a mark, for example), at
+    least to some addresses.
+    """
+    return any(selection.has_plain for selection in select(rule, packet))
+
+
 def _is_met(rule: Rule, condition: Condition, packet: PacketKind) -> bool | None:
     """Whether every packet of this kind meets the condition; None if some do and others do not."""
     name, value = condition
@@ -522,6 +529,14 @@ class Fib:
         prefixes = [route.prefix for route in self.routes]
         prefixes += [rule.dst for rule in self.rules if rule.dst is not None]
         return borders_of(prefixes)
+
+    @cached_property
+    def tables_for_plain(self) -> frozenset[int]:
+        """The tables that a rule looks up for plain packets of this host, at least to some
+        addresses.
+        """
+        rules = [rule for rule in self.rules if selects_plain(rule, FROM_HOST)]
+        return frozenset(rule.table for rule in rules)
 
     @cached_property
     def has_rules_by_source(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from hostrouting.fib.engine import FROM_HOST, select
+from hostrouting.fib.engine import FROM_HOST, selects_plain
 from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import SCOPE_HOST
 
@@ -61,16 +61,9 @@ def unjudged_rules(fib: Fib, packets: Collection[PacketKind] = (FROM_HOST,)) -> 
     rules: list[Rule] = []
     for rule in fib.rules:
         is_unjudged = rule.action == "goto" or rule.suppress_ifgroup is not None
-        if is_unjudged and any(_selects(rule, packet) for packet in packets):
+        if is_unjudged and any(selects_plain(rule, packet) for packet in packets):
             rules.append(rule)
     return rules
-
-
-def _selects(rule: Rule, packet: PacketKind) -> bool:
-    """Whether the rule selects the plain packet of this kind (without a mark, for example), at
-    least to some addresses.
-    """
-    return any(selection.has_plain for selection in select(rule, packet))
 
 
 def _why_not_judged(fib: Fib, route: Route) -> str:

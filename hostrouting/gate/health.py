@@ -34,16 +34,25 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     """What is wrong with the gate of this configuration, which is the installed one. Nothing is
     changed.
     """
-    units = gated_units(config)
-    return _with_others(host, units, _own_files(host, config))
+    own = [*_own_files(host, config)]
+    if config.route_overlap.cidrs:
+        own += _unwritable_results(host)
+    return _with_others(host, gated_units(config), own)
 
 
-def find_faults_without_config(host: Host, units: Sequence[str]) -> tuple[Finding, ...]:
-    """What is wrong with the gate of these units where config.json cannot be used, so that the gate
-    lets none of them pass, and nobody knows what our files should be.
+def find_faults_without_config(
+    host: Host, units: Sequence[str], faults: Iterable[Finding] = ()
+) -> tuple[Finding, ...]:
+    """What is wrong with the gate of these units where config.json has these faults, so that the
+    gate lets none of them pass, and nobody knows what our files should be. Perhaps another release
+    wrote it, and this one does not understand it. Without faults, this user may not read it.
     """
+    own = [_shutting(fault) for fault in faults]
+    writer = writer_of(host.files)
+    if writer not in {"", WRITER}:
+        own.append(_note_of_writer(writer))
     try:
-        return _with_others(host, units, ())
+        return _with_others(host, units, own)
     except HostError:  # this user may not look into our folders
         return judge_gates(host, units).findings
 
@@ -61,7 +70,7 @@ def _with_others(host: Host, units: Sequence[str], own: Iterable[Finding]) -> tu
         others = [finding for finding in findings if finding.target not in shutting]
         # What the last ones say of a start is about the next one that asks the gate, even if none
         # does now.
-        findings = [*of_gate, *others, *_trusted_scripts(host.files)]
+        findings = [*others, *of_gate, *_trusted_scripts(host.files)]
     gates = judge_gates(host, units)
     if not gates.held:  # no start asks the gate, so what is "gate-shut" above is only a "file"
         findings = [_as_file(finding) for finding in findings]
@@ -123,7 +132,7 @@ def _own_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
     writer = writer_of(host.files)
     is_current = writer == WRITER
     if not is_current:
-        yield note_of_writer(writer or "an unknown release")
+        yield _note_of_writer(writer or "an unknown release")
     for file in files_on(host, config):
         fault = _why_unusable(host.files, file)
         if fault is None:
@@ -134,10 +143,24 @@ def _own_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
             yield fault
 
 
-def note_of_writer(writer: str) -> Finding:
+def _unwritable_results(host: Host) -> Iterator[Finding]:
+    """Why the next check cannot say what it finds, such as a full /run. An image gets a /run of its
+    own when it boots.
+    """
+    folder = HostLayout.state_directory
+    if host.backend is None or not host.rights().is_root:
+        return
+    reason = host.files.why_unwritable(folder)
+    if reason:
+        sentence = f"no result of a check can be written to {folder}: {reason}"
+        yield Finding("file", "warning", sentence, folder)
+
+
+def _note_of_writer(writer: str) -> Finding:
     """The note that another release wrote our files."""
     sentence = f"the files were written by {writer}, but this is {WRITER}"
-    return Finding("file", "note", sentence, HostLayout.config_path, APPLY)
+    remedy = APPLY._replace(words="to write those of this release")
+    return Finding("file", "note", sentence, HostLayout.config_path, remedy)
 
 
 def _why_unusable(files: Files, file: WantedFile) -> Finding | None:
@@ -152,7 +175,9 @@ def _why_unusable(files: Files, file: WantedFile) -> Finding | None:
     if entry is None:
         if path.endswith(f"/{DROP_IN}"):
             return None  # `unit_gates` says what the unit does without it
-        return _fault(path, "is missing")
+        if path in _OF_GATE:
+            return _fault(path, "is missing")
+        return _fault(path, f"is missing, and {HostLayout.config_path} asks for it")
     if entry.kind == "link":  # it may lead anywhere: see _deviation
         return None
     if entry.kind != "file":

@@ -7,14 +7,13 @@ others are what was logged as an error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
-
 from hostrouting.host.layout import HostLayout
 from hostrouting.text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hostrouting.host.base import Files
 
 _REFUSED, _PASSED = "refused", "passed"
@@ -34,16 +33,22 @@ class StartNote:
 
 
 def leave_note(files: Files, unit: str, note: StartNote) -> None:
-    """Leave the note about this unit in the place of the one before."""
+    """Leave the note about this unit in the place of the one before. If it cannot be written, that
+    changes no decision.
+    """
     decision = _REFUSED if note.refused else _PASSED
     lines = [f"{note.invocation} {decision} {note.time}", *map(printable, note.errors)]
-    files.write(HostLayout.note_path(unit), "\n".join(lines))
+    try:
+        files.write(HostLayout.note_path(unit), "\n".join(lines))
+    except Exception:  # noqa: BLE001  see above
+        return
 
 
 def read_note(files: Files, unit: str) -> StartNote | None:
     """The note about the last start of this unit; None if there is none that can be used."""
-    with suppress(Exception):  # whatever is wrong with the file, it is no note
+    try:
         first, *errors = (files.read(HostLayout.note_path(unit)) or "").split("\n")
         invocation, decision, time = first.split(" ")
         return StartNote(invocation, float(time), refused=decision == _REFUSED, errors=errors)
-    return None
+    except Exception:  # noqa: BLE001  whatever is wrong with the file, it is not a note
+        return None

@@ -4,12 +4,12 @@ refuses a start rather than run what a user other than root can change; `status`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from hostrouting.host.layout import HostLayout
 
 TYPE_CHECKING = False  # a start of a gated unit has no time to load `typing`, or the findings
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hostrouting.finding import Finding
     from hostrouting.host.base import Files
 

@@ -1,4 +1,5 @@
-"""How each gated unit is: whether it runs, waits in the gate, or was refused, and why.
+"""How a unit is, and what the gate had to do with that: whether its start was checked, or refused,
+or whether the unit fails by itself.
 
 systemd says how a unit is now, and the gate has left a note about the last start of each unit. A
 note belongs to a start by the ID that systemd gives each start (InvocationID).
@@ -6,122 +7,127 @@ note belongs to a start by the ID that systemd gives each start (InvocationID).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.boot.units import GATE_MARK
-from hostrouting.errors import HostError
 from hostrouting.finding import Remedy
 from hostrouting.gate.start_note import StartNote, read_note
-from hostrouting.gate.unit_names import instance_pattern, is_template, plain_instance, template_of
-from hostrouting.host.fileset import is_masked
+from hostrouting.gate.trusted import foreign_scripts
+from hostrouting.gate.unit_names import (
+    instance_pattern,
+    is_template,
+    plain_instance,
+    template_of,
+)
 from hostrouting.host.layout import HostLayout
-from hostrouting.text import command_of, spoken
+from hostrouting.text import command_of, counted, spoken
 
 if TYPE_CHECKING:
     from hostrouting.host.base import Files
     from hostrouting.host.systemd import Manager
 
 State: TypeAlias = Literal[
-    "runs", "is starting", "is in the gate", "was refused", "failed", "does not run"
-]
-"""A unit is starting when the gate has let it pass, and it is not ready yet. One that is stopping
-does not run any more: nothing keeps it from ending.
+    "refused", "fails", "masked", "unknown", "waiting", "no answer", "unchecked", "starting",
+    "stopped", "runs", "not gated",
+]  # fmt: skip
+"""The worst first. A unit is starting when the gate has let it pass, and it is not ready yet. One
+that is stopping counts as stopped.
 """
+PREDICATES: dict[State, str] = {
+    "refused": "was refused by the gate",
+    "fails": "fails by itself",
+    "masked": "is masked, so systemd does not start it",
+    "unknown": "is not known to systemd: it is not installed, or has another name",
+    "waiting": "waits in the gate",
+    "no answer": "may be in any state: systemd does not run here, or does not answer",
+    "unchecked": "runs, and the gate has not checked its start",
+    "starting": "is starting",
+    "stopped": "does not run",
+    "runs": "runs",
+    "not gated": "is not gated: it starts whatever the routes are",
+}
+"""What each state says of a unit."""
 
 _PROPERTIES = (
     "Id",
     "LoadState",
+    "UnitFileState",
     "ActiveState",
     "SubState",
     "ExecCondition",
     "StateChangeTimestamp",
     "ConditionTimestamp",
+    "ExecMainStartTimestamp",
     "InvocationID",
+    "Result",
+    "ExecMainStatus",
+    "NRestarts",
 )
 _STARTING = {"start-pre", "start", "start-post"}
 """The substates after the gate."""
+_RESTARTING = {"auto-restart", "auto-restart-queued"}
 _ARGV = "argv[]="
 """Once in each command of a property that is a list of commands."""
 _REFUSED = "status=255"
 """What systemd shows of a gate that has refused, until it reads its files again."""
+_TO_CHECK = "to check it now (this stops it, and the gate decides whether it starts again)"
 
 
 class UnitState(NamedTuple):
-    """A gated unit, as it is now."""
+    """A unit, as it is now."""
 
     unit: str
     state: State
     since: str = ""
     """When systemd last saw it change, in systemd's words; empty if it never has."""
+    details: str = ""
+    """What there is to add to the state: how it has failed, and how often it was restarted."""
     reasons: tuple[str, ...] = ()
-    """What was logged as an error during the start that was refused; that the unit is masked, or
-    that systemd does not know it; or for which process it waits in the gate.
+    """What was logged as an error by the gate that refused it, or by itself before it failed; or
+    for which process it waits in the gate.
     """
+    remedy: Remedy | None = None
     checked: float = 0
     """When the gate let its last start pass, in seconds since 1970; 0 if it did not."""
-    unchecked: bool = False
-    """Whether it runs or is starting, and waits for the gate at the next start, but did not at this
-    one: it was started before the gate was installed, or while an administrator had opened it. Also
-    where /run was full, so that the gate could leave no note.
-    """
 
     @property
-    def line(self) -> str:
-        """The unit, its state and the time, in one line."""
-        if not self.since:
-            return f"{self.unit} {self.state}"
-        state: str = self.state
-        if state == "was refused":
-            state = "has been refused"
-        return f"{self.unit} {state} since {self.since}"
-
-    def waiting_for(self, holders: Sequence[str]) -> UnitState:
-        """The state, given who has the lock: if another process than its own gate has it, a unit in
-        the gate waits for that.
-        """
-        others = [holder for holder in holders if not holder.endswith(f" of {self.unit}")]
-        if self.state != "is in the gate" or not others:
-            return self
-        reason = f"it waits for {HostLayout.lock_path}, which is locked by {spoken(others)}"
-        return self._replace(reasons=(reason,))
+    def sentence(self) -> str:
+        """The unit, its state, and since when."""
+        since = f" (since {self.since})" if self.since else ""
+        return f"{self.unit} {PREDICATES[self.state]}{self.details}{since}"
 
     def to_mapping(self) -> dict[str, object]:
-        """The state as JSON, with a key for each field."""
-        return {**self._asdict(), "reasons": list(self.reasons)}
+        """The state as JSON."""
+        return {
+            "unit": self.unit,
+            "state": self.state,
+            "since": self.since,
+            "sentence": self.sentence,
+            "reasons": list(self.reasons),
+            "checked": self.checked,
+        }
 
 
-def refused_units(states: Iterable[UnitState]) -> tuple[str, ...]:
-    """The units that the gate has refused, and that nobody has started again."""
-    return tuple(state.unit for state in states if state.state == "was refused")
-
-
-def unit_states(files: Files, manager: Manager, units: Collection[str]) -> Iterator[UnitState]:
-    """These units, which are gated. Of a template, the instances that systemd knows, and those that
-    are masked, which it does not load.
+def unit_states(
+    files: Files, manager: Manager, units: Collection[str], gated: Collection[str] | None = None
+) -> list[UnitState]:
+    """The states of these units; of a template, those of the instances that systemd has loaded.
+    Without `gated`, all of these are gated, or ours.
     """
-    seen: set[str] = set()
-    for unit in (*units, *_masked_instances(files, units)):
+    states: dict[str, UnitState] = {}
+    for unit in units:
         for properties in manager.show(_PROPERTIES, instance_pattern(unit)):
             name = properties["Id"]
             # Nobody starts the plain instance: systemd knows it because `unit_gates` asks about it.
             is_plain = is_template(unit) and name == plain_instance(unit)
-            if not is_plain and name not in seen:
-                seen.add(name)
-                yield _state_of(files, manager, properties)
-
-
-def _masked_instances(files: Files, units: Collection[str]) -> Iterator[str]:
-    """The instances of these templates that the administrator has masked. Without the folder of
-    units, none is counted.
-    """
-    with suppress(HostError):
-        for name in files.names(HostLayout.unit_directory):
-            template = template_of(name)
-            is_gated = template != name and template in units
-            if is_gated and is_masked(files, HostLayout.unit_path(name)):
-                yield name
+            if is_plain or name in states:
+                continue
+            states[name] = _state_of(files, manager, properties)
+            is_ours = gated is None or {name, template_of(name)} & {*gated, HostLayout.guard_unit}
+            if not is_ours and states[name].state != "unknown":
+                states[name] = UnitState(name, "not gated", remedy=_see_journal(name))
+    return list(states.values())
 
 
 def is_active(manager: Manager, unit: str) -> bool:
@@ -141,54 +147,52 @@ def is_masked_unit(manager: Manager, unit: str) -> bool:
 
 
 def _state_of(files: Files, manager: Manager, properties: Mapping[str, str]) -> UnitState:
-    """The state of the unit, and what is known of the gate at its last start."""
+    """The state of the unit, with what is known of the gate at its last start."""
     unit = properties["Id"]
     note = read_note(files, unit)
     if note is not None and note.invocation != properties["InvocationID"]:
         note = None  # it is about an earlier start
-    state = _current_state(properties, note)
-    unit_state = UnitState(unit, state, properties["StateChangeTimestamp"])
-    unit_state = unit_state._replace(reasons=_reasons_for(state, manager, properties, note))
+    name = _name_of(properties, note)
+    state = UnitState(unit, name, properties["StateChangeTimestamp"])
     if note is not None and not note.refused:
-        return unit_state._replace(checked=note.time)
-    is_up = state in {"runs", "is starting"}
-    return unit_state._replace(unchecked=is_up and _gate_of(properties) != "")
+        state = state._replace(checked=note.time)
+    if name == "refused":
+        reasons = _why_refused(manager, properties, note)
+        start = Remedy("when nothing holds it back", command_of("systemctl start", unit))
+        return state._replace(reasons=reasons, remedy=start)
+    if name == "fails":
+        return _failing(state, manager, properties)
+    if name == "masked":
+        return _masked(state, properties)
+    if name == "waiting":
+        return _waiting(state, files)
+    if name == "unchecked":
+        return state._replace(remedy=Remedy(_TO_CHECK, command_of("systemctl restart", unit)))
+    if name in {"runs", "starting"} and state.checked:
+        return state._replace(details=f", and was checked{_restarts(properties)}")
+    return state
 
 
-def _reasons_for(
-    state: State, manager: Manager, properties: Mapping[str, str], note: StartNote | None
-) -> tuple[str, ...]:
-    """See `UnitState.reasons`. Without a note, the gate did not run to its end, and the journal has
-    what it has said.
-    """
-    unit = properties["Id"]
-    if state == "was refused" and note is not None:
-        return note.errors
-    if state == "was refused":
-        errors = manager.errors_of(unit, properties["ConditionTimestamp"])
-        # Each once: systemd 254 and later keep that time when they start the unit again themselves.
-        return tuple(dict.fromkeys(errors))
-    if state in {"does not run", "failed"} and properties["LoadState"] == "masked":
-        unmask = Remedy("to undo that", command_of("systemctl unmask", unit))
-        return (f"it is masked, so systemd does not start it; {unmask}",)
-    if state == "does not run" and properties["LoadState"] == "not-found":
-        return ("systemd does not know it: it is not installed, or has another name",)
-    return ()
-
-
-def _current_state(properties: Mapping[str, str], note: StartNote | None) -> State:
+def _name_of(properties: Mapping[str, str], note: StartNote | None) -> State:
     gate = _gate_of(properties)
-    if properties["ActiveState"] in {"active", "reloading"}:
-        return "runs"
+    is_up = properties["ActiveState"] in {"active", "reloading"}
     if properties["SubState"] == "condition" and gate:
-        return "is in the gate"
-    if properties["SubState"] in _STARTING:
-        return "is starting"
+        return "waiting"
+    if is_up or properties["SubState"] in _STARTING:
+        # Or /run was full, so that the gate could leave no note.
+        if gate and note is None:
+            return "unchecked"
+        return "runs" if is_up else "starting"
+    if properties["LoadState"] == "masked":
+        return "masked"
+    if properties["LoadState"] == "not-found":
+        return "unknown"
+    # Without a note, the gate did not run to its end.
     if _REFUSED in gate or (note is not None and note.refused):
-        return "was refused"
-    if properties["ActiveState"] == "failed":
-        return "failed"
-    return "does not run"
+        return "refused"
+    if properties["ActiveState"] == "failed" or properties["SubState"] in _RESTARTING:
+        return "fails"
+    return "stopped"
 
 
 def _gate_of(properties: Mapping[str, str]) -> str:
@@ -199,3 +203,60 @@ def _gate_of(properties: Mapping[str, str]) -> str:
         if GATE_MARK in command:
             return command
     return ""
+
+
+def _why_refused(
+    manager: Manager, properties: Mapping[str, str], note: StartNote | None
+) -> tuple[str, ...]:
+    """What the gate has said; without a note, the journal has it."""
+    if note is not None:
+        return note.errors
+    errors = manager.errors_of(properties["Id"], properties["ConditionTimestamp"])
+    # Each once: systemd 254 and later keep that time when they start the unit again themselves.
+    return tuple(dict.fromkeys(errors))
+
+
+def _failing(state: UnitState, manager: Manager, properties: Mapping[str, str]) -> UnitState:
+    """The state of a unit that fails by itself: how, what it has logged, and where the rest is."""
+    result, status = properties["Result"], properties["ExecMainStatus"]
+    started = properties["ExecMainStartTimestamp"]
+    return state._replace(
+        details=f" ({result}, exit status {status}){_restarts(properties)}",
+        reasons=tuple(dict.fromkeys(manager.errors_of(state.unit, started))),
+        remedy=_see_journal(state.unit),
+    )
+
+
+def _see_journal(unit: str) -> Remedy:
+    return Remedy("see", command_of("journalctl -u", unit), needs_root=False)
+
+
+def _restarts(properties: Mapping[str, str]) -> str:
+    """How often systemd has started the unit again by itself, as the end of a sentence."""
+    restarts = int(properties["NRestarts"] or 0)
+    return f", and was restarted {counted(restarts, 'time')}" if restarts else ""
+
+
+def _masked(state: UnitState, properties: Mapping[str, str]) -> UnitState:
+    """The state of a masked unit, with the command that takes this mask away."""
+    if properties["UnitFileState"] != "masked-runtime":
+        remedy = Remedy("to undo that", command_of("systemctl unmask", state.unit))
+        return state._replace(remedy=remedy)
+    remedy = Remedy("to undo that", command_of("systemctl unmask --runtime", state.unit))
+    return state._replace(details=" until the next boot", remedy=remedy)
+
+
+def _waiting(state: UnitState, files: Files) -> UnitState:
+    """The state of a unit in the gate: if another process than its own gate has the lock, it waits
+    for that; else perhaps for another program's script.
+    """
+    holders = files.lock_holders(HostLayout.lock_path)
+    others = [holder for holder in holders if holder.service != state.unit]
+    if others:
+        locked = f"{HostLayout.lock_path} is locked by {spoken([str(holder) for holder in others])}"
+        end = command_of("kill", *(str(holder.pid) for holder in others))
+        return state._replace(reasons=(locked,), remedy=Remedy("if that hangs", end))
+    if foreign_scripts(files):
+        show = command_of("systemctl status -l", state.unit)
+        return state._replace(remedy=Remedy("to see which script runs", show, needs_root=False))
+    return state

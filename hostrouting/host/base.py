@@ -5,10 +5,23 @@ machine or an image, and `hostrouting.testing` those for tests.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from hostrouting.host.files import Entry
+
+
+class LockHolder(NamedTuple):
+    """A process that has the lock of a file."""
+
+    pid: int
+    name: str
+    service: str = ""
+    """The service that it belongs to, if it does: the gate is a process of the unit that starts."""
+
+    def __str__(self) -> str:
+        words = f"process {self.pid} ({self.name})"
+        return f"{words} of {self.service}" if self.service else words
 
 
 class Files(Protocol):
@@ -68,9 +81,9 @@ class Files(Protocol):
         process releases a lock.
         """
 
-    def lock_holders(self, path: str) -> tuple[str, ...]:
-        """The processes that have the lock of this file, in words. Of those that this process may
-        look at: for root, all in its pid namespace.
+    def lock_holders(self, path: str) -> tuple[LockHolder, ...]:
+        """The processes that have the lock of this file. Of those that this process may look at:
+        for root, all in its pid namespace.
         """
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import attrs
 
 if TYPE_CHECKING:
+    from hostrouting.finding import Finding
     from hostrouting.kernel.base import RouteRequest
 
 T = TypeVar("T", bound="Effects")
@@ -44,6 +45,8 @@ class Effects:
     changes: tuple[RouteRequest, ...] = ()
     files: tuple[str, ...] = attrs.field(default=(), converter=each_once)
     operations: tuple[Operation, ...] = ()
+    warnings: tuple[Finding, ...] = ()
+    """What the run succeeded in spite of, such as a route for probes that waits."""
 
     @property
     def changed(self) -> bool:
@@ -56,11 +59,14 @@ class Effects:
         return "\n".join(lines) or "nothing was changed"
 
     def log_fields(self) -> dict[str, object]:
-        """The number of changes of routes, of operations and of files, without those that are 0."""
+        """How many routes, operations and files were changed, and how many warnings there are; only
+        those that are not 0.
+        """
         fields = {
             "routes": len(self.changes),
             "operations": len(self.operations),
             "files": len(self.files),
+            "warnings": len(self.warnings),
         }
         return {name: value for name, value in fields.items() if value}
 
@@ -72,6 +78,7 @@ class Effects:
             "changes": [str(change) for change in self.changes],
             "files": list(self.files),
             "operations": [operation._asdict() for operation in self.operations],
+            "warnings": [finding.to_mapping() for finding in self.warnings],
         }
 
     def __add__(self, other: T) -> T:
@@ -83,6 +90,7 @@ class Effects:
             changes=self.changes + other.changes,
             files=self.files + other.files,
             operations=self.operations + other.operations,
+            warnings=self.warnings + other.warnings,
         )
 
 

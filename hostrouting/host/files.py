@@ -10,15 +10,16 @@ import errno
 import os
 import posixpath
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 
-TYPE_CHECKING = False  # a start of a gated unit has no time to load `typing`, or the errors
+TYPE_CHECKING = False  # a start of a gated unit has no time for `typing`, contextlib or the errors
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from hostrouting.errors import HostError
-    from hostrouting.host.base import Files, Lock
+    from hostrouting.host.base import Files, Lock, LockHolder
 
 _LINKS = 40  # Linux follows at most this many in one path
+_ABSENT = (FileNotFoundError, NotADirectoryError)
 _KINDS = {
     stat.S_IFREG: "file",
     stat.S_IFLNK: "link",
@@ -114,9 +115,13 @@ def as_bytes(content: object) -> bytes:
 
 
 def require_mode(mode: object) -> None:
-    """Raise TypeError unless this is a number, as chmod(2) takes it."""
+    """Raise TypeError unless this is a number, as chmod(2) takes it; ValueError if it has more than
+    permissions, as the decimal numbers 644, 600 and 755 have.
+    """
     if not isinstance(mode, int):
         raise TypeError(f"mode is {mode!r:.80}; it must be a number, such as 0o644")
+    if not 0 <= mode <= 0o777:
+        raise ValueError(f"mode is {mode}; it must be one to 0o777, in octal digits: 0o{mode}")
 
 
 class LocalFiles:
@@ -142,48 +147,46 @@ class LocalFiles:
 
     def read_bytes(self, path: str) -> bytes | None:
         place = self._followed(path)
-        with _as_host_error("read", place), suppress(FileNotFoundError, NotADirectoryError):
-            if place == f"{self._root}/dev/null":
-                return b""
-            require_kind("read", place, _entry(place, os.stat(place)), "file")
-            with open(place, "rb") as stream:
-                return stream.read()
-        return None
+        if place == f"{self._root}/dev/null":
+            return b""
+        with _HostErrors("read", place):
+            try:
+                require_kind("read", place, _entry(place, os.stat(place)), "file")
+                with open(place, "rb") as stream:
+                    return stream.read()
+            except _ABSENT:
+                return None
 
     def look(self, path: str) -> Entry | None:
         return _look(self._place(path))
 
     def names(self, folder: str) -> tuple[str, ...]:
         place = self._followed(folder)
-        with _as_host_error("read", place), suppress(FileNotFoundError, NotADirectoryError):
-            return tuple(sorted(os.listdir(place)))
-        return ()
+        with _HostErrors("read", place):
+            try:
+                return tuple(sorted(os.listdir(place)))
+            except _ABSENT:
+                return ()
 
     def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
         written = as_bytes(content)
         require_mode(mode)
         place = self._place(path)
         require_kind("write", place, _look(place), "file")
-        with _as_host_error("write", place), _replaced(place):
-            descriptor = os.open(leftover(place), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with open(descriptor, "wb") as stream:
-                stream.write(written)
-                stream.flush()
-                os.fchmod(descriptor, mode)
-                # Before the rename: a power loss leaves the old text or the new one.
-                os.fsync(descriptor)
+        with _HostErrors("write", place):
+            _replace(place, lambda temporary: _write(temporary, written, mode))
 
     def link(self, path: str, target: str) -> None:
         require_target(target)
         place = self._place(path)
         require_kind("link", place, _look(place), "file", "link")
-        with _as_host_error("link", place), _replaced(place):
-            os.symlink(target, leftover(place))
+        with _HostErrors("link", place):
+            _replace(place, lambda temporary: os.symlink(target, temporary))
 
     def remove(self, path: str) -> bool:
         place = self._place(path)
         require_removable(place, _look(place))
-        with _as_host_error("remove", place):
+        with _HostErrors("remove", place):
             _unlink(leftover(place))
             is_there = _unlink(place)
             if is_there:
@@ -191,8 +194,10 @@ class LocalFiles:
         return is_there
 
     def remove_empty(self, folder: str) -> None:
-        with suppress(OSError):
+        try:
             os.rmdir(self._place(folder))
+        except OSError:
+            return
 
     def why_unwritable(self, folder: str, *, needs_space: bool = True) -> str:
         place = self._followed(folder)
@@ -200,7 +205,7 @@ class LocalFiles:
             place = os.path.dirname(place)
         if not os.path.isdir(place):
             return f"{place} is not a directory; remove it"
-        with _as_host_error("read", place):
+        with _HostErrors("read", place):
             system = os.statvfs(place)
         if os.access(place, os.W_OK):
             if needs_space and _is_full(system):
@@ -218,7 +223,7 @@ class LocalFiles:
         from hostrouting.host.lock import FileLock  # noqa: PLC0415  some systems lack fcntl
 
         place = self._place(path)
-        with _as_host_error("lock", place):
+        with _HostErrors("lock", place):
             if path == "/":
                 descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
             else:
@@ -229,7 +234,7 @@ class LocalFiles:
                 os.close(descriptor)
                 raise
 
-    def lock_holders(self, path: str) -> tuple[str, ...]:
+    def lock_holders(self, path: str) -> tuple[LockHolder, ...]:
         from hostrouting.host.lock import lock_holders  # noqa: PLC0415  some systems lack fcntl
 
         return lock_holders(self._followed(path))
@@ -279,9 +284,11 @@ def _is_full(system: os.statvfs_result) -> bool:
 
 
 def _look(place: str) -> Entry | None:
-    with _as_host_error("read", place), suppress(FileNotFoundError, NotADirectoryError):
-        return _entry(place, os.lstat(place))
-    return None
+    with _HostErrors("read", place):
+        try:
+            return _entry(place, os.lstat(place))
+        except _ABSENT:
+            return None
 
 
 def _entry(place: str, status: os.stat_result) -> Entry:
@@ -319,23 +326,38 @@ def open_lock(place: str) -> int:
     return descriptor
 
 
-@contextmanager
-def _replaced(place: str) -> Iterator[None]:
-    """Replace the file with the one that the block makes under its temporary name. If the block
-    fails, the file is as it was; if the disk fails after that, the new file may be there.
+def _replace(place: str, make: Callable[[str], object]) -> None:
+    """Replace the file with the one that `make` makes at a temporary path. If it fails, the file is
+    as it was; if the disk fails after that, the new file may be there.
     """
     temporary = leftover(place)
     folder = os.path.dirname(place)
     _make_folder(folder)
     _unlink(temporary)
     try:
-        yield
+        make(temporary)
         os.replace(temporary, place)
     except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
+        _discard(temporary)
         raise
     _flush_folder(folder)
+
+
+def _write(place: str, content: bytes, mode: int) -> None:
+    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fchmod(descriptor, mode)
+        # Before the rename: a power loss leaves the old text or the new one.
+        os.fsync(descriptor)
+
+
+def _discard(place: str) -> None:
+    try:
+        os.unlink(place)
+    except OSError:
+        return
 
 
 def _make_folder(place: str) -> None:
@@ -346,10 +368,12 @@ def _make_folder(place: str) -> None:
         return
     parent = os.path.dirname(place)
     _make_folder(parent)
-    with suppress(FileExistsError):
+    try:
         os.mkdir(place)
-        os.chmod(place, 0o755)  # noqa: S103  like other system folders
-        _flush_folder(parent)
+    except FileExistsError:
+        return
+    os.chmod(place, 0o755)  # noqa: S103  like other system folders
+    _flush_folder(parent)
 
 
 def _unlink(place: str) -> bool:
@@ -383,20 +407,27 @@ _REMEDIES = {
 }
 
 
-@contextmanager
-def _as_host_error(verb: str, place: str) -> Iterator[None]:
-    """Raise errors of the system as a HostError, with the path and the remedy. A HostError is not
-    one of them, and passes.
+class _HostErrors:
+    """In its block, errors of the system are raised as a HostError, with the path and the remedy. A
+    HostError is not one of them, and passes.
     """
-    try:
-        yield
-    except OSError as error:
+
+    def __init__(self, verb: str, place: str) -> None:
+        self._verb = verb
+        self._place = place
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if not isinstance(error, OSError):
+            return
         reason = error.strerror
-        if error.filename not in {None, place}:  # the temporary file, or a folder
+        if error.filename not in {None, self._place}:  # the temporary file, or a folder
             reason = f"{error.filename}: {reason}"
         remedy = _REMEDIES.get(error.errno or 0, "dmesg may have the cause")
-        sentence = f"cannot {verb} {place}: {reason}; {remedy}"
-        raise _error(place, sentence, error.errno) from error
+        sentence = f"cannot {self._verb} {self._place}: {reason}; {remedy}"
+        raise _error(self._place, sentence, error.errno) from error
 
 
 def _error(place: str, sentence: str, number: int | None = None) -> HostError:

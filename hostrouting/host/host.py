@@ -17,7 +17,7 @@ from hostrouting.host.systemd import Manager, SystemdManager
 from hostrouting.kernel.programs import BOOT_PATH
 from hostrouting.kernel.rights import Rights, own_rights
 from hostrouting.model.prefix import IP, as_ip
-from hostrouting.text import spoken
+from hostrouting.text import command_of, spoken
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -256,13 +256,16 @@ class _LockWait:
         if not lock.is_held():
             holders = self._holders_in_words()
             still_locked = f"this host is still locked after {_LOCK_WAIT:g} s, by {holders}"
-            remedy = "wait until it is free, or stop what hangs"
+            remedy = "wait until it is free"
+            pids = [str(holder.pid) for holder in self._files.lock_holders(self._path)]
+            if pids:
+                remedy += f"; if that hangs, as root: {command_of('kill', *pids)}"
             raise NotReady(f"{still_locked}; {remedy}", kind="busy")
 
     def _holders_in_words(self) -> str:
         """Who has the lock, in words. No process is found if it is in another pid namespace."""
         holders = self._files.lock_holders(self._path)
         if holders:
-            return spoken(holders)
+            return spoken([str(holder) for holder in holders])
         anybody = "another run, the guard, or the start of a gated unit"
         return f"{anybody} (to see the process: lslocks)"

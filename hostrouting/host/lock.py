@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+from hostrouting.host.base import LockHolder
+
 
 class FileLock:
     """The lock of an open file, which this process alone has, or waits for.
@@ -51,14 +53,14 @@ class FileLock:
         self._wake()
 
 
-def lock_holders(place: str) -> tuple[str, ...]:
-    """The processes that have the lock of this file, in words: see `Files.lock_holders`."""
-    holders: list[str] = []
+def lock_holders(place: str) -> tuple[LockHolder, ...]:
+    """The processes that have the lock of this file: see `Files.lock_holders`."""
+    holders: list[LockHolder] = []
     for pid in _pids():
         with suppress(OSError):  # it has ended, or belongs to another user
             numbers = os.listdir(f"/proc/{pid}/fd")
             if any(_is_locked(pid, number, place) for number in numbers):
-                holders.append(_process_in_words(pid))
+                holders.append(_holder(pid))
     return tuple(holders)
 
 
@@ -85,15 +87,11 @@ def _is_locked(pid: str, number: str, place: str) -> bool:
     return False
 
 
-def _process_in_words(pid: str) -> str:
-    """The process with its name, and with the service that it belongs to: the gate is a process of
-    the unit that starts.
-    """
+def _holder(pid: str) -> LockHolder:
     with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as name:
-        words = f"process {pid} ({name.read().strip()})"
+        command = name.read().strip()
     with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as groups:
-        service = service_of(groups.read())
-    return f"{words} of {service}" if service else words
+        return LockHolder(int(pid), command, service_of(groups.read()))
 
 
 def service_of(control_groups: str) -> str:

@@ -5,11 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from hostrouting.errors import HostError
-from hostrouting.kernel.programs import Ended, Run, run_program, run_tool, tool_environment
+from hostrouting.kernel.programs import (
+    Ended,
+    OnCancel,
+    Run,
+    run_program,
+    run_tool,
+    tool_environment,
+)
 from hostrouting.text import command_of
+
+if TYPE_CHECKING:
+    import phases
 
 # A caller in a chroot that has the /run of this machine reaches its systemd, as intended: an image
 # is written with `Host.offline`, which has no manager. In any other chroot `is_running` says no.
@@ -30,6 +40,10 @@ example by the start of a machine.
 _TIMEOUT = 30.0  # seconds, for every command but a start; our units stop within 10
 _NEVER = "n/a"
 """A time that systemd has never set, as versions before 250 print it."""
+_SUFFIXES = (
+    ".service", ".socket", ".target", ".timer", ".path", ".mount", ".automount", ".swap",
+    ".device", ".slice", ".scope",
+)  # fmt: skip
 _SHOWN = 10  # lines of a unit's log in one message
 
 
@@ -47,7 +61,9 @@ def unit_failed(unit: str, *, result: str, status: str, lines: Iterable[str]) ->
 
 
 class Manager(Protocol):
-    """A service manager. Methods raise the HostError of `run_tool` if it does not answer."""
+    """A service manager. Methods raise the HostError of `run_tool` if it does not answer. A unit
+    without a suffix is a service, as for systemctl: `kubelet` is kubelet.service.
+    """
 
     def is_running(self) -> bool:
         """Whether a manager runs; false for an image and in most containers."""
@@ -55,15 +71,16 @@ class Manager(Protocol):
     def reload(self) -> None:
         """Make the manager read the unit files again (daemon-reload)."""
 
-    def start(self, unit: str, *, timeout: float) -> None:
+    def start(self, unit: str, *, timeout: float, ctx: phases.Context | None = None) -> None:
         """Start the unit and wait, at most `timeout` seconds; for a oneshot, until its end.
-        HostError gives the reason and the output.
+        HostError gives the reason and the output. With the context of a task, the wait ends when
+        the task is cancelled.
 
         A unit that is active stays as it is: to restart it, stop it first. A start that is given
-        up, after the timeout or by Ctrl-C, is ended by a stop, unless the unit was being started
-        already. Units that depend on this unit are not touched. A unit whose failures have reached
-        its limit of starts is started all the same. A start that systemd skips because a condition
-        of the unit is not met is no error.
+        up, after the timeout or by a cancellation or Ctrl-C, is ended by a stop, unless the unit
+        was being started already. Units that depend on this unit are not touched. A unit whose
+        failures have reached its limit of starts is started all the same. A start that systemd
+        skips because a condition of the unit is not met is not an error.
         """
 
     def stop(self, unit: str) -> None:
@@ -81,6 +98,13 @@ class Manager(Protocol):
         """What a unit has logged as errors since that time, in systemd's words, such as the value
         of ConditionTimestamp; nothing if that is empty, or if no journal answers.
         """
+
+
+def unit_name(name: str) -> str:
+    """The whole name of the unit that this name, or a pattern, means."""
+    if name.endswith(_SUFFIXES) or "*" in name:
+        return name
+    return f"{name}.service"
 
 
 def require_names(names: object) -> None:
@@ -106,7 +130,9 @@ class SystemdManager:
     def reload(self) -> None:
         self._run("daemon-reload")
 
-    def start(self, unit: str, *, timeout: float) -> None:
+    def start(self, unit: str, *, timeout: float, ctx: phases.Context | None = None) -> None:
+        unit = unit_name(unit)
+        on_cancel = None if ctx is None else ctx.on_cancel
         [shown] = self.show(("ActiveState",), unit)
         before = shown["ActiveState"]
         if before in {"active", "reloading"}:
@@ -115,10 +141,13 @@ class SystemdManager:
         if before == "failed":
             self._run("reset-failed", unit)
         try:
-            started = self._run("start", unit, fine=_EXIT_CODES, timeout=timeout)
+            started = self._run(
+                "start", unit, fine=_EXIT_CODES, timeout=timeout, on_cancel=on_cancel
+            )
         except BaseException:
-            # After a timeout, a signal or Ctrl-C, systemctl no longer waits, but systemd continues
-            # the job. If it was at it before, the start is somebody else's, such as the boot's.
+            # After a timeout, a cancellation, a signal or Ctrl-C, systemctl no longer waits, but
+            # systemd continues the job. If it was at it before, the start is somebody else's, such
+            # as the boot's.
             if before != "activating":
                 with suppress(HostError):
                     self.stop(unit)
@@ -141,6 +170,7 @@ class SystemdManager:
         )
 
     def stop(self, unit: str) -> None:
+        unit = unit_name(unit)
         for number in range(1, _STOP_TRIES + 1):
             try:
                 self._run("stop", unit, fine=(0, _EXIT_NOT_LOADED))
@@ -168,7 +198,7 @@ class SystemdManager:
         return tuple(shown)
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
-        return self._journal(unit, since, "--priority=err")
+        return self._journal(unit_name(unit), since, "--priority=err")
 
     def _journal(self, unit: str, since: str, *options: str) -> tuple[str, ...]:
         if not since:
@@ -193,7 +223,13 @@ class SystemdManager:
             return tuple(line for line in text.splitlines() if line.strip())
         return ()
 
-    def _run(self, *words: str, fine: Collection[int] = (0,), timeout: float = _TIMEOUT) -> Ended:
+    def _run(
+        self,
+        *words: str,
+        fine: Collection[int] = (0,),
+        timeout: float = _TIMEOUT,
+        on_cancel: OnCancel | None = None,
+    ) -> Ended:
         environment = tool_environment()
         for name in _TURN_SYSTEMCTL_OFF:
             environment.pop(name, None)
@@ -208,5 +244,6 @@ class SystemdManager:
             fine=fine,
             timeout=timeout,
             environment=environment,
+            on_cancel=on_cancel,
             run=self._run_program,
         )

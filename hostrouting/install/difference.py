@@ -27,7 +27,7 @@ _UNIT_FOLDERS = (HostLayout.unit_directory, "/run/systemd/system")
 _LINK_FOLDERS = (f"{MACHINES}.requires", f"{MACHINES}.wants", "multi-user.target.requires")
 _ORIGINAL_UNITS = (HostLayout.routes_unit, HostLayout.check_unit)
 ORIGINAL_LINKS = tuple(map("/".join, product(_UNIT_FOLDERS, _LINK_FOLDERS, _ORIGINAL_UNITS)))
-"""The links with which the Go original (docs/design.md) makes running machines depend on the
+"""The links with which the Go original (docs/original.md) makes running machines depend on the
 oneshots.
 """
 

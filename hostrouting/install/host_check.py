@@ -39,8 +39,10 @@ class HostCheck(NamedTuple):
     report: CheckReport
     mode: Mode
     findings: tuple[Finding, ...]
-    repair_command: Command
-    """What to type as root to repair the host for good."""
+    repair_options: str = ""
+    """With these, `repair` finds the configuration: they are as typed behind that word, so they
+    begin with a space, or are empty.
+    """
     losses: tuple[Fault, ...] = ()
     """What protects the host now, and the repair takes away: it is for another configuration."""
 
@@ -48,12 +50,18 @@ class HostCheck(NamedTuple):
     def of_snapshot(
         cls, report: CheckReport, config: HostRoutingConfig, *, repair_options: str = ""
     ) -> HostCheck:
-        """The check of a snapshot against this configuration; `repair_options` as in
-        `check_host`.
-        """
+        """The check of a snapshot against this configuration."""
         pipeline = repair_pipeline(repair_options)
         findings = with_typed_options(_findings_of(report, config, pipeline), repair_options)
-        return cls(report, config.route_overlap.mode, findings, pipeline)
+        return cls(report, config.route_overlap.mode, findings, repair_options)
+
+    def repair_line(self, options: str = "", *, into: str = "apply", more: str = "") -> Command:
+        """The line to type that repairs the host for good, as root; the arguments are those of
+        `repair_pipeline`.
+        """
+        all_options = f"{self.repair_options}{options}"
+        consent = bool(self.losses)
+        return repair_pipeline(all_options, needs_consent=consent, into=into, more=more)
 
     @property
     def is_wrong(self) -> bool:
@@ -100,8 +108,7 @@ def check_host(
 
     `to_repair` is the configuration to which a repair adds its routes, if that is not `config`
     itself: where CIDRs were typed, it also expects those of the known configuration, and is the
-    same otherwise. With `repair_options`, `repair` finds it: they are as typed behind that word, so
-    they begin with a space, or are empty.
+    same otherwise. `repair_options` are those of HostCheck.
     """
     with host.open_kernel() as kernel:
         report = check_kernel(kernel, config, name_servers=host.name_servers)
@@ -117,7 +124,7 @@ def check_host(
     if installed is not None:
         findings += find_lost_at_boot(report, config, installed, Remedy("to keep them", pipeline))
     shown = with_typed_options(findings, repair_options, needs_consent=bool(losses))
-    return HostCheck(report, config.route_overlap.mode, shown, pipeline, losses)
+    return HostCheck(report, config.route_overlap.mode, shown, repair_options, losses)
 
 
 def _what_is_installed(

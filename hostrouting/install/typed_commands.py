@@ -12,8 +12,6 @@ from hostrouting.host.layout import HostLayout
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-APPLY_PIPED = call("apply --config -")
-"""What is typed behind a pipe; `unit_gates.APPLY` applies the installed file."""
 _GUARD = HostLayout.guard_unit
 UNMASK_GUARD = f"systemctl unmask {_GUARD}"
 GUARD_IS_MASKED = Finding(
@@ -27,29 +25,34 @@ GUARD_IS_MASKED = Finding(
 
 
 def repair_pipeline(
-    options: str = "", *, needs_consent: bool = False, apply_options: str = ""
+    options: str = "", *, needs_consent: bool = False, into: str = "apply", more: str = ""
 ) -> Command:
-    """The line to type that repairs a host for good; `repair` and `apply` get these options. With
-    `needs_consent`, the repair takes something away that protects the host now.
+    """The line to type that repairs a host for good, or goes into `plan`, which shows what would
+    change. `repair` gets these options, and the other command `more`. With `needs_consent`, the
+    repair takes something away that protects the host now.
     """
     if needs_consent:
-        apply_options += " --allow-removal"
-    apply = joined("", APPLY_PIPED, apply_options)
-    return joined(" | ", call(f"repair{options}"), apply)
+        more += " --allow-removal"
+    return joined(" | ", call(f"repair{options}"), call(f"{into} --config -{more}"))
 
 
 def with_typed_options(
     findings: Iterable[Finding], options: str, *, needs_consent: bool = False
 ) -> tuple[Finding, ...]:
-    """The findings; a command that repairs the host by a named device also gets these options."""
+    """The findings; a command that names or allows a device also gets these options."""
+    if not options:
+        return tuple(findings)
     typed: list[Finding] = []
     for finding in findings:
-        devs = finding.facts.get("candidates")
-        if options and devs is not None and finding.remedy is not None:
-            remedy = _naming(devs, finding.remedy, options, needs_consent=needs_consent)
-            typed.append(finding._replace(remedy=remedy))
-        else:
-            typed.append(finding)
+        remedy = finding.remedy
+        if remedy is not None and "candidates" in finding.facts:
+            devs = finding.facts["candidates"]
+            remedy = _naming(devs, remedy, options, needs_consent=needs_consent)
+        elif remedy is not None and "mayAllow" in finding.facts:
+            allowing = f"{options}{allow_options(finding.facts['mayAllow'])}"
+            command = repair_pipeline(allowing, needs_consent=needs_consent)
+            remedy = remedy._replace(command=command)
+        typed.append(finding._replace(remedy=remedy))
     return tuple(typed)
 
 
@@ -66,6 +69,11 @@ def _naming(devs: Sequence[str], remedy: Remedy, options: str, *, needs_consent:
     typed = f"{options} --dev {shlex.quote(dev)}"
     command = repair_pipeline(typed, needs_consent=needs_consent)
     return remedy._replace(command=command, otherwise=otherwise)
+
+
+def allow_options(devs: Iterable[str]) -> str:
+    """The options of `repair` that allow these devices."""
+    return "".join(f" --allow {shlex.quote(dev)}" for dev in devs)
 
 
 def gate_options(units: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.config.settings import gated_units
 from hostrouting.errors import HostError
-from hostrouting.finding import Finding, Remedy
+from hostrouting.finding import Finding, Remedy, Severity
 from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
@@ -26,17 +26,21 @@ _KUBELETS = (
 
 
 def find_ungated(config: HostRoutingConfig, host: Host) -> Iterator[Finding]:
-    """The services that run this node's pods and are not gated, although the mode is STRICT."""
-    if not config.route_overlap.is_strict:
+    """The services that run this node's pods and are not gated, although something is expected. In
+    mode WARN, they would start all the same, and only their check would be logged.
+    """
+    if not config.route_overlap.cidrs:
         return
+    severity: Severity = "note"
+    consequence = "so its starts are not checked"
+    if config.route_overlap.is_strict:
+        severity = "warning"
+        consequence = "so it starts even while addresses escape"
     gated = gated_units(config)
     for unit, state in _used_units(host, [unit for unit in _KUBELETS if unit not in gated]):
-        sentence = (
-            f"{unit} {state} on this host and is not gated, so it starts even while addresses "
-            "escape"
-        )
+        sentence = f"{unit} {state} on this host and is not gated, {consequence}"
         remedy = Remedy(f"write into gate.units: {json.dumps([*gated, unit])}")
-        yield Finding("unit-not-gated", "warning", sentence, unit, remedy)
+        yield Finding("unit-not-gated", severity, sentence, unit, remedy)
 
 
 def _used_units(host: Host, units: list[str]) -> Iterator[tuple[str, str]]:

@@ -185,6 +185,20 @@ def outermost(blocks: Iterable[Prefix]) -> list[Prefix]:
     return outer
 
 
+def joined(blocks: Iterable[Prefix]) -> Iterator[Prefix]:
+    """The fewest blocks of one family that have the same addresses, in order: two halves are
+    joined.
+    """
+    ranges: list[tuple[int, int, int]] = []
+    for block in outermost(blocks):
+        first = block.first
+        if ranges and ranges[-1][2] + 1 == first:
+            _, first, _ = ranges.pop()
+        ranges.append((block.family, first, block.last))
+    for each in ranges:
+        yield from prefixes_between(*each)
+
+
 LINK_LOCAL = Prefix.parse("fe80::/10")
 """Each link has its own addresses in this range: one of them means nothing without a device."""
 

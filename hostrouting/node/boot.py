@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hostrouting.node.clock import MachineClock
-from hostrouting.node.ending import limited_to, stop_on_signals
+from hostrouting.node.ending import TimeLimit, stop_on_signals
 from hostrouting.node.installed import parse_config, read_config
 from hostrouting.node.journal import ERROR, INFO, WARNING, describe_failure, lines_of, say
-from hostrouting.node.lock import host_locked
+from hostrouting.node.lock import HostLock
 from hostrouting.node.running import start_again_if_replaced, when_it_began
 from hostrouting.node.waiting import WAIT, attempt_until_all_is_there
 
@@ -44,7 +44,7 @@ def make_part(
     host: Host,
     *,
     clock: NodeClock,
-    locked: Callable[[], AbstractContextManager[str]] = host_locked,
+    locked: Callable[[], AbstractContextManager[str]] = HostLock,
 ) -> int:
     """Make the part, and log what is wrong; 0 if it is done, and holds no unit back."""
     began = when_it_began(clock.now())
@@ -61,7 +61,7 @@ def make_part(
                 return run_pass(host, backend, config, parts=[part])
 
     try:
-        with limited_to(began + _TIME_LIMIT - clock.now()):
+        with TimeLimit(began + _TIME_LIMIT - clock.now()):
             outcome = attempt_until_all_is_there(
                 host.open_kernel,
                 attempt,

@@ -4,9 +4,6 @@ is an exception in the main thread, wherever that is, also while it waits for a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
@@ -32,7 +29,7 @@ class Stopped(BaseException):
 
 
 class TimeIsUp(BaseException):
-    """The block of `limited_to` took too long; the text is how many seconds it had."""
+    """The block of a TimeLimit took too long; the text is how many seconds it had."""
 
 
 def stop_on_signals() -> None:
@@ -49,26 +46,18 @@ def _stop(number: int, _frame: object) -> NoReturn:
     raise Stopped(Signals(number).name)
 
 
-@contextmanager
-def limited_to(seconds: float) -> Iterator[None]:
-    """Raise TimeIsUp in the block after that time. Not to be nested: a process has one alarm."""
+class TimeLimit:
+    """Raises TimeIsUp in its block after that time. Not to be nested: a process has one alarm."""
 
-    def end(_number: int, _frame: object) -> NoReturn:
-        raise TimeIsUp(f"{seconds:.0f}")
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
 
-    signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
-    try:
-        yield
-    finally:
+    def __enter__(self) -> None:
+        signal.signal(signal.SIGALRM, self._end)
+        signal.setitimer(signal.ITIMER_REAL, max(self._seconds, 0.001))
+
+    def __exit__(self, *_: object) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
-
-@contextmanager
-def signals_held() -> Iterator[set[int]]:
-    """Have signals take effect only after the block; yields those that were held before."""
-    before = {*signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())}
-    try:
-        yield before
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    def _end(self, _number: int, _frame: object) -> NoReturn:
+        raise TimeIsUp(f"{self._seconds:.0f}")

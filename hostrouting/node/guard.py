@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hostrouting.errors import HostRoutingError
 from hostrouting.node.clock import MachineClock
-from hostrouting.node.ending import Stopped, limited_to, stop_on_signals
+from hostrouting.node.ending import Stopped, TimeLimit, stop_on_signals
 from hostrouting.node.installed import parse_config, read_config
 from hostrouting.node.journal import ERROR, NOTICE, WARNING, describe_failure, lines_of, say
-from hostrouting.node.lock import host_locked
+from hostrouting.node.lock import HostLock
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -74,7 +74,7 @@ class Guard:
         backend: RouteBackend,
         *,
         clock: NodeClock,
-        locked: Callable[[], AbstractContextManager[str]] = host_locked,
+        locked: Callable[[], AbstractContextManager[str]] = HostLock,
     ) -> None:
         self._host = host
         self._backend = backend
@@ -112,7 +112,7 @@ class Guard:
 
     def _make_pass(self, kind: _Kind) -> float:
         """Make a pass of this kind, and say what is new; return how long to rest after it."""
-        with limited_to(_LONGEST_PASS), self._locked() as why_not_locked:
+        with TimeLimit(_LONGEST_PASS), self._locked() as why_not_locked:
             began = self._clock.processor_time()
             lines, refuses = self._find_lines(kind)
             seconds = self._clock.processor_time() - began

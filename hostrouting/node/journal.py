@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import suppress
 
 from hostrouting.host.layout import HostLayout
 from hostrouting.node.ending import Stopped, TimeIsUp
@@ -12,6 +10,7 @@ from hostrouting.text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import TypeAlias
 
     from hostrouting.command import Operator
@@ -35,8 +34,10 @@ def say(level: int, words: str) -> None:
     line = f"hostrouting: {printable(words)}\n"
     if not os.isatty(2):  # nobody reads the level on a terminal
         line = f"<{level}>{line}"
-    with suppress(OSError):
+    try:
         os.write(2, line.encode(errors="backslashreplace"))
+    except OSError:
+        return
 
 
 def lines_of(outcome: PassOutcome) -> Iterator[Line]:

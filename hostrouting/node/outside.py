@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
-from hostrouting.node.ending import signals_held
 from hostrouting.node.running import DESCRIPTOR
 
 _KILL_AFTER = 5.0
@@ -38,7 +37,7 @@ def run_script(*words: str) -> int:
     process = 0
     status: int | None = None
     try:
-        with signals_held() as held_before:
+        with _signals_held() as held_before:
             process = os.posix_spawn(
                 _BASH,
                 [_BASH, "-p", *words],
@@ -55,7 +54,7 @@ def run_script(*words: str) -> int:
         status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     finally:
         if process and status is None:
-            with signals_held():
+            with _signals_held():
                 _end(process)
     return status
 
@@ -95,3 +94,13 @@ def _has_ended(process: int, seconds: float) -> bool:
         return bool(poll.poll(seconds * 1000))
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def _signals_held() -> Iterator[set[int]]:
+    """Have signals take effect only after the block; yields those that were held before."""
+    before = {*signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())}
+    try:
+        yield before
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -9,15 +9,14 @@ every start would wait for what reads that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
-
 from hostrouting.host.layout import HostLayout
 from hostrouting.node.running import running_program
 from hostrouting.text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hostrouting.host.base import Files
     from hostrouting.node.journal import Line
 
@@ -43,7 +42,7 @@ def read_shared(files: Files, config: str, *, since: float, now: float) -> PassR
     None if there is none.
     """
     path = HostLayout.result_path
-    with suppress(Exception):  # whatever is wrong with the file, this start makes a pass
+    try:
         entry = files.look(path)
         if entry is None or entry.kind != "file" or entry.is_open_to_others:
             return None
@@ -59,7 +58,8 @@ def read_shared(files: Files, config: str, *, since: float, now: float) -> PassR
             refuses=refuses == "refuses",
             waits=waits.removeprefix("waits: "),
         )
-    return None
+    except Exception:  # noqa: BLE001  whatever is wrong with the file, this start makes a pass
+        return None
 
 
 def share(files: Files, config: str, result: PassResult, *, began: float) -> None:
@@ -72,8 +72,10 @@ def share(files: Files, config: str, result: PassResult, *, began: float) -> Non
     ]
     facts += [f"{level} {words}" for level, words in result.lines]
     text = "\n".join([*map(printable, facts), "", _made_with(config)])
-    with suppress(Exception):
+    try:
         files.write(HostLayout.result_path, text)
+    except Exception:  # noqa: BLE001  see above
+        return
 
 
 def _made_with(config: str) -> str:

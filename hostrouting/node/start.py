@@ -15,16 +15,14 @@ because it has to work on a host whose Python does not.
 A note of the decision is left in /run for `hostrouting status`.
 
 Fifty units may start at once, and each start has its own Python. One that shares another's pass
-loads nothing that it does not need: `typing`, `json`, the errors, the findings or a Host would each
-take as long as the rest of its work.
+loads nothing that it does not need: `typing`, `json`, `contextlib`, the errors, the findings or a
+Host would each take as long as the rest of its work.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable
-from contextlib import AbstractContextManager, suppress
 
 from hostrouting.gate.start_note import StartNote, leave_note
 from hostrouting.gate.trusted import find_untrusted, foreign_scripts
@@ -32,10 +30,10 @@ from hostrouting.gate.unit_names import template_of
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.layout import HostLayout
 from hostrouting.node.clock import MachineClock
-from hostrouting.node.ending import Stopped, limited_to, stop_on_signals
+from hostrouting.node.ending import Stopped, TimeLimit, stop_on_signals
 from hostrouting.node.installed import parse_config, read_config
 from hostrouting.node.journal import ERROR, INFO, NOTICE, WARNING, describe_failure, lines_of, say
-from hostrouting.node.lock import host_locked
+from hostrouting.node.lock import HostLock
 from hostrouting.node.running import start_again_if_replaced, when_it_began
 from hostrouting.node.sharing import PassResult, read_shared, share
 from hostrouting.node.waiting import WAIT, attempt_until_all_is_there
@@ -43,6 +41,8 @@ from hostrouting.release import PASSED, REFUSED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+    from contextlib import AbstractContextManager
     from typing import NoReturn
 
     from hostrouting.finding import Finding
@@ -94,7 +94,7 @@ class Start:
         *,
         clock: NodeClock,
         find_host: Callable[[], Host] = _local_host,
-        locked: Callable[[], AbstractContextManager[str]] = host_locked,
+        locked: Callable[[], AbstractContextManager[str]] = HostLock,
         run: RunScript = _run_script,
     ) -> None:
         self._unit = unit
@@ -114,7 +114,7 @@ class Start:
         """Decide, log the reasons, and leave the note; the exit status."""
         advice = _ADVICE
         try:
-            with limited_to(self._seconds_left):
+            with TimeLimit(self._seconds_left):
                 self._pass_or_refuse()
         except Refused:
             pass
@@ -263,12 +263,11 @@ class Start:
         return self._began + TIME_LIMIT - self._clock.now()
 
     def _leave_note(self, *, is_refused: bool) -> None:
-        """What `status` reads of the last start of this unit. If it cannot be written, that changes
-        no decision. Without an ID of systemd's, this is not a start: an operator runs the gate.
+        """What `status` reads of the last start of this unit. Without an ID of systemd's, this is
+        not a start: an operator runs the gate.
         """
         invocation = os.environ.get("INVOCATION_ID", "")
         if not invocation:
             return
         note = StartNote(invocation, time.time(), refused=is_refused, errors=self._errors)
-        with suppress(Exception):
-            leave_note(self._files, self._unit, note)
+        leave_note(self._files, self._unit, note)

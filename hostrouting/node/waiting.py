@@ -4,10 +4,9 @@ others can work meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
     from typing import Protocol, TypeVar
 

@@ -7,7 +7,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hostrouting.errors import HostError
-from hostrouting.probe.table import PROBE_DELETION, TABLE, probe_comments, render_probe_table
+from hostrouting.probe.table import (
+    CHAINS,
+    PROBE_DELETION,
+    TABLE,
+    probe_comments,
+    render_probe_table,
+)
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import ProbeRewriteConfig
@@ -16,6 +22,8 @@ if TYPE_CHECKING:
 Difference: TypeAlias = Literal["", "missing", "different", "unwanted"]
 """How the table compares with the configuration; empty if it is as it should be."""
 
+_NO_RULES = ("table ", "chain ", "type ", "comment ", "}")
+"""How the lines of a listing begin that are not rules."""
 _LOADS = 2
 """How often the table is loaded: something may flush nftables at this moment."""
 
@@ -31,12 +39,21 @@ def find_difference(nftables: Nftables, settings: ProbeRewriteConfig) -> Differe
 
 
 def _is_in_force(listing: str, settings: ProbeRewriteConfig) -> bool:
-    """Whether the listed table has the rules of these settings. A dormant table does nothing. That
-    somebody has edited a rule, but not its comment, is not noticed.
+    """Whether the listed table has the rules of these settings, and no others: another program may
+    insert one. A dormant table does nothing. That somebody has edited a rule, but not its comment,
+    is not noticed.
     """
     if "flags dormant" in listing:
         return False
-    return all(comment in listing for comment in probe_comments(settings))
+    of_table, *of_rules = probe_comments(settings)
+    lines = [line.strip() for line in listing.splitlines()]
+    hooks = [line for line in lines if line.startswith("type ")]
+    rules = [line for line in lines if line and not line.startswith(_NO_RULES)]
+    if of_table not in listing or len(rules) != len(of_rules):
+        return False
+    if not all(map(str.endswith, rules, of_rules)):
+        return False
+    return len(hooks) == CHAINS and all("policy accept" in hook for hook in hooks)
 
 
 def load_table(nftables: Nftables, settings: ProbeRewriteConfig) -> Difference:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 TABLE = "hostrouting_slb"
 """Tables with azureslbprobe in their name are deleted by other agents."""
+CHAINS = 2
 PRIORITY = -300
 """Before connection tracking (-200), which then only ever sees the global address."""
 _DISCOVERY = "130, 131, 132, 133, 134, 135, 136, 137, 143"

@@ -30,6 +30,8 @@ def section(cls: type[T]) -> type[T]:
     The constructor and `_replace` read each argument, which is a typed value or a value as in JSON.
     None stands for the default. The class may have a method `faults_between`: see `types`.
     """
+    if not hasattr(cls, "_fields"):
+        raise TypeError(f"a section must be a NamedTuple; write class {cls.__name__}(NamedTuple)")
     # The same class, but of another type: that of a class cannot be changed.
     section_class: Any = _Section(cls.__name__, (tuple,), dict(vars(cls)))
     section_class.json_keys = tuple(map(_camel, section_class._fields))  # `Form` reads by these

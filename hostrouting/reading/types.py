@@ -22,6 +22,7 @@ default is None or a word. A key that is unknown or given twice is a fault.
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
@@ -32,6 +33,7 @@ Reader: TypeAlias = Callable[[Any], Any]
 
 REPEATED = object()
 """Stands for the values of a key that is given more than once; no type has it."""
+_TEXTS = (str, IPv4Address, IPv6Address, IPv4Network, IPv6Network)
 _GIVEN_TWICE = ("", "this key is given more than once", "keep one of them")
 
 
@@ -65,7 +67,8 @@ def text_as(make: Callable[[str], Any], rule: str) -> Reader:
     cached = lru_cache(4096)(make)
 
     def read_text(value: Any) -> Any:
-        if not isinstance(value, str) and type(value).__module__ != "ipaddress":
+        is_text = isinstance(value, _TEXTS)
+        if not is_text:
             raise ValueError(rule)
         try:
             return cached(str(value))
@@ -215,6 +218,9 @@ class Form:
     """How the objects of one class are read: by key, in the order of their attributes."""
 
     def __init__(self, cls: type[Any]) -> None:
+        if not hasattr(cls, "_fields"):
+            rule = "it must be a NamedTuple, or one of the types that this module lists"
+            raise TypeError(f"no value of the type {cls.__name__} can be read from JSON; {rule}")
         self.cls = cls
         self.readers: dict[str, Reader] = {}
         self.defaults: dict[str, Any] = {}

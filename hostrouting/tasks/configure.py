@@ -80,7 +80,8 @@ class Configure(InstallTask):
         )
         if isinstance(result, phases.Skip | CheckResult):
             return result
-        return CheckResult(result.changes, result.files, result.operations)  # no check was made
+        # No check was made.
+        return CheckResult(result.changes, result.files, result.operations, result.warnings)
 
     def do(self, ctx: phases.Context) -> CheckResult | phases.Skip:
         return self.install(ctx, self.wanted)

@@ -57,11 +57,12 @@ class ConfigureStaticRoutes(SectionTask):
                     raise
         for finding in applied.plan.warnings:
             ctx.log.warning("%s", finding, extra={"finding": finding.name})
+        effects = Effects(applied.changes, warnings=applied.plan.warnings)
+        if effects != Effects():
+            return effects
         if applied.plan == RoutePlan():
             return phases.Skip(self.reason_to_skip)
-        if not applied.changes:
-            return phases.Skip("the routes are as they should be")
-        return Effects(applied.changes)
+        return phases.Skip("the routes are as they should be")
 
     def _await_and_apply(
         self, ctx: phases.Context, backend: RouteBackend, wanted: Wanted

@@ -102,7 +102,7 @@ _LINKS: dict[str, dict[str, object]] = {
     "dark0": {"up": True},
 }
 """Fields of each device of that host."""
-_OF_ALL_LINKS = {"xdp": False, "ipv6_disabled": False}
+_OF_ALL_LINKS = {"xdp": False, "ipv6_disabled": False, "ignores_ra": False}
 """Fields that are the same for all of them."""
 _ALL_ADDRESSES = {
     ("lo", "127.0.0.1/8", SCOPE_HOST, None),

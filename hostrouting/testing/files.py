@@ -8,6 +8,7 @@ from collections.abc import Callable
 import attrs
 
 from hostrouting.errors import HostError
+from hostrouting.host.base import LockHolder
 from hostrouting.host.files import (
     Entry,
     as_bytes,
@@ -120,9 +121,9 @@ class FakeFiles:
         self._change("lock", path, "file", "directory")
         return _FakeLock(self, path, wake)
 
-    def lock_holders(self, path: str) -> tuple[str, ...]:
+    def lock_holders(self, path: str) -> tuple[LockHolder, ...]:
         require_path(path)
-        return ("another process",) if path in self.locked else ()
+        return (LockHolder(4711, "flock"),) if path in self.locked else ()
 
     def _change(self, verb: str, path: str, *kinds: str) -> None:
         require_path(path)

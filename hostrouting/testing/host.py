@@ -1,11 +1,13 @@
 """FakeHost: a host in memory, for tests of tasks: a fake kernel, files in a dictionary, a manager
-that records calls.
+that records calls, and asks the gate before it starts a unit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from types import NoneType
 from typing import TYPE_CHECKING
 
 import attrs
@@ -15,6 +17,7 @@ from hostrouting.kernel.programs import NODE_PROGRAMS
 from hostrouting.kernel.rights import Rights
 from hostrouting.testing.faults import FaultyBackend
 from hostrouting.testing.files import FakeFiles
+from hostrouting.testing.gate import why_refused
 from hostrouting.testing.interpreter import FakeInterpreter
 from hostrouting.testing.kernel import FakeKernel
 from hostrouting.testing.nftables import FakeNftables
@@ -71,6 +74,9 @@ class FakeHost(Host):
 
     def __attrs_post_init__(self) -> None:
         must_be(FakeFiles, self.files, "files", "FakeFiles(texts={…})")
+        must_be((FakeManager, NoneType), self.manager, "manager", "a FakeManager, or None")
+        must_be(FakeInterpreter, self.interpreter, "interpreter", "a FakeInterpreter")
+        must_be(Callable, self.rights, "rights", "a function: lambda: Rights(…)")
         must_be(
             FakeKernel,
             self.kernel,
@@ -85,4 +91,5 @@ class FakeHost(Host):
         require_connects(self.backend)
         if self.manager is not None and self.manager.files is None:
             self.manager.files = self.files
+            self.manager.gate = partial(why_refused, self)
             self.manager.boot()

@@ -85,11 +85,11 @@ def prefixes(within: Prefix, *, wider: bool = False) -> SearchStrategy[Prefix]:
 
 
 def networks(family: int | None = None) -> SearchStrategy[config.Network]:
-    """Any network of this family; without a family, of either one."""
+    """Any network of this family but the loopback one; without a family, of either one."""
     if family is None:
         return networks(4) | networks(6)
     ordinary = prefixes(Prefix(family, 0, 0)).filter(lambda block: as_ipv4(block) is None)
-    return ordinary.map(Prefix.to_network)
+    return ordinary.map(Prefix.to_network).filter(lambda network: not network.is_loopback)
 
 
 def destinations(family: int) -> SearchStrategy[config.Network]:

@@ -7,18 +7,26 @@ unit files and drop-ins in /etc/systemd/system.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import attrs
 
 from hostrouting.errors import HostError
-from hostrouting.host.systemd import require_names, unit_failed
-from hostrouting.kernel.programs import Ended, tool_error
+from hostrouting.host.systemd import require_names, unit_failed, unit_name
+from hostrouting.kernel.programs import Ended, run_tool, tool_error
 from phases.arguments import must_be, must_be_number
 
 if TYPE_CHECKING:
+    import phases
     from hostrouting.testing.files import FakeFiles
+
+T = TypeVar("T")
+
+Gate: TypeAlias = "Callable[[str, phases.Context | None], tuple[str, ...]]"
+"""Given a unit, and perhaps the context of who starts it: what the gate logs if it refuses the
+unit; empty if it lets the unit pass.
+"""
 
 _FOLDER = "/etc/systemd/system/"
 _SHOWN = {"ExecCondition": "{{ argv[]={} ; }}", "SuccessExitStatus": "{}"}
@@ -35,8 +43,9 @@ _STATES = ("ActiveState", "SubState")
 @attrs.define
 class FakeManager:
     """A service manager that records what it starts and stops in `calls`. The units in `failing`
-    fail to start, and so do those that are masked. One without a file starts: systemd would read
-    kubelet.service and others from folders that a test need not fill.
+    fail to start, and so do those that are masked and, on a FakeHost, those that its gate refuses.
+    One without a file starts: systemd would read kubelet.service and others from folders that a
+    test need not fill.
     """
 
     running: bool = True
@@ -44,6 +53,10 @@ class FakeManager:
     calls: list[str] = attrs.field(factory=list)
     failing: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
     """Units that fail to start, each with the lines that it logs."""
+    seconds: dict[str, float] = attrs.field(factory=dict)
+    """How long the start of a unit takes, by the clock of the context that `start` is given.
+    Without a context, no time passes; longer than its timeout, it fails.
+    """
     states: dict[str, str] = attrs.field(factory=dict)
     """The states of units; "inactive" if none is given."""
     properties: dict[str, dict[str, str]] = attrs.field(factory=dict)
@@ -53,6 +66,10 @@ class FakeManager:
     version: str = "257"
     errors: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
     """By unit: what it has logged as errors since it began."""
+    gate: Gate | None = attrs.field(default=None, repr=False, eq=False)
+    """Asked before each start. The FakeHost of the manager sets it: a unit that the installed
+    configuration refuses does not start.
+    """
     read: dict[str, str] = attrs.field(init=False, factory=dict)
     """The units as last read, by path."""
 
@@ -71,9 +88,10 @@ class FakeManager:
         self.calls.append("reload")
         self.boot()
 
-    def start(self, unit: str, *, timeout: float) -> None:
-        must_be_number(timeout, "timeout")  # nothing takes time here
+    def start(self, unit: str, *, timeout: float, ctx: phases.Context | None = None) -> None:
+        must_be_number(timeout, "timeout")
         self._require_running()
+        unit = unit_name(unit)
         properties = self._properties_of(unit)
         if properties["ActiveState"] == "active":
             return
@@ -81,8 +99,14 @@ class FakeManager:
         if properties["LoadState"] == "masked":
             reason = f"Failed to start {unit}: Unit {unit} is masked."
             raise unit_failed(unit, result="success", status="0", lines=[reason])
-        if unit in self.failing:
-            lines = self.failing[unit]
+        if self.gate is not None:
+            refusal = self.gate(unit, ctx)
+            if refusal:
+                self._set_state(unit, "failed")
+                raise unit_failed(unit, result="exit-code", status="0", lines=refusal)
+        self._take_time(unit, timeout, ctx)
+        lines = _of(unit, self.failing)
+        if lines is not None:
             must_be(
                 (list, tuple), lines, f"failing[{unit!r}]", "the lines that it logs, in a tuple"
             )
@@ -90,8 +114,25 @@ class FakeManager:
             raise unit_failed(unit, result="exit-code", status="1", lines=lines)
         self._set_state(unit, "active")
 
+    def _take_time(self, unit: str, timeout: float, ctx: phases.Context | None) -> None:
+        """Let the time pass that the start takes; one that is given up is ended by a stop."""
+        seconds = _of(unit, self.seconds)
+        if seconds is None:
+            return
+        must_be_number(seconds, f"seconds[{unit!r}]")
+        self._set_state(unit, "activating")
+        try:
+            if ctx is not None:
+                ctx.sleep(min(seconds, timeout))
+            if seconds > timeout:
+                _time_out("start", unit, timeout)
+        except BaseException:
+            self.stop(unit)
+            raise
+
     def stop(self, unit: str) -> None:
         self._require_running()
+        unit = unit_name(unit)
         self.calls.append(f"stop {unit}")
         if self._properties_of(unit)["ActiveState"] not in {"inactive", "failed"}:
             self._set_state(unit, "inactive")
@@ -115,7 +156,7 @@ class FakeManager:
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
         if not since:
             return ()
-        return self.errors.get(unit, ())
+        return self.errors.get(unit_name(unit), ())
 
     def _set_state(self, unit: str, state: str) -> None:
         """Set the state of the unit, in the place of the one that `properties` gave it."""
@@ -133,7 +174,7 @@ class FakeManager:
     def _matching(self, units: Sequence[str]) -> list[str]:
         """The units, with those that match each pattern in its place."""
         matching: list[str] = []
-        for unit in units:
+        for unit in map(unit_name, units):
             if "@." in unit:
                 reason = f"Unit name {unit} is neither a valid invocation ID nor unit name."
                 sentence = f"systemctl could not show {unit}: {reason}"
@@ -152,9 +193,14 @@ class FakeManager:
         files = _files_of(unit, read)
         is_current = files == _files_of(unit, on_disk)
         is_enabled = f"{_FOLDER}multi-user.target.wants/{unit}" in read
+        active = self.states.get(unit, "inactive")
+        has_failed = active == "failed"
         return {
             "Id": unit,
-            "ActiveState": self.states.get(unit, "inactive"),
+            "ActiveState": active,
+            "Result": "exit-code" if has_failed else "success",
+            "ExecMainStatus": "1" if has_failed else "0",
+            "NRestarts": "0",
             "LoadState": _load_state(unit, files),
             "UnitFileState": "enabled" if is_enabled else "",
             "DropInPaths": " ".join(files.drop_ins),
@@ -169,6 +215,26 @@ class FakeManager:
             return {}
         paths = {**self.files.texts, **self.files.links}
         return {path: text for path, text in paths.items() if path.startswith(_FOLDER)}
+
+
+def _of(unit: str, given: Mapping[str, T]) -> T | None:
+    """What a test has set for this unit, by its whole name or without the suffix."""
+    for name, value in given.items():
+        if unit_name(name) == unit:
+            return value
+    return None
+
+
+def _time_out(verb: str, unit: str, timeout: float) -> None:
+    """Raise the error of a systemctl that was given up."""
+
+    def too_slow(*_words: str, **_options: object) -> Ended:
+        raise TimeoutError
+
+    purpose = f"{verb} {unit}"
+    run_tool(
+        "systemctl", purpose=purpose, what="systemd", package="", timeout=timeout, run=too_slow
+    )
 
 
 # The properties that the files of a unit say.

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.programs import EXAMPLES, completed
 
-ESCAPES = "OVERLAP: 172.16.0.0/16 leaves through ib0 [172.16.0.0/16 dev ib0 "
+ESCAPES = "OVERLAP: 172.16.64.0/24 leaves through ib0 [172.16.0.0/16 dev ib0 "
 DEMO = [sys.executable, "-W", "error", str(EXAMPLES / "demo.py")]
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -38,9 +38,9 @@ def demo(tmp_path: Path, *before: str, after: str = "--", **environment: str) ->
         next(at for at, text in enumerate(lines) if text.startswith(ESCAPES)),
         next(at for at, text in enumerate(lines) if text.split()[:2] == ["bootstrap", "ok"]),
         lines.index(
-            "OK: every address of 172.16.0.0/16 leaves through eth0, or is this host's own"
+            "OK: every address of 172.16.64.0/24 leaves through eth0, or is this host's own"
         ),
-        lines.index("For 172.16.5.9, the kernel now answers: dev eth0"),
+        lines.index("For 172.16.64.9, the kernel now answers: dev eth0"),
     ]
     assert places == sorted(places)
     assert lines[-2].endswith("InfiniBand's own routes are as they were.")

@@ -116,7 +116,7 @@ def test_facts_that_are_not_plain() -> None:
         "kind": "",
         "canRetry": False,
         "check": {"verdict": "overlap"},
-        "effects": {"changes": [], "files": ["/etc/x"], "operations": []},
+        "effects": {"changes": [], "files": ["/etc/x"], "operations": [], "warnings": []},
         "findings": [],
     }
 

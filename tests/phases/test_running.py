@@ -293,7 +293,12 @@ REFUSED_ARGUMENTS: dict[str, tuple[Callable[[], object], str]] = {
         lambda: UNTYPED.inner_step("a", None),
         "inner_step: ctx is None; it must be the phases.Context of the running task",
     ),
-    "Skip: a number": (lambda: UNTYPED.Skip(5), "reason"),
+    "Skip: a number": (lambda: UNTYPED.Skip(5), "Skip: reason is 5; it must be a text"),
+    "when: a reason": (lambda: UNTYPED.when(True, TASK, reason=5), "when: reason is 5; it must be"),
+    "differences: JSON": (
+        lambda: UNTYPED.plan(TASK).differences("{}"),
+        "differences: later is '{}'; it must be a report: Step.from_json",
+    ),
     "retry: a list of types": (
         lambda: UNTYPED.retry(TASK, on=[OSError]),
         r"retry: on is \[<class 'OSError'>\]; it must be a type of errors, or a tuple of types",

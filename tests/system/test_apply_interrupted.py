@@ -106,13 +106,13 @@ def test_whether_a_unit_starts_unchecked_is_said() -> None:
         gate.apply(system, overlaps, code=1)
         system.must("sh", "-c", FULL)
         system.must("systemctl", "daemon-reload")
-        assert "GATE-OPEN: " in gate.apply(system, overlaps, code=1)
+        assert f"{PLAIN} starts unchecked" in gate.apply(system, overlaps, code=1)
         assert system.run("systemctl", "start", PLAIN).returncode == 0
         system.must("systemctl", "stop", PLAIN)
 
         system.must("umount", UNITS)
         system.must("systemctl", "daemon-reload")
-        assert "GATE-OPEN: " not in gate.apply(system, overlaps, code=1)
+        assert "starts unchecked" not in gate.apply(system, overlaps, code=1)
         assert system.run("systemctl", "start", PLAIN).returncode == 1
         assert gate.markers(system) == {LAYOUT.detected_path}
 

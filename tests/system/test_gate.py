@@ -102,7 +102,7 @@ def test_warn_and_undecided() -> None:
 
 def warn_starts_a_machine_that_overlaps(system: System) -> None:
     """The marker has what is logged."""
-    assert "OVERLAP" in gate.apply(system, gate.config(mode="WARN"))
+    assert f"{gate.CIDR} leaves through ib0" in gate.apply(system, gate.config(mode="WARN"))
     system.must("rm", LAYOUT.detected_path)
     assert gate.start(system) == 0
     assert gate.pid(system)

@@ -14,7 +14,7 @@ pytestmark = gate_tests
 KUBELET, K3S, AGENT, LATER = "kubelet.service", "k3s.service", "agent@.service", "later.service"
 STARTED = (KUBELET, K3S, "agent@a.service")
 
-# As kubeadm, k3s and others install them, but for RestartSec=, and Restart=, of which operators.md
+# As kubeadm, k3s and others install them, but for RestartSec=, and Restart=, of which install.md
 # names both.
 _ALIVE = "#!/bin/sh\nsystemd-notify --ready\nwhile sleep 0.5; do systemd-notify WATCHDOG=1; done\n"
 _UNITS = {
@@ -140,13 +140,14 @@ def those_that_end_stay_down(system: System) -> None:
 
 def a_kubelet_that_is_not_gated_is_named(system: System) -> None:
     """`apply` and `status` name it, and the command that they print gates it."""
-    words = "UNIT-NOT-GATED: kubelet.service runs"
+    words = "kubelet.service runs on this host and is not gated"
     page = apply(system, gating(K3S, AGENT, repaired=True))
-    [command] = re.findall(f"^{words} .*; as root: hostrouting (.*)", page, re.MULTILINE)
+    assert words in page
+    [command] = re.findall("  as root: hostrouting (.* --gate kubelet.service)", page)
     assert words in hostrouting(system, "status").stdout
     done = hostrouting(system, *command.split())
     assert done.returncode == 0
-    assert "UNIT-NOT-GATED" not in done.stdout
+    assert words not in done.stdout
     system.must("ip", "route", "add", "172.16.0.0/18", "dev", "ib0")
     system.must("systemctl", "stop", KUBELET)
     assert start(system, KUBELET) == 1

@@ -10,28 +10,28 @@ mode STRICT, and 0 in mode WARN. It is 3 if a default route or a device is still
 
 With --confirm, all of it is taken back if it fails, if nobody presses Enter in time, after a
 signal, or when the terminal is closed; the journal then says so (journalctl -t hostrouting). Only
-kill -9 leaves the change in place.
+kill -9 leaves the change in place. With --confirm-if, a command decides instead of an operator.
 """
 
 import argparse
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 
 import phases
-from hostrouting.cli.confirming import AwaitConfirmation, controlling_terminal
+from hostrouting.cli.confirming import AwaitEnter, AwaitSuccess, controlling_terminal, log
 from hostrouting.cli.output import Answer
-from hostrouting.cli.running import Run, run_task, told_anyway
+from hostrouting.cli.running import Run, change_lines, run_task, told_anyway
 from hostrouting.cli.source import as_whom, bad_input, read_config
-from hostrouting.cli.status_page import status_lines
 from hostrouting.codes import FINE, PROBLEM
 from hostrouting.command import Operator
 from hostrouting.gate.unit_gates import starts_unchecked
-from hostrouting.headline import what_is_wrong_now
 from hostrouting.host.host import Host
 from hostrouting.install.installed import installed_or_none
-from hostrouting.status import Status, find_status
+from hostrouting.status import Status, find_status, status_lines
 from hostrouting.tasks.configure import Configure
 
-ARGUMENTS = ("--config", "--wait", "--allow-removal", "--gate", "--confirm")
+ARGUMENTS = ("--config", "--wait", "--allow-removal", "--gate", "--confirm", "--confirm-if")
 REQUIRED = ("--config",)
 
 
@@ -39,10 +39,10 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = read_config(arguments.config, arguments.gate)
     task = Configure(config, host=host, wait=arguments.wait, allow_removal=arguments.allow_removal)
     who = as_whom(arguments)
-    if arguments.confirm is None:
+    if arguments.confirm is None and arguments.confirm_if is None:
         outcome = run_task(task, host)
     else:
-        outcome = _run_confirmed(task, host, arguments.confirm, who)
+        outcome = _run_confirmed(task, host, arguments, who)
     with told_anyway(outcome, who):
         document = {"schema": "hostrouting/apply/4", **outcome.document()}
         if outcome.is_taken_back:
@@ -51,17 +51,17 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         document["findings"] = [finding.to_mapping() for finding in status.findings]
         document["check"] = status.check and status.check.document()
         code = outcome.code
-        if code == FINE and starts_unchecked(config, status.faults):
+        if code == FINE and starts_unchecked(config, status.findings):
             code = PROBLEM
-        return Answer(code, document, [*_lines(outcome, status, who)], status.report)
+        report = status.check and status.check.report
+        return Answer(code, document, [*_lines(outcome, status, who)], report)
 
 
 def _lines(outcome: Run, status: Status, who: Operator) -> Iterator[str]:
     """What the run has done, and how the host is now, as status says it."""
-    headline, *page = status_lines(status)
+    headline, *page = status_lines(status, who)
     yield from outcome.lines(who, _success(status))
-    says_how_it_is = outcome.report.ok and status.state == "installed"
-    if not says_how_it_is:
+    if not outcome.report.ok:
         yield headline
     yield from page
 
@@ -69,20 +69,35 @@ def _lines(outcome: Run, status: Status, who: Operator) -> Iterator[str]:
 def _success(status: Status) -> str:
     """What is true after a run without a failure, and what is wrong all the same."""
     sentence = "this host matches the configuration"
-    if status.plan.routes.reply_findings:
-        sentence += ", except for the route for replies to probes"
-    wrong = what_is_wrong_now(status)
-    return f"{sentence}, but {wrong}" if wrong else sentence
+    return f"{sentence}, but {status.worst.sentence}" if status.worst is not None else sentence
 
 
-def _run_confirmed(task: Configure, host: Host, seconds: float, who: Operator) -> Run:
-    """Apply, and take everything back unless the operator confirms it."""
+def _run_confirmed(
+    task: Configure, host: Host, arguments: argparse.Namespace, who: Operator
+) -> Run:
+    """Apply, and take everything back unless that is confirmed."""
+    option = "--confirm" if arguments.confirm_if is None else "--confirm-if"
     if installed_or_none(host) is None:
         rule = "the installed configuration cannot be read, so it could not be installed again"
-        raise bad_input("--confirm", rule, "repair that first, or leave the option out")
-    with controlling_terminal() as terminal:
-        confirmed = phases.serial(task, AwaitConfirmation(terminal, seconds), name="apply")
+        raise bad_input(option, rule, "repair that first, or leave the option out")
+    with _confirmation(arguments, host) as confirmation:
+        confirmed = phases.serial(task, confirmation, name="apply")
         outcome = run_task(confirmed, host, undo_on_failure=True)
-        if outcome.undone is not None and outcome.effects.changed:
-            terminal.log(outcome.lines(who))  # perhaps nobody is there to read the answer
-        return outcome
+    if outcome.undone is not None and outcome.effects.changed:
+        log(outcome.lines(who))  # perhaps nobody is there to read the answer
+    return outcome
+
+
+@contextmanager
+def _confirmation(arguments: argparse.Namespace, host: Host) -> Iterator[phases.AnyTask]:
+    """The task that succeeds if the change is to be kept."""
+    seconds = 60.0 if arguments.confirm is None else arguments.confirm
+    command = arguments.confirm_if
+    changes = partial(change_lines, host)
+    if command is None:
+        with controlling_terminal() as terminal:
+            yield AwaitEnter(terminal, seconds, changes)
+    elif command.strip():
+        yield AwaitSuccess(command, seconds, changes)
+    else:
+        raise bad_input("--confirm-if", "is empty, and would always succeed", "give a command")

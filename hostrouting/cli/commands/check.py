@@ -25,6 +25,7 @@ from hostrouting.cli.source import (
 )
 from hostrouting.command import Command, call
 from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.finding import Finding
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import HostCheck
@@ -46,7 +47,9 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     check = check_or_load(arguments, host, config, to_repair=to_repair)
     require_typed_devs(arguments, check.report.snapshot)
     findings = [*unusable, *check.findings]
-    if arguments.snapshot is None:
+    if unusable:  # a repair begins with the installed configuration
+        findings = [*map(_without_repair, findings)]
+    elif arguments.snapshot is None:
         ungated = find_ungated(config, host)
         findings += with_gate_command(ungated, _apply_command(arguments, check))
     check = check._replace(findings=tuple(findings))
@@ -54,8 +57,16 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if arguments.config is not None and arguments.snapshot is not None:
         note = f", with a copy of {typed_name(arguments.config)}"
     code = code_with(arguments, check.code(arguments.ignore), findings)
-    lines = check_lines(check, as_whom(arguments), note)
+    who = as_whom(arguments)
+    lines = check_lines(check, who, note, has_offers=True)
     return Answer(code, check.document(), lines, check.report)
+
+
+def _without_repair(finding: Finding) -> Finding:
+    """The finding without a command that repairs the host."""
+    if finding.facts.keys().isdisjoint({"candidates", "mayAllow"}):
+        return finding
+    return finding._replace(remedy=None)
 
 
 def _check_nodes(arguments: argparse.Namespace, config: HostRoutingConfig) -> Answer:
@@ -72,7 +83,7 @@ def _check_nodes(arguments: argparse.Namespace, config: HostRoutingConfig) -> An
 def _apply_command(arguments: argparse.Namespace, check: HostCheck) -> Command:
     """The line to type that applies the file, with a repair if addresses would escape."""
     if check.report.routes or check.named("route-not-configured"):
-        return check.repair_command
+        return check.repair_line()
     file = HostLayout.config_path
     if arguments.config is not None:
         file = typed_name(arguments.config)

@@ -41,17 +41,17 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if arguments.apply:
         return _delete(task, host, who)
     again = call(f"clean azure-vnet --config {typed_name(arguments.config)} --apply")
-    to_delete = Remedy("to delete these entries", again).text_for(who)
-    return _show(task.plan(phases.Context(observers=[])), to_delete)
+    to_delete = Remedy("to delete these entries", again)
+    return _show(task.plan(phases.Context(observers=[])), to_delete.line_for(who, "STALE: "))
 
 
 def _show(plan: CleanupPlan, to_delete: str) -> Answer:
-    """What would be deleted."""
+    """What would be deleted, after this line."""
     code = PROBLEM
     if plan.errors:
         first = "REFUSED: --apply would delete nothing"
     elif plan.deletions:
-        first = f"STALE: {to_delete}"
+        first = to_delete
     else:
         code = FINE
         first = f"NOTHING TO DO: {_NOTHING}"

@@ -49,17 +49,21 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config, unusable = find_config_or_warn(arguments, host)
     if unusable:
         say("\n".join(finding_lines(unusable, as_whom(arguments))))
-    snapshot = read_snapshot(arguments, host)
-    explained = explain_packet(snapshot, address, config)
-    doubts = explained.report.doubts
-    if doubts and arguments.config is not None:
-        doubts = with_typed_options(doubts, _options(arguments, config))
+    if arguments.snapshot is None:
+        with host.open_kernel() as kernel:
+            explained = explain_packet(kernel.snapshot(), address, config, kernel)
+    else:
+        explained = explain_packet(read_snapshot(arguments, host), address, config)
+    options = _options(arguments, config, address)
+    doubts = with_typed_options(explained.report.doubts, options)
     return Answer(FINE, _document(explained), _lines(explained, doubts, as_whom(arguments)))
 
 
-def _options(arguments: argparse.Namespace, config: HostRoutingConfig) -> str:
-    """What is typed in a command that names a device: the same file, and a CIDR if it has none."""
-    cidr = "" if config.route_overlap.cidrs else " CIDR"
+def _options(arguments: argparse.Namespace, config: HostRoutingConfig, address: IP) -> str:
+    """What is typed in a command that names or allows a device: the same file, and if no CIDR is
+    expected, the address, because a repair needs one.
+    """
+    cidr = "" if config.route_overlap.cidrs else f" {Prefix.of(address)}"
     return cidr + typed_file(arguments)
 
 

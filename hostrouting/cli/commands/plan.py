@@ -24,23 +24,22 @@ from hostrouting.cli.source import (
     typed_name,
 )
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
-from hostrouting.command import Command, Operator, call
+from hostrouting.command import Command, LineToType, Operator, call
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.finding import ESCAPES, Finding, worst_first
 from hostrouting.gate.unit_gates import judge_gates, starts_unchecked
-from hostrouting.headline import what_is_wrong
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import HostCheck
 from hostrouting.install.plan import Plan
 from hostrouting.install.typed_commands import gate_options, repair_pipeline, with_gate_command
 from hostrouting.routes.plan import plan_static_routes
-from hostrouting.status import IN_THE_WAY
 from hostrouting.tasks.configure import Configure
 from hostrouting.text import spoken
 
 ARGUMENTS = ("--config", "--snapshot", "--fail-on", "--ignore", "--allow-removal", "--gate")
 
+_IN_THE_WAY = "a route that is not hostrouting's is in the way, so apply would fail"
 _AWAITED = ("route-waits", "no-default-route")
 """The failures that may go away by themselves while apply waits."""
 
@@ -51,9 +50,11 @@ class _Judged(NamedTuple):
     answer: str
     code: int
     reason: str
-    """What follows the answer: why, or what to type."""
+    """What follows the answer: why, or who has to type what."""
     cause: Finding | None = None
     """The finding whose sentence ends the reason; its remedy follows."""
+    command: str = ""
+    """What ends the reason."""
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
@@ -89,14 +90,14 @@ def _verdict_lines(arguments: argparse.Namespace, check: HostCheck, command: str
     if check.report.routes and command and arguments.snapshot is None:
         who = as_whom(arguments)
         yield f"To repair that, {who}:"
-        yield f"  {who.line(command)}"
+        yield LineToType("  ", who.line(command))
 
 
 def _answer_lines(
     judged: _Judged, plan: Plan, findings: Iterable[Finding], who: Operator
 ) -> Iterator[str]:
     """What apply would do, first in one sentence, and what there is to tell about it."""
-    yield f"{judged.answer.upper()}: {judged.reason}"
+    yield LineToType(f"{judged.answer.upper()}: {judged.reason}", who.line(judged.command))
     if judged.cause is not None:
         yield from way_lines(judged.cause.remedy, who)
     others = [finding for finding in findings if finding != judged.cause]
@@ -149,10 +150,13 @@ def _judge(
     if check is not None and _awaits_default(check, arguments):
         return _without_default(plan, check)
     if not plan.is_empty:
-        return _Judged("to do", PROBLEM, _what_to_type(arguments))
+        who = as_whom(arguments)
+        if arguments.config == "-":
+            return _Judged("to do", PROBLEM, f"{who}: the same command with apply instead of plan")
+        return _Judged("to do", PROBLEM, f"{who}: ", command=_apply_command(arguments))
     match = _match(arguments)
     if openings:
-        match += f", but {what_is_wrong(openings, config)}"
+        match += f", but {openings[0].sentence}"
     code = PROBLEM if starts_unchecked(config, openings, arguments.ignore) else FINE
     return _Judged("nothing to do", code, match)
 
@@ -171,19 +175,11 @@ def _match(arguments: argparse.Namespace) -> str:
     return f"this host matches {_file(arguments)}"
 
 
-def _what_to_type(arguments: argparse.Namespace) -> str:
-    """The command that carries the plan out."""
-    who = as_whom(arguments)
-    if arguments.config == "-":
-        return f"{who}: the same command with apply instead of plan"
-    return f"{who}: {who.line(_apply_command(arguments))}"
-
-
 def _failing(plan: Plan, failures: Iterable[Finding]) -> _Judged:
     """Why apply would fail, and whether it would have changed something then."""
     for failure in failures:
         if failure.name == "route-conflict":
-            return _Judged("would fail", PROBLEM, f"{IN_THE_WAY}: {SEE_CONFLICTS}")
+            return _Judged("would fail", PROBLEM, f"{_IN_THE_WAY}: {SEE_CONFLICTS}")
         if failure.name not in ESCAPES:
             reason = f"apply would change nothing, because {failure.sentence}"
             return _Judged("would fail", PROBLEM, reason, failure)
@@ -228,7 +224,7 @@ def _command(arguments: argparse.Namespace, plan: Plan) -> str:
     if plan.errors:
         return ""
     if plan.report is not None and plan.report.routes:
-        return repair_pipeline(typed_file(arguments), apply_options=_apply_options(arguments))
+        return repair_pipeline(typed_file(arguments), more=_apply_options(arguments))
     return _apply_command(arguments)
 
 

@@ -22,7 +22,7 @@ from hostrouting.cli.plan import plan_lines
 from hostrouting.cli.running import run_task, told_anyway
 from hostrouting.cli.source import as_whom
 from hostrouting.codes import FINE, PROBLEM
-from hostrouting.command import Command, Operator, call
+from hostrouting.command import Command, LineToType, Operator, call
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.host.host import Host
@@ -47,13 +47,13 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         lines = [*outcome.lines(who, "nothing that hostrouting installed is left", _NOTHING)]
         document = {"schema": "hostrouting/remove/4", **outcome.document()}
         if not outcome.report.ok:
-            lines.append(f"To see what is left: {who.line(call('status'))}")
+            lines.append(LineToType("To see what is left: ", who.line(call("status"))))
         else:
             report = _judge(former, host, RoutePlan())
             lines += _verdict_lines("The verdict now:", report)
             if report is not None and report.escapes:
                 command = _check_command(report, former.route_overlap.expected_devs)
-                lines.append(f"To see what repairs that: {who.line(command)}")
+                lines.append(LineToType("To see what repairs that: ", who.line(command)))
     return Answer(outcome.code, document, lines)
 
 
@@ -66,7 +66,7 @@ def _show(former: HostRoutingConfig, host: Host, who: Operator) -> Answer:
     elif plan.is_empty:
         code, answer = FINE, f"NOTHING TO DO: {_NOTHING}"
     else:
-        code, answer = PROBLEM, f"TO DO: {who}: {who.line(call('remove'))}"
+        code, answer = PROBLEM, LineToType(f"TO DO: {who}: ", who.line(call("remove")))
         units = gated_on_disk(host.files)
         if units:
             lines.append(f"Then nothing holds back {spoken(units)}.")

@@ -6,7 +6,8 @@ through the default gateway are written without gateway and dev, so the file fit
 the same problem. Standard error says what the repair costs, and what it cannot repair.
 If nothing escapes, no route is added. If nothing can be repaired, nothing is printed, and the exit
 code is 1, or 3 if the check is undecided. With --commands, the commands are printed that repair the
-host until its next boot.
+host until its next boot. With --allow, the configuration allows a device instead of repairing what
+leaves through it.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 from hostrouting.check.proposal import Proposal, propose_configuration
 from hostrouting.check.results import CheckReport
-from hostrouting.check.sentences import repair_commands
+from hostrouting.check.sentences import grouped_costs, repair_commands
 from hostrouting.cli.output import Answer, say
 from hostrouting.cli.source import (
     as_whom,
@@ -35,7 +36,7 @@ from hostrouting.install.host_check import HostCheck
 from hostrouting.routes.steps import held_by
 from hostrouting.text import first_of
 
-ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--commands")
+ARGUMENTS = ("cidrs", "--dev", "--allow", "--config", "--snapshot", "--commands")
 
 _HELD_BY_OURS = "a route of hostrouting has the place of one of these; to repair it for good"
 
@@ -126,12 +127,12 @@ def _exit_code(check: HostCheck) -> int:
 def _as_commands(now: HostCheck, who: Operator) -> _Printed:
     """The repair until the next boot."""
     findings = [*now.named("unsafe"), *now.named("repair-cost")]
-    remarks = [*_texts(findings, who), *_remedies(now, who)]
+    remarks = [*_limits(now, now, who), *_remedies(now, who)]
     if now.report.verdict == "ok":
         remarks.append(f"nothing to repair: {now.report}")
     commands = repair_commands(now.report)
     if now.report.resolved and not commands:
-        remarks.append(f"{_HELD_BY_OURS}, {who}: {who.line(now.repair_command)}")
+        remarks.append(f"{_HELD_BY_OURS}, {who}: {who.line(now.repair_line())}")
         return _Printed(PROBLEM, findings, remarks)
     return _Printed(_exit_code(now), findings, remarks, commands)
 
@@ -142,13 +143,12 @@ def _as_configuration(
     """The configuration that repairs the host for good."""
     who = as_whom(arguments)
     unsafe = before_repair.named("unsafe")
-    limits = [*unsafe, *now.named("repair-cost")]
-    remarks = [*_texts(limits, who), *_remedies(before_repair, who)]
+    remarks = [*_limits(now, before_repair, who), *_remedies(before_repair, who)]
     remarks += _remarks_on(arguments, now, proposal)
     if unsafe:  # a pipe to apply hides the exit code
         remarks.append("the printed configuration repairs only a part of what escapes")
     lines = json.dumps(proposal.config.to_mapping(), indent=2).splitlines()
-    findings = [*limits, *proposal.left_out]
+    findings = [*unsafe, *now.named("repair-cost"), *proposal.left_out]
     return _Printed(_exit_code(before_repair), findings, remarks, lines)
 
 
@@ -166,6 +166,11 @@ def _remarks_on(arguments: argparse.Namespace, now: HostCheck, proposal: Proposa
         )
     for finding in proposal.left_out:
         yield f"{finding.target} is left out: {held_by([finding.facts['held']])}"
+
+
+def _limits(now: HostCheck, before_repair: HostCheck, who: Operator) -> list[str]:
+    """What no route repairs, and what the repair costs."""
+    return _texts([*before_repair.named("unsafe"), *grouped_costs(now.report)], who)
 
 
 def _texts(findings: Iterable[Finding], who: Operator) -> list[str]:

@@ -64,7 +64,10 @@ _IFNAMSIZ = 16  # with a zero at the end
 _IFLA_INFO_KIND = 1
 _IFLA_XDP_ATTACHED = 2
 _IFLA_INET6_CONF = 2
-_DEVCONF_DISABLE_IPV6 = 26  # the place of this setting among the settings for IPv6
+# The places of settings among those for IPv6.
+_DEVCONF_FORWARDING = 0
+_DEVCONF_ACCEPT_RA = 3
+_DEVCONF_DISABLE_IPV6 = 26
 
 
 def list_links(netlink: Netlink) -> tuple[Link, ...]:
@@ -83,6 +86,7 @@ def _link(
 ) -> Link:
     type_, index, flags = fields
     xdp = attributes_of(attributes.get(_IFLA_XDP, b""))
+    of_ipv6 = _ipv6_settings(attributes)
     return Link(
         name=names[index],
         index=index,
@@ -91,7 +95,9 @@ def _link(
         up=bool(flags & _IFF_UP),
         master=names.get(number_in(attributes, _IFLA_MASTER) or 0),  # 0 is the number of no device
         xdp=any(xdp.get(_IFLA_XDP_ATTACHED, b"")),
-        ipv6_disabled=_has_ipv6_disabled(attributes),
+        # A device that cannot have IPv6 has no settings for it.
+        ipv6_disabled=not of_ipv6 or bool(of_ipv6[_DEVCONF_DISABLE_IPV6]),
+        ignores_ra=_ignores_ra(of_ipv6),
     )
 
 
@@ -101,18 +107,22 @@ def kind_of(link: Mapping[int, bytes]) -> str:
     return text_of(info.get(_IFLA_INFO_KIND, b""))
 
 
-def _has_ipv6_disabled(link: Mapping[int, bytes]) -> bool:
-    """See `Link.ipv6_disabled`; a device that cannot have IPv6 has no settings for it.
+def _ignores_ra(of_ipv6: tuple[int, ...]) -> bool:
+    """See `Link.ignores_ra`."""
+    if not of_ipv6 or not of_ipv6[_DEVCONF_FORWARDING]:
+        return False
+    return of_ipv6[_DEVCONF_ACCEPT_RA] == 1
 
-    The settings of a device are in IFLA_AF_SPEC: by family, an array of numbers.
+
+def _ipv6_settings(link: Mapping[int, bytes]) -> tuple[int, ...]:
+    """The settings for IPv6 of a device with these attributes; empty if it has none.
+
+    They are in IFLA_AF_SPEC: by family, an array of numbers.
     """
     families = attributes_of(link.get(_IFLA_AF_SPEC, b""))
     ipv6 = attributes_of(families.get(AF_OF[IPV6], b""))
     settings = ipv6.get(_IFLA_INET6_CONF, b"")
-    if not settings:
-        return True
-    at = _DEVCONF_DISABLE_IPV6 * NUMBER.size
-    return any(settings[at : at + NUMBER.size])
+    return struct.unpack(f"={len(settings) // NUMBER.size}I", settings)
 
 
 class Names(dict[int, str]):

@@ -194,7 +194,7 @@ class TestContent:
 
         command: list[str | Path] = [sys.executable, "-I", "-S", program]
         usage = completed([*command, "--help"], cwd="/")
-        assert usage.stdout.startswith("usage: hostrouting ")
+        assert usage.stdout.startswith(f"usage: {sys.executable} -I -S {program}\n")
         status = completed([*command, "status", "--json"], cwd="/")
         assert isinstance(json.loads(status.stdout), dict)
         check = [*command, "check", "--snapshot", "-", "172.16.0.0/16", "--json"]

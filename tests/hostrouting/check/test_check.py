@@ -380,9 +380,14 @@ def test_arguments_that_are_swapped_or_have_no_effect() -> None:
     """A check refuses them: with no context, it would not wait."""
     kernel: Any = h200()
     configuration: Any = config(cidrs=(CIDR,))
-    for check in (check_kernel, check_snapshot):
-        with pytest.raises(TypeError, match=r"^config is .* must be a HostRoutingConfig, which"):
-            check(configuration, kernel)
+    for check, wrong, words in (
+        (check_kernel, (configuration, kernel), "HostRoutingConfig is not a RouteBackend: `with"),
+        (check_kernel, (kernel, {}), "dict is not a HostRoutingConfig"),
+        (check_snapshot, (configuration, kernel), "HostRoutingConfig is not a Snapshot, such as"),
+        (check_snapshot, (kernel, configuration), "FakeKernel is not a Snapshot, such as"),
+    ):
+        with pytest.raises(TypeError, match=f"^a check takes first the host, .*; {words}"):
+            check(*wrong)
     with pytest.raises(TypeError, match=r"^check_kernel: wait=3 needs ctx, such as phases.Conte"):
         check_kernel(kernel, configuration, wait=3)
 

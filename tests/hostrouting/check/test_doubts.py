@@ -52,7 +52,6 @@ def only_by_wg0() -> Snapshot:
             "wg0",
             id="a tunnel's before a card's",
         ),
-        pytest.param(only_by_wg0(), ["wg0"], "wg0", id="only a tunnel's"),
     ],
 )
 def test_a_doubtful_default_route(host: Snapshot, candidates: list[str], now: str) -> None:
@@ -64,6 +63,32 @@ def test_a_doubtful_default_route(host: Snapshot, candidates: list[str], now: st
     words = f"should leave through {' or '.join(candidates)}; they leave through {now} now"
     assert doubt.sentence.endswith(words)
     assert doubt.facts == {"candidates": candidates}
+
+
+def test_only_a_tunnel_has_a_default_route() -> None:
+    """The card has none, and may be meant all the same: it has a command, too."""
+    [doubt] = checked(only_by_wg0()).doubts
+    assert doubt.sentence.endswith("through wg0 or a network card; they leave through wg0 now")
+    assert doubt.facts == {"candidates": ["wg0", "eth0"]}
+    assert doubt.remedy is not None
+    wg0, eth0, last = doubt.remedy.ways()
+    assert " --dev wg0 | " in wg0.command
+    assert eth0.words == "if eth0 is intended (address 10.0.0.4)"
+    assert " --dev eth0 | " in eth0.command
+    assert last.words.startswith("if wg0 should not have a default route")
+
+
+def test_a_route_that_may_lose_packets() -> None:
+    """The device is allowed or the route is deleted, by a command."""
+    on_link = Route.to("172.16.5.0/24", dev="eth0", protocol=3)
+    [doubt] = checked(vm_with(on_link)).doubts
+    assert doubt.name == "doubtful-route"
+    assert doubt.facts == {"mayAllow": {"eth0": ""}}
+    assert doubt.remedy is not None
+    allow, delete = doubt.remedy.ways()
+    assert allow.words == "if leaving through eth0 is intended"
+    assert " --allow eth0 | " in allow.command
+    assert delete.command == "ip route del 172.16.5.0/24 dev eth0 table main proto 3"
 
 
 @pytest.mark.parametrize("metrics", [(100, 300), (300, 100)])

@@ -12,6 +12,7 @@ asked. A file has:
                      It has the addresses 10.0.0.4/24 and 2001:db8::4/64, and the routers 10.0.0.1
                      and fe80::1
     devices          the name and kind of each further device
+    sysctl           settings under /proc/sys/net with their values, before the commands
     ip               commands of `ip -batch`, for both families; a rule of IPv6 begins with -6
     config           further keys of routeOverlap: `expected_devs`, `allowed_devs`, `service_cidrs`,
                      `pod_cidrs`, `intended_rules`
@@ -133,6 +134,7 @@ class Field:
     source: list[str]
     right: str
     ip: str = ""
+    sysctl: list[str] = attrs.field(factory=list)
     ipv4: Said | None = None
     ipv6: Said | None = None
     uplink: str = "eth0 nic"
@@ -180,6 +182,7 @@ class Field:
             commands += [*up(name), *up(f"p{at}")]
         commands += [f"address add {_ADDRESSES[family]} dev {dev}" for family in self.families]
         commands += [_DEFAULTS[family].format(dev) for family in self.families]
+        first = len(commands)
         of_ipv6: list[str] = []
         for line in self.ip.splitlines():
             if line.startswith("-6 "):
@@ -187,7 +190,12 @@ class Field:
             else:
                 commands.append(line)
         with private_namespace() as namespace:
-            namespace.batch(commands)
+            made, further = commands[:first], commands[first:]
+            namespace.batch(made)
+            for setting in self.sysctl:
+                path, value = setting.split()
+                namespace.sysctl(path, int(value))
+            namespace.batch(further)
             if of_ipv6:
                 namespace.batch(of_ipv6, family=6)
             yield namespace
@@ -287,8 +295,8 @@ def the_proposed_deletions_work(
     deletes just that.
     """
     commands: list[str] = []
-    for finding in check_findings(report, mode="WARN"):
-        if finding.remedy and finding.name in {"refused", "own-range", "unsafe"}:
+    for finding in check_findings(report, mode="STRICT"):
+        if finding.remedy and finding.name in {"refused", "own-range", "unsafe", "doubtful-route"}:
             commands += finding.remedy.command.split(" && ")
     for command in dict.fromkeys(commands):
         if not command.startswith("ip "):  # a device to be named, which is not a deletion
@@ -302,7 +310,7 @@ def the_proposed_deletions_work(
 
 def agrees(field: Field, report: CheckReport) -> None:
     """The report says what the file says: of both families, and of each."""
-    findings = check_findings(report, mode="STRICT")
+    findings = check_findings(report)
     page = "\n".join(map(str, findings))
     names = {finding.name for finding in findings}
     for family, said in zip(report.families, field.families.values(), strict=True):

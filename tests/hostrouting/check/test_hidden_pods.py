@@ -14,7 +14,8 @@ from hostrouting.check.check import check_kernel
 from hostrouting.check.sentences import check_findings
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model.route import Route
+from hostrouting.model.route import TABLE_MAIN, Route
+from hostrouting.model.rule import Rule
 from tests.support.commands import ports
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
@@ -218,13 +219,23 @@ def test_what_is_proposed_reaches_the_pods(
 
 
 def live_pods(backend: NetlinkBackend, family: int) -> list[str]:
-    """The addresses of the pods that have a route in table main, or in one that a rule looks up."""
+    """The addresses of the pods that have a route in table main, or in one that a rule looks up for
+    all packets to some addresses.
+    """
     pods: list[str] = []
-    all_routes = backend.snapshot(reached=True, family=family).routes
+    snapshot = backend.snapshot()
+    tables = {TABLE_MAIN}
+    tables |= {rule.table for rule in snapshot.rules if rule.family == family and is_for_all(rule)}
     for dev, pod in PODS[family].items():
-        if any(leads_to(route, dev, pod) for route in all_routes):
+        in_them = [route for route in snapshot.routes if route.table in tables]
+        if any(leads_to(route, dev, pod) for route in in_them):
             pods.append(pod)
     return pods
+
+
+def is_for_all(rule: Rule) -> bool:
+    """Whether the rule selects by the destination at most: what it selects, hosts may send."""
+    return rule._replace(dst=None).selectors() == [] and not rule.invert
 
 
 def leads_to(route: Route, dev: str, pod: str) -> bool:

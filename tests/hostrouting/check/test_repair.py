@@ -41,6 +41,15 @@ node = partial(vm_with, links=(IB0, ETH1))
 """A plain VM with these things."""
 
 
+def test_neighbouring_networks_have_one_route() -> None:
+    """Two expected halves of a network are repaired by one route to it; a third beside them has its
+    own.
+    """
+    host = node(Route.to(CIDR, dev="ib0"))
+    report = checked(host, "172.16.2.0/24", "172.16.3.0/24", "172.16.4.0/24")
+    assert destinations(report) == ["172.16.2.0/23", "172.16.4.0/24"]
+
+
 class TestKeys:
     """A route of ours needs a key that no other program's route has."""
 

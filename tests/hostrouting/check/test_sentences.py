@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hostrouting.check.sentences import addition_command, check_findings
+from hostrouting.config.settings import Mode
 from hostrouting.finding import WRONG, Finding
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, TABLE_LOCAL, TABLE_MAIN, NextHop, Refusing, Route
@@ -46,14 +47,18 @@ def only_default(route: Route, link: Link) -> Snapshot:
     return NO_DEFAULT.with_routes([route])._replace(links=(*NO_DEFAULT.links, link))
 
 
-def findings(snapshot: Snapshot, *cidrs: str, **section: object) -> tuple[Finding, ...]:
+def findings(
+    snapshot: Snapshot, *cidrs: str, mode: Mode = "STRICT", **section: Any
+) -> tuple[Finding, ...]:
     """The findings of that check."""
-    return check_findings(checked(snapshot, *cidrs, **section), mode="STRICT", wait=60)
+    return check_findings(checked(snapshot, *cidrs, **section), mode=mode, wait=60)
 
 
-def named(name: str, snapshot: Snapshot, *cidrs: str, **section: object) -> list[Finding]:
+def named(
+    name: str, snapshot: Snapshot, *cidrs: str, mode: Mode = "STRICT", **section: Any
+) -> list[Finding]:
     """The findings of that check that have this name."""
-    return [each for each in findings(snapshot, *cidrs, **section) if each.name == name]
+    return [each for each in findings(snapshot, *cidrs, mode=mode, **section) if each.name == name]
 
 
 HOSTS = {
@@ -94,7 +99,7 @@ HOSTS = {
     "no local rule": without(0),
     "no main rule": without(32766),
 }
-SECTIONS = {
+SECTIONS: dict[str, dict[str, Any]] = {
     "equal defaults": {"expected_devs": ["eth0"]},
     "services that hold the host": {"service_cidrs": ["10.0.0.0/16"]},
 }
@@ -152,9 +157,19 @@ HIDING = Route.to("10.244.0.0/25", dev="docker0")
 
 
 def test_a_device_that_may_be_allowed() -> None:
-    """A virtual one: it may be intended that its network leaves by it."""
-    [escape, *_] = findings(CNI_AND_DOCKER.with_routes([BY_DOCKER]), "172.17.0.0/16")
-    assert str(escape.remedy).endswith('add to routeOverlap.allowedDevs: ["docker0"]')
+    """A virtual one: it may be intended that its network leaves by it. In STRICT, a unit that does
+    not start would only tempt to allow it.
+    """
+    host = CNI_AND_DOCKER.with_routes([BY_DOCKER])
+    [escape, *_] = findings(host, "172.17.0.0/16", mode="WARN")
+    assert str(escape.remedy) == (
+        "if leaving through docker0 (bridge) is intended, as root: "
+        "hostrouting repair 172.17.0.0/16 --allow docker0 | hostrouting apply --config -"
+    )
+    assert escape.facts["mayAllow"] == {"docker0": "bridge"}
+    [strict, *_] = findings(host, "172.17.0.0/16")
+    assert strict.remedy is None
+    assert "mayAllow" not in strict.facts
 
 
 def test_no_allowance_for_what_hides_pods() -> None:
@@ -162,12 +177,12 @@ def test_no_allowance_for_what_hides_pods() -> None:
     too, it is not proposed then.
     """
     host = CNI_AND_DOCKER.with_routes([HIDING, BY_DOCKER])
-    of_both = findings(host, "10.244.0.0/16", "172.17.0.0/16")
+    of_both = findings(host, "10.244.0.0/16", "172.17.0.0/16", mode="WARN")
     remedies = {finding.target: str(finding.remedy) for finding in of_both}
     command = "ip route del 10.244.0.0/25 dev docker0 table main"
     assert remedies["10.244.0.0/25"].endswith(f"as root: {command}")
     assert "172.17.0.0/16" in remedies
-    assert "allowedDevs" not in "".join(remedies.values())
+    assert "--allow" not in "".join(remedies.values())
 
 
 @pytest.mark.parametrize(("family", "to"), [(4, "172.17.0.0/16"), (6, "fd16::/64")])
@@ -178,11 +193,11 @@ def test_a_rule_is_named_although_the_device_hides_pods(family: int, to: str) ->
     host = CNI_AND_DOCKER.with_routes([HIDING, BY_IPV6, of_table_100])
     host = host._replace(rules=(*host.rules, by_rule))
 
-    escapes = named("overlap", host, "10.244.0.0/16", to)
+    escapes = named("overlap", host, "10.244.0.0/16", to, mode="WARN")
 
     [remedy] = [str(escape.remedy) for escape in escapes if escape.target == to]
     assert remedy.startswith("exclude this network in the program that added rule 50")
-    assert "allowedDevs" not in remedy
+    assert "--allow" not in remedy
 
 
 def test_a_rule_that_leads_several_ranges_away() -> None:
@@ -219,7 +234,7 @@ def test_the_rule_for_table_local_is_never_deleted() -> None:
     assert str(escape.remedy) == f"delete the route to {CIDR}, as root: {command}"
 
 
-def costs(host: Snapshot, *cidrs: str, **section: object) -> list[str]:
+def costs(host: Snapshot, *cidrs: str, **section: Any) -> list[str]:
     """The sentences about what the repair costs."""
     return [cost.sentence for cost in named("repair-cost", host, *cidrs, **section)]
 
@@ -279,8 +294,8 @@ def test_a_repair_that_takes_from_two_rails() -> None:
     by_ib0, by_ib1 = named("repair-cost", kernel.snapshot())
 
     behind = "172.16.2.0\N{EN DASH}172.16.255.255"
-    assert by_ib0.facts == {"dev": "ib0", "ranges": ["172.16.0.0/24", behind]}
-    assert by_ib1.facts == {"dev": "ib1", "ranges": ["172.16.1.0/24"]}
+    assert by_ib0.facts == {"dev": "ib0", "ranges": ["172.16.0.0\N{EN DASH}172.16.0.254", behind]}
+    assert by_ib1.facts == {"dev": "ib1", "ranges": ["172.16.1.0\N{EN DASH}172.16.1.254"]}
 
 
 def test_a_repair_takes_nothing_from_the_default_route_of_a_card() -> None:
@@ -340,18 +355,6 @@ def test_a_repair_that_loses_what_the_default_route_has() -> None:
     assert "configure these routes in the program that sets the default route" in remedy
 
 
-def test_what_a_repair_would_lose_by_each_device_that_may_be_intended() -> None:
-    """Whoever chooses a device reads that its default route has what a static route cannot have."""
-    other = Route.to(ANYWHERE, dev="eth1", gateway="10.1.0.1", metric=100)._replace(mtu=9000)
-    network = Route.to("10.1.0.0/24", dev="eth1", protocol=2)
-    host = vm_with(other, network, Route.to(CIDR, dev="ib0"), links=(ETH1, IB0))
-    [unsafe] = named("unsafe", host)
-    assert unsafe.remedy is not None
-    by_eth0, by_eth1, *_ = unsafe.remedy.ways()
-    assert "leave without" not in by_eth0.words
-    assert f'then packets to {HALVES} leave without "mtu 9000"' in by_eth1.words
-
-
 def test_the_devices_that_a_default_route_could_have() -> None:
     """Each network card with its address, and whether it is down; also a bridge with a card. A
     dummy sends nothing out of the host, docker0 and a CNI's bridge lead to containers, and a tunnel
@@ -389,10 +392,10 @@ def test_a_rule_that_decides_first() -> None:
     """Where a VPN's table is looked up before main, no route helps: its program, or the rule."""
     by_vpn = Route.to(CIDR, dev="tailscale0", table=52)
     first = rule(priority=5270, table=52)
-    [escape, *_] = findings(vm_with(by_vpn, rules=(first,), links=(TAILSCALE,)))
+    [escape, *_] = findings(vm_with(by_vpn, rules=(first,), links=(TAILSCALE,)), mode="WARN")
     assert escape.remedy is not None
     allow, delete = escape.remedy.ways()
-    assert allow.words.endswith('add to routeOverlap.allowedDevs: ["tailscale0"]')
+    assert allow.words == "if leaving through tailscale0 (tun) is intended"
     assert delete.command == "ip rule del pref 5270 lookup 52"
 
 
@@ -400,7 +403,7 @@ def test_to_allow_a_partition_of_infiniband_is_no_remedy() -> None:
     """It has a kind, as virtual devices do, and leads into InfiniBand as the card does."""
     partition = Link(name="ib0.8001", index=10, kind="ipoib", type=32)
     host = vm_with(Route.to(CIDR, dev="ib0.8001"), links=(IB0, partition))
-    [escape, *_] = findings(host)
+    [escape, *_] = findings(host, mode="WARN")
     assert escape.name == "overlap"
     assert escape.remedy is None
 
@@ -408,7 +411,7 @@ def test_to_allow_a_partition_of_infiniband_is_no_remedy() -> None:
 def test_a_tunnel_with_a_name_that_no_configuration_can_have() -> None:
     """To allow it is no remedy: Linux takes almost any name."""
     tunnel = WG0._replace(name="wg@1")
-    [escape, *_] = findings(vm_with(Route.to(CIDR, dev="wg@1"), links=(tunnel,)))
+    [escape, *_] = findings(vm_with(Route.to(CIDR, dev="wg@1"), links=(tunnel,)), mode="WARN")
     assert escape.name == "overlap"
     assert escape.remedy is None
 
@@ -428,8 +431,8 @@ def test_a_route_that_is_as_specific_as_a_route_can_be() -> None:
 def test_a_route_by_a_virtual_device_that_is_as_specific_as_a_route_can_be() -> None:
     """The device may also be allowed."""
     by_bridge = Route(ALONE, (NextHop("docker0"),), protocol=4)
-    escape, unsafe = findings(vm_with(by_bridge, links=(DOCKER,)))
-    assert str(escape.remedy).endswith('add to routeOverlap.allowedDevs: ["docker0"]')
+    escape, unsafe = findings(vm_with(by_bridge, links=(DOCKER,)), mode="WARN")
+    assert str(escape.remedy).startswith("if leaving through docker0 (bridge) is intended, as root")
     assert unsafe.remedy is not None
 
 
@@ -453,7 +456,7 @@ def test_a_second_card_for_packets_of_pods() -> None:
     node = vm_with(route, rules=(pod,), links=(ETH1,))
     pods = ["10.0.1.0/24"]
 
-    [escape] = named("overlap", node, pod_cidrs=pods)
+    [escape] = named("overlap", node, pod_cidrs=pods, mode="WARN")
 
     assert escape.remedy is not None
     intend, delete = escape.remedy.ways()
@@ -505,7 +508,8 @@ def test_a_rule_that_decides_first_for_two_escapes() -> None:
 def test_a_rule_that_decides_first_for_hardware() -> None:
     """That packets may leave by a card with RDMA is not proposed; what to do about the rule is."""
     by_card = Route.to(CIDR, dev="ib0", table=100)
-    [escape, *_] = findings(vm_with(by_card, rules=(rule(priority=50),), links=(IB0,)))
+    host = vm_with(by_card, rules=(rule(priority=50),), links=(IB0,))
+    [escape, *_] = findings(host, mode="WARN")
     assert str(escape.remedy) == (
         "exclude this network in the program that added rule 50; until then, as root: "
         "ip rule del pref 50 lookup 100"

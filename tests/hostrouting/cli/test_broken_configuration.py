@@ -2,16 +2,12 @@
 the commands say how to get the file back, and what they can see without it.
 """
 
-import errno
 import json
 from collections.abc import Callable
 
-import attrs
 import pytest
 
-from hostrouting.errors import HostError
-from hostrouting.host.files import Entry
-from hostrouting.testing import FakeFiles, FakeHost
+from hostrouting.testing import FakeHost
 from tests.support.cli import say
 from tests.support.incidents import (
     BY_HAND,
@@ -24,6 +20,7 @@ from tests.support.incidents import (
     node,
     plan,
 )
+from tests.support.statuses import with_private_files
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, type_routes
 
 SCRIPT = f"{LAYOUT.gate_directory}/50-licence.sh"
@@ -57,8 +54,7 @@ def test_a_broken_file_does_not_hide_that_the_gate_is_shut(
     change(host)
     status = say("status", host=host)
     assert status.code == 2
-    [line] = [line for line in status.lines if line.startswith("GATE-SHUT: ")]
-    assert words in line
+    assert f"GATE-SHUT: {words}" in status.out
 
 
 def test_a_broken_file_without_gated_units() -> None:
@@ -66,7 +62,7 @@ def test_a_broken_file_without_gated_units() -> None:
     host = node({"manageForeign": "keep"})
     host.files.texts[LAYOUT.config_path] = "{"
     status = say("status", host=host)
-    assert status.out.startswith("BROKEN: ")
+    assert status.out.startswith("DIFFERS: /etc/hostrouting/config.json is not JSON")
     assert LAYOUT.program_path not in status.out
 
 
@@ -74,18 +70,17 @@ def test_a_broken_file_without_gated_units() -> None:
     "text", ["{}", '{"hostRouting": {}}', '{"hostRouting": {"azureVnetCleanup": null}}', ""]
 )
 def test_an_emptied_file_does_not_mean_that_nothing_is_installed(text: str) -> None:
-    """`status` calls the host broken, as where the file is missing,
-    and `apply` refuses the text.
+    """`status` says that the gate is shut, as where the file is missing, and `apply` refuses the
+    text.
     """
     host = node(config(*REPAIR, guard=GUARDED))
     host.files.texts[LAYOUT.config_path] = text
 
-    status = say("status", KUBELET, host=host)
+    status = say("status", host=host)
     assert status.code == 2
-    assert status.lines[0].startswith("BROKEN:")
-    assert f"  {KUBELET} runs" in status.lines
-    assert "not gated" not in status.out
-    assert "  the guard runs" in status.lines
+    assert status.lines[0].startswith("SHUT: ")
+    assert f"  {KUBELET} runs, and the gate has not checked its start" in status.lines
+    assert f"  {LAYOUT.guard_unit} runs, and is enabled" in status.lines
     assert "hostrouting_installed 1" in say("status", "--metrics", host=host).lines
 
     refused = apply(host, text)
@@ -131,7 +126,7 @@ def test_a_file_that_does_not_say_who_wrote_it(text: str) -> None:
     host = node(config(*REPAIR))
     host.files.texts[LAYOUT.config_path] = text
     status = say("status", host=host)
-    assert status.lines[0].startswith("BROKEN: ")
+    assert status.lines[0].startswith("SHUT: ")
     assert "were written by" not in status.out
 
 
@@ -154,24 +149,12 @@ def test_a_route_by_hand_beside_a_broken_file() -> None:
     assert "added by hand" not in check.out
 
 
-@attrs.define
-class PrivateFiles(FakeFiles):
-    """Only root may enter the folder of hostrouting."""
-
-    def look(self, path: str) -> Entry | None:
-        """See FakeFiles."""
-        if path.startswith(f"{LAYOUT.config_directory}/"):
-            denied = f"cannot read {path}: Permission denied; run as root"
-            raise HostError(denied, what="file", target=path, errno=errno.EACCES)
-        return super().look(path)
-
-
 @pytest.mark.parametrize("command", [f"check {CIDR}", "explain 172.16.5.9"])
 def test_a_file_that_this_user_may_not_read(command: str) -> None:
     """Nothing is wrong with the file, so nothing but root is proposed."""
     host = node(config(*REPAIR))
     lose_routes(host)
-    host = attrs.evolve(host, files=PrivateFiles(texts=host.files.texts))
+    host = with_private_files(host)
     said = say(*command.split(), host=host)
     assert "OVERLAP: " in said.lines[0]
     page = said.out + said.err
@@ -186,7 +169,7 @@ def test_a_route_by_hand_beside_a_file_that_this_user_may_not_read() -> None:
     lose_routes(host)
     type_routes(host, *REPAIR, protocol=BY_HAND)
     assert "ROUTE-NOT-CONFIGURED" not in say("check", CIDR, host=host).out
-    host = attrs.evolve(host, files=PrivateFiles(texts=host.files.texts))
+    host = with_private_files(host)
     check = say("check", CIDR, host=host)
     assert check.lines[0].startswith("OK")
     assert "Permission denied; run as root\n" in check.out
@@ -198,24 +181,11 @@ def test_the_repair_for_a_user_who_may_not_read_the_file() -> None:
     settings = json.dumps(config(*REPAIR)).encode()
     host = node(config(*REPAIR))
     lose_routes(host)
-    host = attrs.evolve(host, files=PrivateFiles(texts=host.files.texts))
+    host = with_private_files(host)
     page = say("check", "--config", "-", host=host, stdin=settings).out
     assert "as root" in page
     assert "hostrouting repair --config FILE | hostrouting apply --config -\n" in page
     assert "nobody knows what it protects" not in page
-
-
-def test_status_of_a_user_who_may_not_read_the_file() -> None:
-    """Whether the host matches is not known; that is not a broken file, and nothing is typed."""
-    host = node(config(*REPAIR))
-    host = attrs.evolve(host, files=PrivateFiles(texts=host.files.texts))
-    status = say("status", host=host)
-    assert status.code == 3
-    assert status.lines[0].startswith("NO ANSWER: ")
-    denied = f"FILE: cannot read {LAYOUT.config_path}: Permission denied; run as root"
-    assert denied in status.lines
-    assert "plan" not in status.out
-    assert say("status", "--json", host=host).json["state"] == "unanswered"
 
 
 def test_an_empty_pipe_points_to_the_command_before_it() -> None:

@@ -1,4 +1,6 @@
-"""`apply --confirm`: whatever keeps the operator from pressing Enter, the host is as it was."""
+"""`apply --confirm`: whatever keeps the operator from pressing Enter, the host is as it was. And
+`apply --confirm-if`, where a command decides.
+"""
 
 import errno
 import json
@@ -10,7 +12,7 @@ import sys
 import syslog
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -22,10 +24,11 @@ from hypothesis import given, settings, strategies as st
 import phases
 from hostrouting.cli.commands import apply
 from hostrouting.cli.confirming import (
-    AwaitConfirmation,
+    AwaitEnter,
     ControllingTerminal,
     Terminal,
     controlling_terminal,
+    log,
 )
 from hostrouting.config.settings import GuardConfig, HostRoutingConfig
 from hostrouting.errors import BackendError, HostRoutingError, RouteConflict
@@ -62,18 +65,15 @@ class FakeTerminal:
 
     def __init__(self, *happens: Callable[[], bool]) -> None:
         """Take what happens, one for each look."""
-        self.said: list[str] = []
         self.logged: list[str] = []
+        """What the journal has then, which is there for an operator whose terminal is gone."""
+        self.said: list[str] = []
         self.seconds_passed = 0
         self._happens = list(happens)
 
     def say(self, text: str) -> None:
         """See Terminal."""
         self.said.append(text)
-
-    def log(self, lines: Iterable[str]) -> None:
-        """See Terminal."""
-        self.logged += lines
 
     def has_enter(self) -> bool:
         """See Terminal."""
@@ -82,6 +82,11 @@ class FakeTerminal:
             return happens()
         self.seconds_passed += 1
         return False
+
+
+def a_change(_ctx: phases.Context) -> list[str]:
+    """A change."""
+    return ["  add 10.0.0.0/8"]
 
 
 def enter() -> bool:
@@ -132,6 +137,7 @@ def apply_with(
         return time.monotonic() + terminal.seconds_passed
 
     monkeypatch.setattr(apply, "controlling_terminal", opened)
+    monkeypatch.setattr(apply, "log", terminal.logged.extend)
     monkeypatch.setattr(phases.Clock, "now", now)
     file = folder / "config.json"
     file.write_text(json.dumps(wanted.to_mapping()))
@@ -157,9 +163,14 @@ def test_enter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeH
     assert said.json["ok"]
     assert said.json["changed"]
     assert left_to_do(Configure(WANTED, host=installed)) == ""
-    assert terminal.said == [
-        "The change is made. Press Enter within 1 s to keep it. Otherwise, all of it is taken back."
-    ]
+    changes, question = terminal.said
+    made, *lines = changes.splitlines()
+    assert made == "The change is made:"
+    assert f"  delete {TYPED} via 10.0.0.1 dev eth0 proto hostrouting" in lines
+    assert f"  wrote {LAYOUT.config_path}" in lines
+    assert f"  removed {LAYOUT.unit_path(LAYOUT.guard_unit)}" in lines
+    answer = "Press Enter within 1 s to keep this. Otherwise, all of it is taken back."
+    assert question == answer
     assert terminal.logged == []
 
 
@@ -432,7 +443,85 @@ def test_no_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     said = say("apply", "--config", str(file), "--confirm", "9", host=host)
     assert said.code == 2
     assert host.files.texts == {}
-    assert "--confirm: there is no terminal to press Enter on; run it from a terminal" in said.err
+    refusal = "--confirm: there is no terminal to press Enter on; run it from a terminal, or give "
+    assert f"{refusal}a command with --confirm-if" in said.err
+
+
+@pytest.mark.linux
+class TestACommandThatDecides:
+    """`apply --confirm-if`, which needs no terminal."""
+
+    @pytest.fixture(autouse=True)
+    def journal(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """What the journal has."""
+        lines: list[str] = []
+        monkeypatch.setattr(apply, "log", lines.extend)
+        return lines
+
+    @staticmethod
+    def apply_if(command: str, folder: Path, host: FakeHost, *options: str) -> Said:
+        """Apply, and keep it if this command succeeds."""
+        file = folder / "config.json"
+        file.write_text(json.dumps(WANTED.to_mapping()))
+        words = ("--config", str(file), "--wait", "0", "--allow-removal", *options)
+        return say("apply", *words, "--confirm-if", command, host=host)
+
+    @pytest.mark.parametrize("options", [(), ("--confirm", "9")])
+    def test_it_succeeds(self, tmp_path: Path, installed: FakeHost, options: list[str]) -> None:
+        """The change stays, also if the first attempt fails. The command reads nothing, because
+        standard input may be the configuration.
+        """
+        tried = tmp_path / "tried"
+        command = f'test -z "$(cat)" && test -e {tried} || {{ touch {tried}; false; }}'
+        said = self.apply_if(command, tmp_path, installed, *options)
+        assert said.code == 0
+        assert said.lines[0].startswith("DONE: ")
+        assert left_to_do(Configure(WANTED, host=installed)) == ""
+
+    @pytest.mark.parametrize(
+        ("command", "failure"),
+        [
+            ("echo tried >&2; echo no; exit 7", "exit 7: no"),
+            ("sleep 60 & sleep 60", "it has not ended"),
+            ("kill -9 $$", "exit -9"),
+            ("no-such-program 2>/dev/null", "exit 127"),
+        ],
+    )
+    def test_it_fails(
+        self, tmp_path: Path, installed: FakeHost, journal: list[str], command: str, failure: str
+    ) -> None:
+        """Everything is as it was; the page and the journal say why."""
+        before = state(installed)
+        said = self.apply_if(command, tmp_path, installed, "--confirm", "0.3")
+        assert state(installed) == before
+        assert said.code == 1
+        reason = f"this has not succeeded within 0.3 s: {command} ({failure})"
+        assert said.lines[0] == f"FAILED: {reason}"
+        assert said.lines[-1].startswith("TAKEN BACK: ")
+        assert journal == said.lines
+
+    def test_a_signal(self, tmp_path: Path, installed: FakeHost) -> None:
+        """It takes everything back at once, and ends the command."""
+        before = state(installed)
+        began = time.monotonic()
+        said = self.apply_if(f"kill -TERM {os.getpid()}; sleep 60", tmp_path, installed)
+        assert time.monotonic() < began + 30
+        assert state(installed) == before
+        assert said.code == 128 + signal.SIGTERM
+
+    def test_nothing_is_changed(self, tmp_path: Path) -> None:
+        """Then there is nothing to keep, and the command is not run."""
+        said = self.apply_if("false", tmp_path, configured(WANTED))
+        assert said.code == 0
+        assert said.lines[0].startswith("NOTHING TO DO: ")
+
+    def test_an_empty_command(self, tmp_path: Path, installed: FakeHost) -> None:
+        """As of an unset variable: it would always succeed."""
+        before = state(installed)
+        said = self.apply_if(" ", tmp_path, installed)
+        assert said.code == 2
+        assert "--confirm-if is empty, and would always succeed" in said.err
+        assert state(installed) == before
 
 
 @pytest.mark.linux
@@ -505,7 +594,7 @@ class TestTerminal:
         ours, terminal = ends
         threading.Timer(0.05, os.write, [ours, b"\x04"]).start()
         with pytest.raises(HostRoutingError, match="Ctrl-D was pressed"):
-            AwaitConfirmation(terminal, 600).do(phases.Context(observers=[]))
+            AwaitEnter(terminal, 600, a_change).do(phases.Context(observers=[]))
 
     def test_a_terminal_that_does_not_answer(self, ends: tuple[int, ControllingTerminal]) -> None:
         """It is closed: nothing can be asked, and nobody answers."""
@@ -523,33 +612,26 @@ class TestTerminal:
         ):
             ends[1].has_enter()
 
-    def test_the_journal(
-        self, ends: tuple[int, ControllingTerminal], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Each line is a message there, whatever has become of the terminal."""
-        ours, terminal = ends
-        os.close(ours)
+    def test_the_journal(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each line is a message there."""
         messages: list[tuple[object, ...]] = []
         monkeypatch.setattr(syslog, "openlog", lambda name: messages.append((name,)))
         monkeypatch.setattr(syslog, "syslog", lambda *message: messages.append(message))
-        terminal.log(["FAILED: no", "TAKEN BACK: all"])
+        log(["FAILED: no", "TAKEN BACK: all"])
         assert messages == [
             ("hostrouting",),
             (syslog.LOG_WARNING, "FAILED: no"),
             (syslog.LOG_WARNING, "TAKEN BACK: all"),
         ]
 
-    def test_foreign_bytes_in_the_journal(
-        self, ends: tuple[int, ControllingTerminal], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_foreign_bytes_in_the_journal(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Bytes that are not text, as in the name of a file, are escaped as on the page: otherwise
         the answer about what was taken back would be a traceback.
         """
-        _, terminal = ends
         monkeypatch.setattr(syslog, "openlog", lambda _name: None)
         messages: list[str] = []
         monkeypatch.setattr(syslog, "syslog", lambda _level, line: messages.append(line))
-        terminal.log(["FAILED: \udcff.conf \x1b[2J"])
+        log(["FAILED: \udcff.conf \x1b[2J"])
         assert messages == ["FAILED: \\udcff.conf \\x1b[2J"]
 
     def test_in_a_program_of_somebody_else(
@@ -579,7 +661,7 @@ class TestTerminal:
         ours, terminal = ends
         threading.Timer(0.05, os.close, [ours]).start()
         with pytest.raises(HostRoutingError, match="the terminal was closed"):
-            AwaitConfirmation(terminal, 600).do(phases.Context(observers=[]))
+            AwaitEnter(terminal, 600, a_change).do(phases.Context(observers=[]))
 
 
 IN_THE_BACKGROUND = """
@@ -594,12 +676,12 @@ if job:
         sys.exit("stopped by " + signal.Signals(os.WSTOPSIG(status)).name)
     sys.exit()
 os.setpgid(0, 0)
-from hostrouting.cli.confirming import AwaitConfirmation, controlling_terminal
+from hostrouting.cli.confirming import AwaitEnter, controlling_terminal
 from hostrouting.cli.running import run_task
 from hostrouting.testing import FakeHost
 with controlling_terminal() as terminal:
     os.kill(os.getpid(), signal.SIGTSTP)
-    run = run_task(AwaitConfirmation(terminal, 0.5), FakeHost())
+    run = run_task(AwaitEnter(terminal, 0.5, lambda _: ["a change"]), FakeHost())
 print(*run.errors)
 """
 """The shell of a terminal, and a job that it has started with &, or suspended by Ctrl-Z."""
@@ -644,7 +726,7 @@ def test_at_each_moment(former: HostRoutingConfig, nth: int, *, is_typed: bool) 
     before = state(host)
     task = phases.serial(
         Configure(config("10.8.0.0/16", *REPAIR), host=host, wait=0),
-        AwaitConfirmation(FakeTerminal(closed), 60),
+        AwaitEnter(FakeTerminal(closed), 60, a_change),
         name="apply",
     )
     ctx = context()

@@ -86,7 +86,7 @@ def test_the_words_that_the_help_explains() -> None:
     assert say("--help", "check").out == say("-h", "check").out == said, "no command is meant"
     assert say("--version", "check").out == f"hostrouting {__version__}\n"
     # A paragraph of a command's help begins on a line of its own. The first one has the summary.
-    assert "\n\nThe mode, the gated units and the guard" in say("status", "--help").out
+    assert "\n\nThe first line says how this host is" in say("status", "--help").out
     assert "\n\nWith --confirm" in say("apply", "--help").out
 
 
@@ -235,6 +235,19 @@ class TestADeviceThatIsTyped:
         assert (
             said.err == 'hostrouting: --dev: "eth1" is not a device of this host; it has only lo\n'
         )
+
+    def test_that_is_allowed(self) -> None:
+        """`repair --allow` writes it beside those that the configuration allows."""
+        known = json.dumps({"routeOverlap": {"expectedCidrs": [CIDR], "allowedDevs": ["tun0"]}})
+        words = ("repair", "--config", "-", "--allow", "ib*")
+        said = say(*words, kernel=h200(), stdin=known.encode())
+        assert said.code == 0
+        assert said.json["routeOverlap"]["allowedDevs"] == ["tun0", "ib*"]
+        assert "staticRoutes" not in said.json
+        for mistake in ("ib9", "", "a b"):
+            refused = say(*words, "--allow", mistake, kernel=h200(), stdin=known.encode())
+            assert refused.code == 2
+            assert "hostrouting: --allow:" in refused.err
 
     def test_in_the_repair(self) -> None:
         """The proposed line has the option, and what it prints expects the device."""
@@ -616,7 +629,7 @@ class TestAsAProgram:
         if not rich:
             words = command[len(PROGRAM) :]
             command = [sys.executable, "-c", WITHOUT_RICH, *words]
-        terminal = {"TERM": "xterm-256color", "COLUMNS": "40", "LC_ALL": "C.UTF-8"}
+        terminal = {"TERM": "xterm-256color", "COLUMNS": "200", "LC_ALL": "C.UTF-8"}
         environment = {**os.environ, **terminal, "NO_COLOR": no_colour}
         ours, theirs = pty.openpty()
 
@@ -632,7 +645,7 @@ class TestAsAProgram:
         without_colours = without_colours.replace(shlex.join(PROGRAM), "hostrouting")
         expected = plain
         if rich:
-            strip = f"  {CIDR}      {'█' * 40}  ib0 100%"
+            strip = f"  {CIDR}      {'█' * 40}  ib0 100%\n  ░ as expected  ▒ in doubt  █ escapes"
             expected = plain.replace("\n\n", f"\n{strip}\n\n", 1)
         assert without_colours == expected
 

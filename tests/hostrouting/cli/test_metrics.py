@@ -3,30 +3,17 @@ Prometheus' own client where it is installed.
 """
 
 import re
-from collections.abc import Callable
 
-import attrs
 import pytest
 
 from hostrouting.errors import BackendError
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.testing import FakeHost
-from tests.hostrouting.cli.test_broken_configuration import PrivateFiles
-from tests.hostrouting.cli.test_pages import (
-    GARBLED,
-    OPENED,
-    REPAIRED,
-    applied,
-    deaf,
-    fresh_with_kubelet,
-    refused,
-    silent,
-    without_guard,
-)
 from tests.support.cli import say
-from tests.support.incidents import KUBELET, config, node
-from tests.support.tasks import LAYOUT, REPAIR, document, lose_routes, manager_of
+from tests.support.incidents import KUBELET, config, node, refuse
+from tests.support.statuses import HOSTS, kubelet, right, right_but, with_private_files
+from tests.support.tasks import LAYOUT, REPAIR, manager_of
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="[^"\\\n]*"'
@@ -67,72 +54,73 @@ def read(host: FakeHost) -> dict[str, float]:
     return samples(said.out)
 
 
-def with_a_refused_range() -> FakeHost:
-    """A host on which somebody has added a blackhole."""
-    host = applied()()
+def add_blackhole(host: FakeHost) -> None:
+    """Somebody adds a blackhole."""
     host.kernel.ip_route("add", Route(Prefix.parse("172.16.9.0/24"), type="blackhole", protocol=4))
+
+
+def with_two_units() -> FakeHost:
+    """A node on which kubelet runs, and k3s was refused."""
+    host = right_but(gate={"units": [KUBELET, "k3s.service"]})()
+    refuse(host, "k3s.service")
     return host
-
-
-GUARDED = applied({**REPAIRED, "guard": {"enabled": True}}, without_guard)
-"""A host whose guard has failed."""
 
 
 def test_a_host_that_is_right() -> None:
     """Everything is known: the verdict of each family, the gate, the units by state, the guard."""
-    values = read(applied(change=refused)())
+    values = read(with_two_units())
     assert values["hostrouting_installed"] == values["hostrouting_in_force"] == 1
     assert values["hostrouting_unanswered"] == values["hostrouting_gate_open"] == 0
     assert values['hostrouting_verdict{family="ipv4",verdict="ok"}'] == 1
     assert values['hostrouting_verdict{family="ipv4",verdict="overlap"}'] == 0
     assert values['hostrouting_gated_units{state="runs"}'] == 1
-    assert values['hostrouting_gated_units{state="was refused"}'] == 1
-    assert values["hostrouting_guard_enabled"] == values["hostrouting_guard_running"] == 0
+    assert values['hostrouting_gated_units{state="refused"}'] == 1
+    assert values["hostrouting_guard_enabled"] == values["hostrouting_guard_running"] == 1
 
 
-@pytest.mark.parametrize(
-    ("host", "sample", "value"),
-    [
-        (applied(document(mode="WARN")), 'hostrouting_escapes{family="ipv4",kind="overlap"}', 1),
-        (with_a_refused_range, 'hostrouting_escapes{family="ipv4",kind="refused"}', 1),
-        (applied(change=lose_routes), "hostrouting_in_force", 0),
-        (applied(change=OPENED), "hostrouting_gate_open", 1),
-        (applied(change=GARBLED), "hostrouting_unanswered", 1),
-        (applied(change=GARBLED), "hostrouting_config_usable", 0),
-        (deaf, 'hostrouting_verdict{family="ipv4",verdict="unknown"}', 1),
-        (fresh_with_kubelet, "hostrouting_installed", 0),
-        (GUARDED, "hostrouting_guard_enabled", 1),
-        (GUARDED, "hostrouting_guard_running", 0),
-    ],
-    ids=[
-        "an escape",
-        "a refused range",
-        "lost routes",
-        "an open gate",
-        "a broken file",
-        "a file that is of no use",
-        "no answer",
-        "nothing installed",
-        "a guard",
-        "a guard that has failed",
-    ],
-)
-def test_what_is_wrong(host: Callable[[], FakeHost], sample: str, value: float) -> None:
+WRONG = {
+    "differs: addresses escape in mode WARN": (
+        'hostrouting_escapes{family="ipv4",kind="overlap"}',
+        1,
+    ),
+    "differs: routes are missing": ("hostrouting_in_force", 0),
+    "open: by an administrator": ("hostrouting_gate_open", 1),
+    "shut: config.json is broken": ("hostrouting_config_usable", 0),
+    "waiting: the kernel does not answer": (
+        'hostrouting_verdict{family="ipv4",verdict="unknown"}',
+        1,
+    ),
+    "nothing": ("hostrouting_installed", 0),
+    "differs: the guard has failed, and routes are missing": ("hostrouting_guard_running", 0),
+    "differs: addresses escape in mode STRICT": ("hostrouting_guard_enabled", 0),
+}
+"""By host: a sample that says what is wrong."""
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong(name: str) -> None:
     """Each fault has a sample that says so."""
-    assert read(host())[sample] == value
+    sample, value = WRONG[name]
+    assert read(HOSTS[name]())[sample] == value
+
+
+def test_a_range_that_is_refused() -> None:
+    """Each kind of an escape has a sample of its own."""
+    values = read(right_but(add_blackhole)())
+    assert values['hostrouting_escapes{family="ipv4",kind="refused"}'] == 1
 
 
 def test_when_the_gate_last_ran() -> None:
     """When it last let a gated unit start, by its note; no line if none has started."""
-    host = applied()()
-    assert "hostrouting_gate_timestamp_seconds" not in read(host)
-    refused(host)  # and another one has started
+    host = right()
     assert read(host)["hostrouting_gate_timestamp_seconds"] == 4711.5
+    kubelet(ActiveState="active")(host)
+    assert "hostrouting_gate_timestamp_seconds" not in read(host)
 
 
 def test_a_part_that_does_not_answer() -> None:
     """What is not known has no sample; everything else has one."""
-    host = applied()()
+    host = right()
     host.faults.fail("snapshot", BackendError("no", kind="timeout"))
     values = read(host)
     assert values["hostrouting_unanswered"] == 1
@@ -145,7 +133,7 @@ def test_a_host_without_a_gate() -> None:
     """It has no gate that could be open, no gated units, no guard, and nothing that could be in
     force.
     """
-    values = read(fresh_with_kubelet())
+    values = read(HOSTS["nothing"]())
     assert "hostrouting_in_force" not in values
     of_gate = ("hostrouting_gate", "hostrouting_guard")
     assert not [name for name in values if name.startswith(of_gate)]
@@ -156,8 +144,7 @@ def test_a_user_who_may_not_read_the_configuration() -> None:
     that cannot be used stays silent. It hides neither the gate nor the units: their drop-ins and
     systemd say how they are.
     """
-    host = applied()()
-    values = read(attrs.evolve(host, files=PrivateFiles(texts=host.files.texts)))
+    values = read(with_private_files(right()))
     assert values["hostrouting_installed"] == 1
     assert values["hostrouting_unanswered"] > 0
     assert not values.keys() & {"hostrouting_config_usable", "hostrouting_in_force"}
@@ -167,7 +154,7 @@ def test_a_user_who_may_not_read_the_configuration() -> None:
 
 def test_a_folder_in_the_place_of_the_configuration() -> None:
     """It hides neither the gate nor the units: their drop-ins and systemd say how they are."""
-    host = applied()()
+    host = right()
     host.files.texts[f"{LAYOUT.config_path}/copy"] = host.files.texts.pop(LAYOUT.config_path)
     values = read(host)
     assert values["hostrouting_config_usable"] == 0
@@ -179,7 +166,7 @@ def test_an_open_gate_is_told_whatever_else_is_unknown() -> None:
     """A unit starts even if the gate refuses, and this user may not read the configuration."""
     host = node(config(*REPAIR))
     manager_of(host).properties[KUBELET]["SuccessExitStatus"] = "255"
-    values = read(attrs.evolve(host, files=PrivateFiles(texts=host.files.texts)))
+    values = read(with_private_files(host))
     assert values["hostrouting_gate_open"] == 1
 
 
@@ -187,7 +174,7 @@ def test_systemd_does_not_answer() -> None:
     """The configuration can be used; whether it is in force, whether the gate is open, and how the
     units are is not known.
     """
-    values = read(silent())
+    values = read(HOSTS["waiting: systemd does not answer"]())
     assert values["hostrouting_config_usable"] == 1
     assert not values.keys() & {"hostrouting_in_force", "hostrouting_gate_open"}
     assert not any(name.startswith("hostrouting_gated_units") for name in values)
@@ -196,7 +183,7 @@ def test_systemd_does_not_answer() -> None:
 @pytest.mark.parametrize("other", ["--json", KUBELET])
 def test_metrics_are_of_the_whole_host(other: str) -> None:
     """They are no document, and are never of one unit: its numbers would pass for those of all."""
-    said = say("status", "--metrics", other, host=applied()())
+    said = say("status", "--metrics", other, host=right())
     assert said.code == 2
     assert "--metrics: cannot be used with --json or UNIT; leave these out" in said.err
 
@@ -204,7 +191,7 @@ def test_metrics_are_of_the_whole_host(other: str) -> None:
 def test_the_client_of_prometheus_reads_them() -> None:
     """Its parser finds the same samples."""
     parser = pytest.importorskip("prometheus_client.parser")
-    text = say("status", "--metrics", host=applied(change=refused)()).out
+    text = say("status", "--metrics", host=with_two_units()).out
     read_by_client: dict[str, float] = {}
     for family in parser.text_string_to_metric_families(text):
         assert family.type == "gauge"

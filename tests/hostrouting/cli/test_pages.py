@@ -8,24 +8,23 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from unittest import mock
 
 import attrs
 import pytest
 
 from hostrouting.cli.parser import COMMANDS, make_parser
-from hostrouting.errors import BackendError, HostError
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import OURS, Route
+from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
 from hostrouting.testing import (
     FakeFiles,
     FakeHost,
     FakeKernel,
-    FakeManager,
     cni_node,
     h200,
     plain_vm,
@@ -33,8 +32,8 @@ from hostrouting.testing import (
 )
 from tests.support import azure_leftovers as azure
 from tests.support.cli import Said, say
-from tests.support.incidents import let_pass, refuse, start_vpn
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, document, lose_routes, manager_of, type_routes
+from tests.support.statuses import HOSTS
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, document, lose_routes, type_routes
 from tests.support.topologies import marked_vm, refusing
 
 REPAIRED = document(*REPAIR)
@@ -47,6 +46,15 @@ def with_docker() -> FakeKernel:
     kernel = plain_vm()
     kernel.add_link(Link(name="docker0", index=0, kind="bridge"))
     kernel.add_address("docker0", "172.17.0.1/16")
+    return kernel
+
+
+def with_seven_networks() -> FakeKernel:
+    """A VM with seven networks of containers."""
+    kernel = plain_vm()
+    for number in range(7):
+        kernel.add_link(Link(name=f"br-{number}", index=0, kind="bridge"))
+        kernel.add_address(f"br-{number}", f"172.{17 + number}.0.1/16")
     return kernel
 
 
@@ -124,107 +132,9 @@ def with_ours(host: FakeHost) -> None:
     type_routes(host, *REPAIR)
 
 
-def with_kubelet_and_ours(host: FakeHost) -> None:
-    """Both, and a file is lost."""
-    with_kubelet(host)
-    with_ours(host)
-    host.files.remove(LAYOUT.program_path)
-
-
-def without_default(host: FakeHost) -> None:
-    """The default route is lost, and our routes with it."""
-    lost = [
-        route
-        for route in host.kernel.snapshot().routes
-        if not route.prefix.length or route.protocol == OURS
-    ]
-    for route in lost:
-        host.kernel.ip_route("delete", route)
-
-
 def written(path: str, text: str) -> Callable[[FakeHost], object]:
     """Somebody has written this file."""
     return lambda host: host.files.write(path, text, mode=0o600)
-
-
-def rewritten(host: FakeHost) -> None:
-    """Another release has written the files."""
-    text = host.files.texts[LAYOUT.config_path]
-    host.files.texts[LAYOUT.config_path] = text.replace("hostrouting ", "hostrouting 0.9 of ", 1)
-
-
-def refused(host: FakeHost) -> None:
-    """A machine runs, and the gate has refused another one."""
-    manager = manager_of(host)
-    manager.states["systemd-nspawn@kube0.service"] = "active"
-    manager.properties["systemd-nspawn@kube0.service"] = {"StateChangeTimestamp": "Thu 08:00 UTC"}
-    overlap = "OVERLAP: 172.16.0.0/16 leaves through ib0 [172.16.0.0/16 dev ib0]; expected: eth0"
-    let_pass(host, "systemd-nspawn@kube0.service")
-    refuse(host, "systemd-nspawn@kube1.service", overlap)
-
-
-def refused_beside_foreign(host: FakeHost) -> None:
-    """The same, and there is somebody else's script."""
-    FOREIGN(host)
-    refused(host)
-
-
-def with_full_run(host: FakeHost) -> None:
-    """The file system of /run is full."""
-    host.files.broken["/run"] = "No space left on device; free some space, or inodes (df -i)"
-
-
-def with_vpn_and_loss(host: FakeHost) -> None:
-    """As after a boot: the VPN came before our routes."""
-    start_vpn(host)
-    lose_routes(host)
-
-
-def without_guard(host: FakeHost) -> None:
-    """The guard has failed, and routes are lost since."""
-    manager = manager_of(host)
-    manager.properties[LAYOUT.guard_unit] = {
-        "ActiveState": "failed",
-        "ExecMainStartTimestamp": "Thu 09:00 UTC",
-    }
-    manager.errors[LAYOUT.guard_unit] = ("hostrouting: [Errno 12] Cannot allocate memory",)
-    lose_routes(host)
-
-
-def overridden(host: FakeHost) -> None:
-    """Another program has written a drop-in, and systemd has not read it."""
-    manager_of(host).properties["kubelet.service"] = {"LoadState": "loaded"}
-    path = f"{LAYOUT.unit_directory}/kubelet.service.d/10-kubeadm.conf"
-    host.files.write(path, "[Service]\nExecCondition=\n")
-
-
-def broken(host: FakeHost) -> None:
-    """The file is cut off, somebody has opened the gate, and a machine was refused before."""
-    GARBLED(host)
-    OPENED(host)
-    refused(host)
-
-
-class SilentManager(FakeManager):
-    """A systemd that does not answer."""
-
-    def show(self, _names: Sequence[str], *_units: str) -> tuple[Mapping[str, str], ...]:
-        """See Manager."""
-        raise HostError("systemctl did not answer within 30 s", what="systemd", kind="no-answer")
-
-
-def silent() -> FakeHost:
-    """A host whose systemd does not answer any more."""
-    return attrs.evolve(applied()(), manager=SilentManager())
-
-
-def deaf() -> FakeHost:
-    """A host whose kernel does not answer any more."""
-    host = applied()()
-    for nth in range(1, 5):  # the page and the document read it twice each
-        error = BackendError("no answer to the dump", kind="timeout")
-        host.faults.fail("snapshot", error, nth=nth)
-    return host
 
 
 ABSENT, HOLDING = (
@@ -250,6 +160,7 @@ CASES: dict[
     "check: ok, by pods' devices": ("check 10.244.0.0/24", of(cni_node)),
     "check: overlap": (f"check {CIDR}", of(h200)),
     "check: overlap that may be intended": ("check 172.16.0.0/12", of(with_docker)),
+    "check: seven overlaps of a kind": ("check 172.16.0.0/12", of(with_seven_networks)),
     "check: overlap of which a part has no repair": (f"check {CIDR}", of(refusing)),
     "check: undecided, other packets": (f"check {CIDR}", of(marked_vm)),
     "check: undecided, for two reasons": (f"check {CIDR}", of(marked_vm, also_by_protocol)),
@@ -299,6 +210,7 @@ CASES: dict[
     "repair: a configuration": (f"repair {CIDR}", of(h200)),
     "repair: commands": (f"repair {CIDR} --commands", of(h200)),
     "repair: nothing to repair": (f"repair {CIDR}", of(plain_vm)),
+    "repair: a device is allowed": ("repair 172.16.0.0/12 --allow docker0", of(with_docker)),
     "repair: a part": (f"repair {CIDR} --commands", of(refusing)),
     "repair: a configuration for a part": (f"repair {CIDR}", of(refusing)),
     "repair: none": (f"repair {CIDR}", of(plain_vm, lambda kernel: kernel.add_rule(FORBIDS))),
@@ -378,69 +290,8 @@ CASES: dict[
         REPAIRED,
     ),
     "apply: a unit that cannot be gated": (f"{APPLY} --gate kubelet", fresh_with_kubelet, REPAIRED),
-    "status: nothing is installed": ("status", of(h200)),
-    "status: as it should be": ("status", applied()),
-    "status: routes are lost": ("status", applied(change=lose_routes)),
-    "status: a file is lost": (
-        "status",
-        applied(change=lambda host: host.files.remove(LAYOUT.program_path)),
-    ),
-    "status: the configuration is lost": (
-        "status",
-        applied(change=lambda host: host.files.remove(LAYOUT.config_path)),
-    ),
-    "status: the configuration is broken, the gate is open, and a unit was refused": (
-        "status",
-        applied(change=broken),
-    ),
-    "status: systemd does not answer": ("status", silent),
-    "status: the kernel does not answer": ("status", deaf),
-    "status: another release": ("status", applied(change=rewritten)),
-    "status: no systemd": (
-        "status",
-        applied(change=lambda host: setattr(host.manager, "running", False)),
-    ),
-    "status: a unit was refused": ("status", applied(change=refused)),
-    "status: a unit was refused, perhaps by somebody else's script": (
-        "status",
-        applied(change=refused_beside_foreign),
-    ),
-    "status: why a unit does not start": (
-        "status systemd-nspawn@kube1.service",
-        applied(change=refused),
-    ),
-    "status: a unit that is not gated": ("status ssh.service", applied(change=refused)),
-    "status: the gate is open": ("status", applied(change=OPENED)),
-    "status: an address escapes": ("status", applied(document(mode="WARN"))),
-    "status: a VPN has the default route": ("status", applied(change=start_vpn)),
-    "status: a VPN has the default route, and routes are lost": (
-        "status",
-        applied(change=with_vpn_and_loss),
-    ),
-    "status: the guard has failed, and routes are lost": (
-        "status",
-        applied({**REPAIRED, "guard": {"enabled": True}}, without_guard),
-    ),
-    "status: an unread drop-in would open the gate": (
-        "status kubelet",
-        applied({**REPAIRED, "gate": {"units": ["kubelet.service"]}}, overridden),
-    ),
-    "status: a conflict": ("status", applied(change=taken)),
-    "status: no default route": (
-        "status",
-        applied(document("9.0.0.0/8", cidrs=()), change=without_default),
-    ),
-    "status: a repair that is not in the configuration": (
-        "status",
-        applied(document(mode="WARN"), with_ours),
-    ),
-    "status: no result of a check can be written": ("status", applied(change=with_full_run)),
-    "status: kubelet is not gated": ("status", applied(change=with_kubelet)),
-    "status: all of that": ("status", applied(document(), with_kubelet_and_ours)),
-    "status: a file is lost, and an address escapes": (
-        "status",
-        applied(document(), lambda host: host.files.remove(LAYOUT.program_path)),
-    ),
+    # tests/hostrouting/status has the other pages.
+    "status: routes are lost": ("status", HOSTS["differs: routes are missing"]),
     "remove: nothing is installed": ("remove", of(h200)),
     "remove: done": ("remove", applied()),
     "remove: a dry run": ("remove --dry-run", applied()),
@@ -476,6 +327,7 @@ CASES: dict[
 }
 
 
+CALLED = "my/hostrouting"
 CALL = re.compile(rf"\bhostrouting ((?:{'|'.join(COMMANDS)})\b[^|;&\n]*)")
 """A call of hostrouting that is printed, and its words."""
 READING = {"check", "explain", "plan", "repair", "status"}
@@ -493,11 +345,16 @@ def pages(name: str, folder: Path) -> str:
     path.write_text(json.dumps(settings[0] if settings else {}))
     typed = words.replace("FILE", str(path)).replace("IMAGE", str(image)).split()
 
-    def said(*more: str, called: str = "") -> Said:
-        """What the host says, with an empty image."""
+    def said(*more: str, called: str = "", width: int = 0) -> Said:
+        """What the host says, with an empty image; on a terminal, if that has a width."""
         shutil.rmtree(image, ignore_errors=True)
         image.mkdir()
-        return say(*typed, *more, host=make(), called=called)
+        output = "hostrouting.cli.output"
+        with (
+            mock.patch(f"{output}._width_of", return_value=width),
+            mock.patch(f"{output}._print_in_colour", return_value=False),
+        ):
+            return say(*typed, *more, host=make(), called=called)
 
     page = said()
     document = said("--json")
@@ -507,9 +364,10 @@ def pages(name: str, folder: Path) -> str:
         call = shlex.split(typed_next)
         if "--help" not in call:
             make_parser(call).parse_args(call)
-    if command not in {"status", "apply"}:
-        elsewhere = said(called="my/hostrouting")
-        assert elsewhere.out + elsewhere.err == CALL.sub(r"my/hostrouting \1", printed)
+    narrow = said(called=CALLED, width=50)
+    as_called = CALL.sub(rf"{CALLED} \1", page.out)
+    assert narrow.err == CALL.sub(rf"{CALLED} \1", page.err)
+    assert_fits(narrow.lines, as_called.splitlines(), 50)
 
     text = without_repetitions(page.out)
     if not name.startswith("check"):
@@ -522,6 +380,19 @@ def pages(name: str, folder: Path) -> str:
     shown += [f"! {remark}" for remark in remarks]
     shown.append(f"= {page.code} {json.dumps(document.json)}")
     return "\n".join(shown).replace(str(path), "FILE").replace(str(image), "IMAGE")
+
+
+def assert_fits(narrow: list[str], wide: list[str], width: int) -> None:
+    """The same words are on a page for a terminal of this width. Only a command is longer, which
+    ends a line as on the other page, and a single word.
+    """
+    assert " ".join(narrow).split() == " ".join(wide).split()
+    for line in narrow:
+        _, call, words = line.partition(CALLED)
+        if call:
+            assert any(each.endswith(call + words) for each in wide), line
+        elif not line.strip().startswith(("ip ", "rm ", "systemctl ")):
+            assert len(line) <= width or len(line.split()) == 1, line
 
 
 def without_repetitions(page: str) -> str:

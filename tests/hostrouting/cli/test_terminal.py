@@ -7,12 +7,14 @@ import re
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, settings, strategies as st
 from rich.console import Console
 
 from hostrouting.check.check import check_snapshot
 from hostrouting.check.results import CheckReport
+from hostrouting.cli.output import wrapped
 from hostrouting.cli.terminal import print_page
+from hostrouting.command import LineToType
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.prefix import Prefix, as_ip, width_of
 from hostrouting.model.route import TABLE_LOCAL, NextHop, Route
@@ -26,6 +28,7 @@ from tests.support.tasks import CIDR
 from tests.support.topologies import IB0, refusing, rule, vm_with
 
 RED = "31"
+LEGEND = "  ░ as expected  ▒ in doubt  █ escapes"
 
 
 def config_of(*cidrs: str) -> HostRoutingConfig:
@@ -33,13 +36,13 @@ def config_of(*cidrs: str) -> HostRoutingConfig:
     return HostRoutingConfig(route_overlap=expect(*cidrs))
 
 
-def page_of(snapshot: Snapshot, *cidrs: str, lines: tuple[str, ...] = ()) -> str:
+def page_of(snapshot: Snapshot, *cidrs: str, lines: tuple[str, ...] = (), width: int = 120) -> str:
     """What a terminal shows for a check of these CIDRs."""
-    return shown_by_a_terminal(lines, check_snapshot(snapshot, config_of(*cidrs)))
+    return shown_by_a_terminal(lines, check_snapshot(snapshot, config_of(*cidrs)), width)
 
 
-def shown_by_a_terminal(lines: Sequence[str], report: CheckReport | None) -> str:
-    """What a terminal shows of this page."""
+def shown_by_a_terminal(lines: Sequence[str], report: CheckReport | None, width: int = 120) -> str:
+    """What a terminal of this width shows of this page."""
     shown = io.StringIO()
     console = Console(
         file=shown,
@@ -48,7 +51,7 @@ def shown_by_a_terminal(lines: Sequence[str], report: CheckReport | None) -> str
         soft_wrap=True,
         _environ={},
     )
-    print_page(lines, report, console)
+    print_page(lines, report, width, console)
     return shown.getvalue()
 
 
@@ -60,7 +63,8 @@ def test_a_cell_is_red_exactly_where_an_address_escapes(node: tuple[int, Snapsho
     block = block_of(family)
     escapes = [escapes_alone(snapshot, family, at) for at in range(block.first, block.last + 1)]
 
-    shown = page_of(snapshot, str(block))
+    # The last line says what the cells mean.
+    shown = "\n".join(page_of(snapshot, str(block)).splitlines()[:-1])
 
     red: list[bool] = []
     for code, cells in re.findall(r"\x1b\[(3[123])m([░▒█]+)", shown):
@@ -98,10 +102,11 @@ def test_the_strip_of_a_node() -> None:
         "OVERLAP: a sentence",
         f"  172.16.0.0/15      {'█' * 20}{'░' * 20}  ib0 50%  eth0 50%",
         f"  10.0.0.0/24        {'░' * 40}  eth0 100%",
+        LEGEND,
         "",
         "a rest",
     ]
-    assert re.findall(r"\x1b\[31m([^\x1b█]+)", shown) == ["  ib0 50%"]
+    assert re.findall(r"\x1b\[31m([^\x1b█]+%)", shown) == ["  ib0 50%"]
 
 
 def test_the_strip_of_one_address() -> None:
@@ -193,7 +198,10 @@ def test_the_strip_of_what_is_not_judged() -> None:
     ("line", "colours"),
     [
         ("DONE: a sentence", ["1;32"]),
+        ("IN FORCE: a sentence", ["1;32"]),
         ("OVERLAP: a sentence", ["1;31"]),
+        ("DIFFERS: a sentence", ["1;31"]),
+        ("WAITING: a sentence", ["1;33"]),
         ("REPAIR-COST: a sentence", ["1;33"]),
         ("  + 10.9.0.0/16 dev eth0", ["32"]),
         ("  removed /etc/a", ["31"]),
@@ -246,16 +254,49 @@ def test_a_device_whose_name_could_control_a_terminal() -> None:
 def test_a_page_of_one_block_ends_with_the_strips() -> None:
     """The verdict stays the first line."""
     shown = page_of(h200().snapshot(), "10.0.0.0/24", lines=("OK: a sentence", "  a rest"))
-    *page, strip = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
+    *page, strip, legend = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
     assert page == ["OK: a sentence", "  a rest"]
     assert strip.startswith("  10.0.0.0/24")
+    assert legend == LEGEND
 
 
 def test_strips_that_are_not_shown_are_counted() -> None:
     """Twenty are shown; a line says how many more there are."""
     for count, last in ((20, "  10.19.0.0/16"), (22, "  … and 2 more CIDRs")):
         page = page_of(h200().snapshot(), *(f"10.{number}.0.0/16" for number in range(count)))
-        lines = re.sub(r"\x1b\[[0-9;]*m", "", page).splitlines()
+        *lines, legend = re.sub(r"\x1b\[[0-9;]*m", "", page).splitlines()
+        assert legend == LEGEND
         assert lines[-1].startswith(last)
         assert lines[19].startswith("  10.19.0.0/16")
         assert len(lines) == min(count, 21)
+
+
+@pytest.mark.parametrize("width", [50, 80, 120])
+def test_a_strip_is_as_wide_as_the_terminal(width: int) -> None:
+    """Shares for which there is no room stand below it."""
+    shares = page_of(h200().snapshot(), "172.16.0.0/12", width=width)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", shares).splitlines()
+    assert max(map(len, lines)) <= width
+    assert len(lines) == (3 if width == 50 else 2)
+    assert lines[-1] == LEGEND
+    assert re.findall(r"  (\w+ \d+%)", shares) == ["ib0 6%", "eth0 94%"]
+
+
+@given(
+    words=st.lists(st.text("ab-/", min_size=1, max_size=30), max_size=12),
+    indent=st.integers(0, 4),
+    command=st.sampled_from(["", "ip route del 10.0.0.0/8 dev eth0", "hostrouting status"]),
+    width=st.sampled_from([1, 20, 50, 120]),
+)
+def test_a_line_is_as_wide_as_the_terminal(
+    words: list[str], indent: int, command: str, width: int
+) -> None:
+    """No word is lost or broken, and no command. Only one that is too long is."""
+    text = " " * indent + " ".join(words)
+    line = LineToType(f"{text} ", command) if command else text
+    rows = wrapped(line, width)
+    assert " ".join(rows).split() == line.split()
+    assert command in rows[-1]
+    for row in rows:
+        assert len(row) <= width or row.strip() in {*words, command} or rows == [line]
+        assert row.startswith(" " * indent)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import example, given, strategies as st
@@ -26,6 +26,7 @@ from hostrouting.config import (
 from hostrouting.config.settings import StaticRoutesConfig, gated_units
 from hostrouting.errors import ConfigError
 from hostrouting.host.layout import HostLayout
+from hostrouting.reading import read, section
 from tests.support.sections import expect, static
 
 KEYS = "staticRoutes, routeOverlap, probeRewrite, azureVnetCleanup, guard, gate, manageForeign"
@@ -898,3 +899,18 @@ def test_any_other_gateway() -> None:
     """It needs no device."""
     route = static("fd00::/8", IPv6Address("2001:db8::1"))
     assert str(route).startswith("fd00::/8 via 2001:db8::1")
+
+
+def test_settings_that_cannot_be_read() -> None:
+    """An agent's own section says what is wrong with it when it is made or read."""
+
+    class Plain:
+        name: str
+
+    class Free(NamedTuple):
+        texts: dict[str, str]
+
+    with pytest.raises(TypeError, match=r"a section must be a NamedTuple; write class Plain\(Nam"):
+        section(Plain)
+    with pytest.raises(TypeError, match="no value of the type dict can be read from JSON; it must"):
+        read(section(Free), {})

@@ -1,11 +1,12 @@
-"""hostrouting.gate.unit_states: how a gated unit is, by systemd and by the note of the gate;
-tests/system has it with a real systemd.
+"""hostrouting.gate.unit_states: how a unit is, by systemd and by the note of the gate; tests/system
+has it with a real systemd.
 """
 
 import pytest
 
 from hostrouting.gate.start_note import StartNote, leave_note
-from hostrouting.gate.unit_states import UnitState, refused_units, unit_states
+from hostrouting.gate.unit_states import UnitState, unit_states
+from hostrouting.host.base import LockHolder
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeFiles, FakeManager
 
@@ -14,12 +15,137 @@ NOW = "Thu 2026-01-01 00:00:00 UTC"
 GATE = (
     "{ path=/usr/bin/env ; argv[]=/usr/bin/env -i /bin/sh -c gate hostrouting-gate kubelet ; %s }"
 )
-PASSED = GATE % "status=0/0"
-REFUSED = GATE % "status=255/EXCEPTION"
+PASSED = {"ExecCondition": GATE % "status=0/0"}
+REFUSED = {"ExecCondition": GATE % "status=255/EXCEPTION"}
 ERROR = "172.16.0.0/16 leaves through ib0"
 PASSED_NOTE = StartNote("now", 7.5, refused=False)
 REFUSED_NOTE = StartNote("now", 7.5, refused=True, errors=[ERROR])
 OLD_NOTE = StartNote("before", 7.5, refused=False)
+OLD_REFUSAL = StartNote("before", 7.5, refused=True, errors=[ERROR])
+ACTIVE = {"ActiveState": "active", "SubState": "running"}
+FAILED = {
+    "ActiveState": "failed",
+    "SubState": "failed",
+    "Result": "exit-code",
+    "ExecMainStatus": "3",
+}
+LOGGED = ("it logs this", "it logs this")
+"""What the journal has, where it is asked."""
+
+ROWS: dict[str, tuple[StartNote | None, dict[str, str], str]] = {
+    "checked": (PASSED_NOTE, ACTIVE | PASSED, f"runs, and was checked (since {NOW})"),
+    "checked, and restarted": (
+        PASSED_NOTE,
+        ACTIVE | PASSED | {"NRestarts": "2"},
+        f"runs, and was checked, and was restarted 2 times (since {NOW})",
+    ),
+    "started before the gate was there": (
+        OLD_NOTE,
+        ACTIVE | PASSED,
+        f"runs, and the gate has not checked its start (since {NOW})",
+    ),
+    "started without a note": (
+        None,
+        {"ActiveState": "activating", "SubState": "start-pre"} | PASSED,
+        f"runs, and the gate has not checked its start (since {NOW})",
+    ),
+    "the gate is not loaded": (None, ACTIVE, f"runs (since {NOW})"),
+    "not ready yet": (
+        PASSED_NOTE,
+        {"ActiveState": "activating", "SubState": "start"} | PASSED,
+        f"is starting, and was checked (since {NOW})",
+    ),
+    "in the gate": (
+        OLD_NOTE,
+        {"ActiveState": "activating", "SubState": "condition"} | PASSED,
+        f"waits in the gate (since {NOW})",
+    ),
+    "in a condition of another program": (
+        None,
+        {"ActiveState": "activating", "SubState": "condition", "ExecCondition": "{ argv[]=true }"},
+        f"does not run (since {NOW})",
+    ),
+    "refused": (REFUSED_NOTE, FAILED | REFUSED, f"was refused by the gate (since {NOW})"),
+    "refused, after a reload": (
+        REFUSED_NOTE,
+        {"ActiveState": "inactive", "SubState": "dead"} | PASSED,
+        f"was refused by the gate (since {NOW})",
+    ),
+    "refused, and systemd will start it again": (
+        REFUSED_NOTE,
+        {"ActiveState": "activating", "SubState": "auto-restart"} | REFUSED,
+        f"was refused by the gate (since {NOW})",
+    ),
+    "refused by a gate that could not run": (
+        OLD_NOTE,
+        FAILED | REFUSED,
+        f"was refused by the gate (since {NOW})",
+    ),
+    "its main process fails, after the gate let it pass": (
+        PASSED_NOTE,
+        FAILED | PASSED | {"NRestarts": "5"},
+        f"fails by itself (exit-code, exit status 3), and was restarted 5 times (since {NOW})",
+    ),
+    "it fails, and was refused before": (
+        OLD_REFUSAL,
+        FAILED | PASSED,
+        f"fails by itself (exit-code, exit status 3) (since {NOW})",
+    ),
+    "a crash loop": (
+        PASSED_NOTE,
+        FAILED | PASSED | {"ActiveState": "activating", "SubState": "auto-restart"},
+        f"fails by itself (exit-code, exit status 3) (since {NOW})",
+    ),
+    "masked": (
+        PASSED_NOTE,
+        {"ActiveState": "failed", "LoadState": "masked", "UnitFileState": "masked"},
+        f"is masked, so systemd does not start it (since {NOW})",
+    ),
+    "masked until the next boot": (
+        None,
+        {"ActiveState": "inactive", "LoadState": "masked", "UnitFileState": "masked-runtime"},
+        f"is masked, so systemd does not start it until the next boot (since {NOW})",
+    ),
+    "masked while it runs": (None, ACTIVE | {"LoadState": "masked"}, f"runs (since {NOW})"),
+    "not there": (
+        None,
+        {"LoadState": "not-found", "StateChangeTimestamp": ""},
+        "is not known to systemd: it is not installed, or has another name",
+    ),
+    "stopped": (
+        OLD_REFUSAL,
+        {"ActiveState": "inactive", "StateChangeTimestamp": ""} | PASSED,
+        "does not run",
+    ),
+}
+"""By what has happened: the note, what systemd shows, and what is said."""
+REASONS = {
+    "refused": (ERROR,),
+    "refused, after a reload": (ERROR,),
+    "refused, and systemd will start it again": (ERROR,),
+    "refused by a gate that could not run": ("it logs this",),
+    "its main process fails, after the gate let it pass": ("it logs this",),
+    "it fails, and was refused before": ("it logs this",),
+    "a crash loop": ("it logs this",),
+}
+COMMANDS = {
+    "masked": f"systemctl unmask {UNIT}",
+    "masked until the next boot": f"systemctl unmask --runtime {UNIT}",
+    "started without a note": f"systemctl restart {UNIT}",
+    "started before the gate was there": f"systemctl restart {UNIT}",
+    **dict.fromkeys(REASONS, f"journalctl -u {UNIT}"),
+    **dict.fromkeys([name for name in REASONS if "refused" in name], f"systemctl start {UNIT}"),
+    "it fails, and was refused before": f"journalctl -u {UNIT}",
+}
+
+
+def manager_with(**properties: str) -> FakeManager:
+    """A systemd that shows this of the unit, unless the properties say otherwise."""
+    times = dict.fromkeys(
+        ("StateChangeTimestamp", "ConditionTimestamp", "ExecMainStartTimestamp"), NOW
+    )
+    known = {"LoadState": "loaded", "InvocationID": "now", **times, **properties}
+    return FakeManager(properties={UNIT: known}, errors={UNIT: LOGGED})
 
 
 def state_of(note: StartNote | None, **properties: str) -> UnitState:
@@ -27,104 +153,69 @@ def state_of(note: StartNote | None, **properties: str) -> UnitState:
     files = FakeFiles()
     if note is not None:
         leave_note(files, UNIT, note)
-    known = {"LoadState": "loaded", "InvocationID": "now"}
-    known |= {"StateChangeTimestamp": NOW, "ConditionTimestamp": NOW}
-    manager = FakeManager(properties={UNIT: {**known, **properties}})
-    manager.errors[UNIT] = ("from the journal", "from the journal")
-    [state] = unit_states(files, manager, [UNIT])
+    [state] = unit_states(files, manager_with(**properties), [UNIT])
     return state
 
 
-STATES: dict[str, tuple[StartNote | None, str, str, str, UnitState]] = {
-    "checked": (PASSED_NOTE, "active", "running", PASSED, UnitState(UNIT, "runs", checked=7.5)),
-    "started before the gate was there": (
-        OLD_NOTE,
-        "active",
-        "running",
-        PASSED,
-        UnitState(UNIT, "runs", unchecked=True),
-    ),
-    "never checked": (
-        None,
-        "activating",
-        "start-pre",
-        PASSED,
-        UnitState(UNIT, "is starting", unchecked=True),
-    ),
-    "the gate is not loaded": (None, "active", "running", "", UnitState(UNIT, "runs")),
-    "in the gate": (OLD_NOTE, "activating", "condition", PASSED, UnitState(UNIT, "is in the gate")),
-    "in a condition of another program": (
-        None,
-        "activating",
-        "condition",
-        "{ argv[]=/bin/true }",
-        UnitState(UNIT, "does not run"),
-    ),
-    "refused": (
-        REFUSED_NOTE,
-        "failed",
-        "failed",
-        REFUSED,
-        UnitState(UNIT, "was refused", reasons=(ERROR,)),
-    ),
-    "refused, after a reload": (
-        REFUSED_NOTE,
-        "inactive",
-        "dead",
-        PASSED,
-        UnitState(UNIT, "was refused", reasons=(ERROR,)),
-    ),
-    "refused, without a note": (
-        None,
-        "failed",
-        "failed",
-        REFUSED,
-        UnitState(UNIT, "was refused", reasons=("from the journal",)),
-    ),
-    "failed": (PASSED_NOTE, "failed", "failed", PASSED, UnitState(UNIT, "failed", checked=7.5)),
-    "never started": (None, "inactive", "dead", PASSED, UnitState(UNIT, "does not run")),
-}
-"""By what has happened: the note, ActiveState, SubState, ExecCondition, and the state."""
-
-
-@pytest.mark.parametrize("case", STATES)
-def test_a_unit(case: str) -> None:
+@pytest.mark.parametrize("row", ROWS)
+def test_a_unit(row: str) -> None:
     """A note counts only if it is about the start that systemd knows."""
-    note, active, sub, condition, state = STATES[case]
-    found = state_of(note, ActiveState=active, SubState=sub, ExecCondition=condition)
-    assert found == state._replace(since=NOW)
-    assert refused_units([found]) == ((UNIT,) if state.state == "was refused" else ())
+    note, properties, words = ROWS[row]
+    state = state_of(note, **properties)
+    assert state.sentence == f"{UNIT} {words}"
+    assert state.reasons == REASONS.get(row, ())
+    assert (state.remedy and state.remedy.command) == COMMANDS.get(row)
+    assert state.checked == (7.5 if note is PASSED_NOTE else 0)
 
 
-def test_a_unit_that_cannot_start() -> None:
-    """What is wrong with it is said."""
-    masked = state_of(None, LoadState="masked", ActiveState="inactive")
-    assert "it is masked" in masked.reasons[0]
-    assert f"systemctl unmask {UNIT}" in masked.reasons[0]
-    absent = state_of(None, LoadState="not-found", ActiveState="inactive")
-    assert "systemd does not know it" in absent.reasons[0]
+@pytest.mark.parametrize("is_locked", [True, False])
+@pytest.mark.parametrize("has_script", [True, False])
+def test_what_a_unit_waits_for(*, is_locked: bool, has_script: bool) -> None:
+    """In the gate, it is whoever has the lock, and then perhaps another program's script."""
+    files = FakeFiles()
+    if is_locked:
+        files.locked.add(HostLayout.lock_path)
+    if has_script:
+        files.texts[f"{HostLayout.gate_directory}/90-site.sh"] = "sleep infinity\n"
+    waiting = manager_with(ActiveState="activating", SubState="condition", **PASSED)
+    [state] = unit_states(files, waiting, [UNIT])
+    if is_locked:
+        assert state.reasons == (f"{HostLayout.lock_path} is locked by process 4711 (flock)",)
+        assert str(state.remedy) == "if that hangs, as root: kill 4711"
+    elif has_script:
+        assert str(state.remedy) == f"to see which script runs: systemctl status -l {UNIT}"
+    else:
+        assert state.remedy is None
 
 
-def test_what_a_unit_waits_for() -> None:
-    """In the gate, it is whoever has the lock."""
-    waiting = UnitState(UNIT, "is in the gate")
-    assert waiting.waiting_for(()) == waiting
-    [reason] = waiting.waiting_for(["process 7 (python)"]).reasons
-    assert reason == f"it waits for {HostLayout.lock_path}, which is locked by process 7 (python)"
-    own_gate = f"process 8 (python) of {UNIT}"
-    assert waiting.waiting_for([own_gate]) == waiting
-    running = UnitState(UNIT, "runs")
-    assert running.waiting_for(["process 7 (python)"]) == running
+def test_its_own_gate_has_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then it waits for nobody."""
+    own = LockHolder(8, "python", UNIT)
+    monkeypatch.setattr(FakeFiles, "lock_holders", lambda *_: (own,))
+    waiting = manager_with(ActiveState="activating", SubState="condition", **PASSED)
+    [state] = unit_states(FakeFiles(), waiting, [UNIT])
+    assert state.reasons == ()
+    assert state.remedy is None
 
 
 def test_instances() -> None:
-    """Of a template, those that systemd knows, and those that are masked; nobody starts the
-    instance that hostrouting has asked about.
+    """Of a template, those that systemd knows; nobody starts the instance that hostrouting has
+    asked about. A unit whose name is escaped stays so in a command.
     """
     template = "systemd-nspawn@.service"
-    names = ("kube1", "hostrouting-probe", "masked")
+    names = (r"my\x2dvm", "hostrouting-probe")
     units = [template.replace("@", f"@{name}") for name in names]
-    files = FakeFiles(links={HostLayout.unit_path(units[2]): "/dev/null"})
-    manager = FakeManager(properties={units[0]: {}, units[1]: {}}, files=files)
-    found = unit_states(files, manager, [template])
-    assert [state.unit for state in found] == [units[0], units[2]]
+    masked = {"LoadState": "masked", "ActiveState": "inactive"}
+    manager = FakeManager(properties=dict.fromkeys(units, masked))
+    [state] = unit_states(FakeFiles(), manager, [template])
+    assert state.unit == units[0]
+    assert state.remedy is not None
+    assert state.remedy.command == r"systemctl unmask 'systemd-nspawn@my\x2dvm.service'"
+
+
+@pytest.mark.parametrize("gated", [(), (UNIT,), ("other.service",)])
+def test_a_unit_that_is_not_gated(gated: tuple[str, ...]) -> None:
+    """Its state is not the gate's to explain."""
+    [state] = unit_states(FakeFiles(), manager_with(**FAILED), [UNIT], gated)
+    assert state.state == ("fails" if UNIT in gated else "not gated")
+    assert str(state.remedy) == f"see: journalctl -u {UNIT}"

@@ -121,6 +121,10 @@ UNWRITABLE: dict[str, tuple[Callable[[Files, str], object], str]] = {
         lambda files, path: files.write(path, "text", mode="0644"),  # type: ignore[arg-type]
         "TypeError",
     ),
+    "mode is 644; it must be one to 0o777, in octal digits: 0o644": (
+        lambda files, path: files.write(path, "text", mode=644),
+        "ValueError",
+    ),
     "position 7: surrogates not allowed": (
         lambda files, path: files.write(path, "secret \udce9"),
         "UnicodeEncodeError",

@@ -51,7 +51,7 @@ def test_a_wait_is_announced(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"), host.locked(ctx):
         assert host.files.locked == {LAYOUT.lock_path}
     releasing.join()
-    assert caplog.messages == ["this host is locked by another process; waiting up to 150 s"]
+    assert caplog.messages == ["this host is locked by process 4711 (flock); waiting up to 150 s"]
 
 
 def test_the_turn_of_an_earlier_version() -> None:
@@ -82,7 +82,7 @@ def test_who_has_locked_the_host(tmp_path: Path) -> None:
     with locking(folder / "lock", "--shared") as pid:
         busy = (
             f"this host is still locked after 150 s, by process {pid} (sleep); "
-            "wait until it is free, or stop what hangs"
+            f"wait until it is free; if that hangs, as root: kill {pid}"
         )
         assert why_locked(host) == busy
         with locking(folder / "turn", "--exclusive"):

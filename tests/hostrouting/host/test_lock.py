@@ -10,7 +10,7 @@ from threading import Event
 import pytest
 
 from hostrouting.errors import HostError
-from hostrouting.host.base import Files
+from hostrouting.host.base import Files, LockHolder
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.lock import service_of
 from hostrouting.testing import FakeFiles
@@ -87,15 +87,14 @@ def test_who_has_a_lock(tmp_path: Path) -> None:
     """
     files, place = LocalFiles(str(tmp_path)), tmp_path / "lock"
     service = service_of(Path("/proc/self/cgroup").read_text())  # that of this test, if any
-    of_service = f" of {service}" if service else ""
     assert files.lock_holders("/lock") == ()
     (tmp_path / "other").mkdir()
     with locking(tmp_path / "other/lock", "--exclusive"), locking(place, "--shared") as pid:
-        assert files.lock_holders("/lock") == (f"process {pid} (sleep){of_service}",)
+        assert files.lock_holders("/lock") == (LockHolder(pid, "sleep", service),)
     with locking(place, "--exclusive") as pid, subprocess.Popen(["flock", place, "true"]) as next_:
         waits = re.compile(f"-> .*:{place.stat().st_ino} ")
         wait_for("the next one", lambda: bool(waits.search(Path("/proc/locks").read_text())))
-        assert files.lock_holders("/lock") == (f"process {pid} (sleep){of_service}",)
+        assert files.lock_holders("/lock") == (LockHolder(pid, "sleep", service),)
         next_.kill()
     assert files.lock_holders("/lock") == ()
 

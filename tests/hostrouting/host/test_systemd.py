@@ -3,12 +3,14 @@ read.
 """
 
 import signal
+from typing import Any
 
 import pytest
 
+import phases
 from hostrouting.errors import HostError
-from hostrouting.host.systemd import SystemdManager, unit_failed
-from hostrouting.kernel.programs import Ended
+from hostrouting.host.systemd import SystemdManager, unit_failed, unit_name
+from hostrouting.kernel.programs import Ended, OnCancel
 from tests.support.stand_ins import Answer, Programs
 
 UNIT = "x.service"
@@ -123,6 +125,43 @@ def test_a_start_that_is_given_up(answer: Answer, kind: type[BaseException], rea
     with pytest.raises(kind, match=reason):
         SystemdManager(run=run).start(UNIT, timeout=0.5)
     assert run.commands[-1] == STOP
+
+
+def test_a_start_whose_task_is_cancelled() -> None:
+    """It is given up: the program is told of the cancellation by the context of the task."""
+    ctx = phases.Context(observers=[])
+
+    class Waits(Systemctl):
+        def __call__(self, *words: str, on_cancel: OnCancel | None = None, **options: Any) -> Ended:
+            if "start" in words:
+                assert on_cancel is not None
+                with on_cancel(lambda: None):
+                    ctx.cancel("enough")
+            return super().__call__(*words, **options)
+
+    run = Waits(show=INACTIVE, start="", stop="")
+    with pytest.raises(phases.Cancelled, match="enough"):
+        SystemdManager(run=run).start(UNIT, timeout=10, ctx=ctx)
+    assert run.commands[-1] == STOP
+
+
+def test_a_service_by_its_short_name() -> None:
+    """As for systemctl; also where the journal is asked, which has whole names only."""
+    run = Systemctl(
+        show=[Ended(0, INACTIVE), Ended(0, FAILED)],
+        start=Ended(1),
+        sync="",
+        quiet="giving up\n",
+        stop="",
+    )
+    manager = SystemdManager(run=run)
+    with pytest.raises(HostError, match=r"^x\.service failed .*: giving up; see"):
+        manager.start("x", timeout=10)
+    manager.stop("x")
+    assert run.commands[-1] == STOP
+    assert run.commands[-2].endswith("_SYSTEMD_UNIT=x.service")
+    names = {"kubelet": "kubelet.service", "a.timer": "a.timer", "a.b": "a.b.service", "m@*": "m@*"}
+    assert {name: unit_name(name) for name in names} == names
 
 
 def test_a_start_that_was_not_ours_is_not_given_up() -> None:

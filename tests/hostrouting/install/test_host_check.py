@@ -67,7 +67,7 @@ def test_routes_that_were_typed() -> None:
         [finding] = check.named("route-not-configured")
         assert finding.target == " and ".join(REPAIR)
         assert finding.remedy is not None
-        assert finding.remedy.command == check.repair_command
+        assert finding.remedy.command == check.repair_line()
 
 
 def test_a_repair_that_takes_something_away() -> None:
@@ -75,5 +75,5 @@ def test_a_repair_that_takes_something_away() -> None:
     host = configured(GUARDED)
     check = check_host(config(cidrs=(CIDR,)), host)
     assert [loss.path for loss in check.losses] == ["guard.enabled"]
-    assert check.repair_command.endswith(" --allow-removal")
+    assert check.repair_line().endswith(" --allow-removal")
     assert check_host(GUARDED, host).losses == ()

@@ -690,7 +690,7 @@ class TestLock:
         host.files.locked.add(LAYOUT.lock_path)
         later = config("10.8.0.0/16", cidrs=("10.0.0.0/8",))
         later = later._replace(probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=("eth0",)))
-        words = r"still locked after 150 s, by another .* or stop what hangs"
+        words = r"still locked after 150 s, by process 4711 \(flock\); .* as root: kill 4711"
         with caplog.at_level("INFO"):
             error = failure_of(run, make(later, host=host), of=NotReady, match=words)
         assert "waiting up to 150 s" in caplog.text

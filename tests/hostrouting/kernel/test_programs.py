@@ -2,10 +2,12 @@
 
 import os
 import signal
+import threading
 from pathlib import Path
 
 import pytest
 
+import phases
 from hostrouting.errors import HostError
 from hostrouting.kernel.programs import BOOT_PATH, Ended, run_program, run_tool, tool_environment
 from tests.support.kinds import raises
@@ -84,6 +86,31 @@ class TestRunProgram:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
+        await_the_end(out)
+
+    def test_cancelled(self, tmp_path: Path) -> None:
+        """A task that is cancelled ends it and its children, and stops waiting."""
+        out = tmp_path / "pids"
+        ctx = phases.Context(observers=[])
+        program = phases.task("program")(
+            lambda inner: run_program(
+                "sh",
+                "-c",
+                WITH_A_CHILD,
+                timeout=100,
+                environment={"OUT": str(out)},
+                on_cancel=inner.on_cancel,
+            )
+        )
+
+        def cancel() -> None:
+            wait_for("the program", out.exists)
+            ctx.cancel()
+
+        canceller = threading.Thread(target=cancel)
+        canceller.start()
+        assert phases.run(program, ctx=ctx).status == "cancelled"
+        canceller.join()
         await_the_end(out)
 
 

@@ -1,7 +1,13 @@
 """A prefix is a family, a first address and a length; `ipaddress` is its oracle."""
 
 from collections.abc import Callable, Sequence
-from ipaddress import IPv4Address, IPv6Address, ip_network, summarize_address_range
+from ipaddress import (
+    IPv4Address,
+    IPv6Address,
+    collapse_addresses,
+    ip_network,
+    summarize_address_range,
+)
 from typing import Any
 
 import pytest
@@ -13,6 +19,7 @@ from hostrouting.model.prefix import (
     extent,
     ip_at,
     is_reserved,
+    joined,
     outermost,
     prefixes_between,
     width_of,
@@ -54,11 +61,13 @@ def test_containment(pair: tuple[Prefix, Prefix]) -> None:
 
 @given(SMALL.flatmap(lambda block: st.lists(prefixes(block, wider=True))))
 def test_outermost_blocks(blocks: list[Prefix]) -> None:
-    """Those that lie in no other one, each once, in order."""
+    """Those that lie in no other one, each once, in order; and as few as `ipaddress` finds."""
     outer = {
         block for block in blocks if all(block == other or block not in other for other in blocks)
     }
     assert outermost(blocks) == sorted(outer)
+    networks: list[Any] = [block.to_network() for block in blocks]
+    assert [block.to_network() for block in joined(blocks)] == list(collapse_addresses(networks))
 
 
 @given(FAMILIES, st.integers(0, 300), st.integers(0, 300))

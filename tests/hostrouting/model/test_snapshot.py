@@ -56,7 +56,7 @@ def test_half_a_host(family: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cls", "values"),
     [
-        (Link, ["", 1, True, None, False, False]),
+        (Link, ["", 1, True, None, False, False, False]),
         (Address, [0, None]),
         (Rule, ["to_table", 0, None, False, None, None, None, 0, 0, (), False, None, None]),
         (NextHop, [None, None, 1, False, False, False]),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hostrouting.node import outside
-from hostrouting.node.ending import Stopped, TimeIsUp, limited_to, stop_on_signals
+from hostrouting.node.ending import Stopped, TimeIsUp, TimeLimit, stop_on_signals
 from hostrouting.node.outside import run_script
 from tests.support.children import in_child
 from tests.support.waiting import wait_for
@@ -129,7 +129,7 @@ def interrupted(folder: Path, text: str, *, kill_after: float = 5.0) -> tuple[st
         stop_on_signals()
         raised = "none"
         try:
-            with limited_to(60):
+            with TimeLimit(60):
                 run_script(script(folder, text), str(os.getpid()), str(pids))
         except (Stopped, TimeIsUp) as error:
             raised = type(error).__name__

@@ -60,7 +60,8 @@ class TestModes:
             "ACTION: 2 static routes would repair it; add to staticRoutes.routes: [{"
         )
         assert str(error).startswith(start)
-        assert "REPAIR-COST: with the repair, this node's IP traffic to 172.16.0.0/16" in str(error)
+        moved = "this node's IP traffic to 172.16.0.0\N{EN DASH}172.16.255.254"
+        assert f"REPAIR-COST: with the repair, {moved}" in str(error)
         assert [route["destination"] for route in error.repair] == list(REPAIR)
         assert isinstance(error.report, CheckReport)
         assert list(error.repair) == [route.to_mapping() for route in error.report.routes]

@@ -7,6 +7,7 @@ import signal
 import pytest
 
 import phases
+from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.errors import (
     ConfigError,
     NotReady,
@@ -216,3 +217,17 @@ class TestTransaction:
             phases.execute(ConfigureStaticRoutes(config(*REPAIR), host=host), ctx)
         assert ours(host) == []
         assert "the route table is as it was before" in "".join(notes_of(caught.value))
+
+
+def test_only_the_reply_route_is_left_out() -> None:
+    """Nothing waits for it: the result has why, and so has that of the whole run."""
+    rewrite = ProbeRewriteConfig(enabled=True, interfaces=("eth9",))
+    host = FakeHost(kernel=h200())
+    report = phases.run(
+        Configure(HostRoutingConfig(probe_rewrite=rewrite), host=host), observers=[]
+    )
+    [step] = [step for step in report.walk() if step.name == ConfigureStaticRoutes.name]
+    for result in (step.result, report.result):
+        [warning] = effects_of(result).warnings
+        assert warning.name == "route-waits"
+        assert warning.severity == "warning"

@@ -545,6 +545,7 @@ LIES: dict[str, tuple[Lie, str]] = {
     "no device is a port": (links(master=None), MASTER),
     "every device is a port": (links(master="br0"), MASTER),
     "IPv6 is off": (links(ipv6_disabled=True), "has the ipv6_disabled of each device: "),
+    "advertisements ignored": (links(ignores_ra=True), "has the ignores_ra of each device: "),
     "XDP everywhere": (links(xdp=True), "has the xdp of each device: "),
     "every address is global": (addresses(scope=0), ADDRESS),
     "every address is of the host": (addresses(scope=254), ADDRESS),

@@ -3,7 +3,6 @@ is imported.
 """
 
 import errno
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import Manager, SystemdManager
 from hostrouting.kernel.programs import Ended
+from hostrouting.kernel.rights import Rights
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import (
     FakeFiles,
@@ -98,21 +98,24 @@ def test_the_ready_made_hosts(make: Callable[[], FakeKernel], address: str, rout
     assert str(Fib(make().snapshot(), 4).lookup(address).route) == route
 
 
-@pytest.mark.parametrize("kernel", [h200, None])
-def test_a_kernel_that_is_none(kernel: Any) -> None:
-    """A function in the place of what it makes is refused when the host is made."""
-    said = re.escape(f"kernel is {kernel!r:.80}; it must be a FakeKernel, such as h200()")
-    with pytest.raises(TypeError, match=said):
-        FakeHost(kernel=kernel)
-
-
-def test_files_that_are_a_dict() -> None:
-    """The texts are what a test sets; a dict in the place of the files is refused at once."""
-    files: Any = {"/etc/a": ""}
-    with pytest.raises(
-        TypeError, match=r"^files is {'/etc/a': ''}; it must be FakeFiles\(texts={…}\)$"
-    ):
-        FakeHost(files=files)
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        (
+            {"kernel": h200},
+            r"kernel is <function h200 .*; it must be a FakeKernel, such as h200\(\)",
+        ),
+        ({"kernel": None}, "kernel is None; it must be a FakeKernel"),
+        ({"files": {"/etc/a": ""}}, r"files is {'/etc/a': ''}; it must be FakeFiles\(texts={…}\)"),
+        ({"manager": FakeManager}, r"manager is <class .*; it must be a FakeManager, or None"),
+        ({"interpreter": "no json"}, "interpreter is 'no json'; it must be a FakeInterpreter"),
+        ({"rights": Rights()}, r"rights is Rights.*; it must be a function: lambda: Rights"),
+    ],
+)
+def test_parts_of_another_kind(parts: Any, said: str) -> None:
+    """They are refused when the host is made, such as a function in the place of what it makes."""
+    with pytest.raises(TypeError, match=f"^{said}"):
+        FakeHost(**parts)
 
 
 def test_properties_that_are_one_text() -> None:
@@ -202,7 +205,7 @@ def test_a_program_that_nobody_needs(missing: Any) -> None:
     ("number", "attempts"), [(errno.ENODEV, 2), (errno.ENETDOWN, 2), (errno.ENOBUFS, 1)]
 )
 def test_what_is_tried_again_after_a_fault(number: int, attempts: int) -> None:
-    """An errno of a fault has the effect that it has on Linux, as docs/library.md says."""
+    """An errno of a fault has the effect that it has on Linux, as docs/testing.md says."""
     host = FakeHost(kernel=h200())
     host.faults.fail("change", number, nth=2)
     task = phases.retry(Configure(config("10.9.0.0/16", "10.10.0.0/16"), host=host))
@@ -319,9 +322,41 @@ def test_what_the_files_of_a_unit_say() -> None:
 def test_a_manager_starts_what_does_not_run() -> None:
     """As with systemd, starting a unit that runs does nothing, so it is not among the calls."""
     manager = FakeManager(properties={"b.service": {"ActiveState": "active"}})
-    for unit in ("a.service", "a.service", "b.service"):
+    for unit in ("a", "a.service", "b"):
         manager.start(unit, timeout=1)
     assert manager.calls == ["start a.service"]
+    assert manager.show(("Id", "ActiveState"), "a") == (
+        {"Id": "a.service", "ActiveState": "active"},
+    )
+
+
+def test_a_start_takes_its_time() -> None:
+    """By the clock of the run: a retry, a deadline and a cancellation can be tested without
+    waiting. A start that is given up is ended by a stop.
+    """
+    clock = FakeClock()
+    manager = FakeManager(seconds={"kubelet": 50, "slow.service": 100})
+
+    def start(unit: str) -> phases.Task[None]:
+        return phases.task(unit)(lambda ctx: manager.start(unit, timeout=60, ctx=ctx))
+
+    def run_for(task: phases.AnyTask) -> tuple[str, float]:
+        before = clock.now()
+        return phases.run(task, clock=clock, observers=[]).why, clock.now() - before
+
+    too_slow = "HostError: systemctl did not start slow.service within 60 s; check that it answers"
+    assert run_for(start("slow")) == (f"{too_slow}, then try again", 60)
+    in_vain = "DeadlineExceeded: not finished within 30 s"
+    assert run_for(phases.deadline(start("kubelet"), 30)) == (in_vain, 30)
+    assert manager.states == {"slow.service": "inactive", "kubelet.service": "inactive"}
+    assert run_for(start("kubelet")) == ("", 50)
+    with pytest.raises(HostError, match="did not start slow"):
+        manager.start("slow", timeout=60)  # without a context, no time passes
+    assert manager.calls == [
+        *["start slow.service", "stop slow.service"],
+        *["start kubelet.service", "stop kubelet.service", "start kubelet.service"],
+        *["start slow.service", "stop slow.service"],
+    ]
 
 
 def test_a_unit_that_does_not_start() -> None:

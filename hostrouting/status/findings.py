@@ -1,0 +1,135 @@
+"""What is wrong with a host, in one order: the state of the host is that of the first finding.
+
+Errors come before warnings, and those before notes. Of one severity, what lets units start
+unchecked comes first, then what holds them back, and what differs comes before what may follow from
+it: a route that is missing before an address that escapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from hostrouting.finding import ESCAPES, SEVERITIES, WRONG, Finding, Name, Remedy
+from hostrouting.gate.unit_gates import APPLY
+from hostrouting.host.layout import HostLayout
+from hostrouting.text import agreeing, command_of, counted, spoken
+
+if TYPE_CHECKING:
+    from hostrouting.gate.unit_states import UnitState
+    from hostrouting.install.plan import Plan
+    from hostrouting.routes.steps import Step
+
+State: TypeAlias = Literal["nothing", "in force", "differs", "open", "shut", "waiting"]
+"""How a host is, as an operator has to know it:
+
+- nothing: nothing is installed.
+- in force: what is installed is in force, and nothing is wrong.
+- differs: the host is not as config.json asks, or addresses escape.
+- open: a unit can start unchecked.
+- shut: no gated unit can start, whatever the routes are.
+- waiting: something may still come or answer, or an operator has to decide.
+"""
+STATES: dict[Name, State] = {
+    "gate-open": "open",
+    "gate-shut": "shut",
+    "route-conflict": "differs",
+    "route-waits": "differs",
+    "no-default-route": "differs",
+    "route-differs": "differs",
+    **dict.fromkeys(ESCAPES, "differs"),
+    "requirement": "differs",
+    "unit": "differs",
+    "file": "differs",
+    "probe-rewrite": "differs",
+    "default-routes": "waiting",
+    "two-cnis": "waiting",
+    "doubtful-route": "waiting",
+    "other-packets": "waiting",
+    "unknown-source": "waiting",
+    "not-judged": "waiting",
+    "kernel-differs": "waiting",
+    "missing-rule": "waiting",
+    "unit-not-gated": "open",
+    "route-stays": "differs",
+    "route-not-configured": "differs",
+}
+"""The state that a finding brings unless it may go away by itself, in the order of the findings of
+one severity.
+"""
+_RANKS = {name: rank for rank, name in enumerate(STATES)}
+_HOLD_BACK: tuple[Name, ...] = ("gate-shut", "route-conflict", "route-waits", *WRONG)
+"""The errors because of which the gate refuses a start. In mode WARN, an escape is a warning."""
+_PATH = HostLayout.config_path
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Each finding once, the worst first."""
+    return tuple(sorted(dict.fromkeys(findings), key=_rank))
+
+
+def _rank(finding: Finding) -> tuple[int, int]:
+    return SEVERITIES.index(finding.severity), _RANKS.get(finding.name, len(_RANKS))
+
+
+def findings_of_plan(plan: Plan, faults: Sequence[Finding]) -> list[Finding]:
+    """The findings of the plan; a route that waits is an error here, because it holds units back.
+    What shuts the gate makes apply fail, too: the plan has it again, as the fault of a file.
+    """
+    said = [*plan.routes.route_waits]
+    said += [fault._replace(name="file") for fault in faults if fault.name == "gate-shut"]
+    others = [finding for finding in plan.findings if finding not in said]
+    return [*others, *plan.routes.failed_waits]
+
+
+def find_startable(units: Sequence[UnitState], findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The units that were refused, although none of these findings holds them back now. What other
+    programs' scripts in gate.d would say is not known.
+    """
+    for finding in findings:
+        if finding.severity == "error" and finding.name in _HOLD_BACK:
+            return
+    refused = [unit.unit for unit in units if unit.state == "refused"]
+    if refused:
+        were = agreeing("was refused", len(refused))
+        sentence = f"{spoken(refused)} {were}, and nothing is known to hold back a start now"
+        remedy = Remedy("to start again", command_of("systemctl start", *refused))
+        yield Finding("unit", "warning", sentence, refused[0], remedy)
+
+
+def find_differences(plan: Plan) -> Iterator[Finding]:
+    """What is on the host and not in config.json, or the other way round. Perhaps config.json was
+    edited, so nothing is called wrong: both sides are named. `gate.health` has the files that are
+    not as they should be.
+    """
+    routes = plan.routes.changes
+    yield from _route_finding([step for step in routes if step.action == "add"], "is missing")
+    unconfigured = [step for step in routes if step.action == "delete"]
+    yield from _route_finding(unconfigured, f"is hostrouting's, and not in {_PATH}")
+    for path in plan.files.removes:
+        yield _difference("file", f"{path} is there, and {_PATH} does not ask for it", path)
+    for operation in plan.operations:
+        sentence = f"{operation.object} is not as {_PATH} asks: {operation.reason}"
+        yield _difference("probe-rewrite", sentence, operation.object)
+    if plan.for_systemd("reload") and not plan.files:
+        sentence = "systemd has not read the files of its units as they are now"
+        yield _difference("unit", sentence, "systemd")
+    guard = HostLayout.guard_unit
+    if plan.for_systemd("start"):
+        yield _difference("unit", f"{guard} does not run, and {_PATH} enables it", guard)
+    if plan.for_systemd("stop"):
+        yield _difference("unit", f"{guard} runs, and {_PATH} does not enable it", guard)
+
+
+def _route_finding(steps: Sequence[Step], predicate: str) -> Iterator[Finding]:
+    if steps:
+        first = steps[0].route
+        sentence = f"the route {first} {predicate}"
+        if len(steps) > 1:
+            predicate = agreeing(predicate, len(steps))
+            sentence = f"{counted(len(steps), 'route')}, such as {first}, {predicate}"
+        yield _difference("route-differs", sentence, str(first.prefix))
+
+
+def _difference(name: Name, sentence: str, target: str) -> Finding:
+    return Finding(name, "error", sentence, target, APPLY)

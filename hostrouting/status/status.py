@@ -1,0 +1,179 @@
+"""What a host has answered, as one value. The state and the exit code follow from the findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, worst_code
+from hostrouting.command import joined
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.finding import WRONG, Finding, Name
+from hostrouting.gate.unit_gates import APPLY
+from hostrouting.install.typed_commands import repair_pipeline, with_gate_command
+from hostrouting.status.findings import (
+    STATES,
+    State,
+    find_differences,
+    find_startable,
+    findings_of_plan,
+    in_order,
+)
+
+if TYPE_CHECKING:
+    from hostrouting.errors import HostRoutingError
+    from hostrouting.gate.unit_states import State as StateOfUnit, UnitState
+    from hostrouting.install.host_check import HostCheck
+    from hostrouting.install.plan import Plan
+
+_CODES: dict[State | StateOfUnit, int] = {
+    "differs": PROBLEM,
+    "open": PROBLEM,
+    "shut": PROBLEM,
+    "waiting": CANNOT_DECIDE,
+    "refused": PROBLEM,
+    "fails": PROBLEM,
+    "masked": PROBLEM,
+    "unknown": BAD_INPUT,
+    "no answer": CANNOT_DECIDE,
+}
+"""The exit codes of the states of hosts and of units. The others are fine."""
+_ENDED_BY_REPAIR: tuple[Name, ...] = ("route-conflict", "removal")
+"""The errors of an apply of config.json that the configuration of a repair does not have."""
+
+
+@attrs.frozen
+class Status:
+    """What the parts of a host have answered. A part that did not answer has its default."""
+
+    config: HostRoutingConfig | None = None
+    """What config.json says."""
+    is_broken: bool = False
+    """Whether config.json is missing or cannot be used, whoever asks."""
+    faults: tuple[Finding, ...] = ()
+    """What is wrong with the gate."""
+    plan: Plan | None = None
+    """What apply would do with config.json."""
+    check: HostCheck | None = None
+    units: tuple[UnitState, ...] = ()
+    """The gated units, the worst first; or the one that was asked about."""
+    guard: UnitState | None = None
+    asked: str = ""
+    """The unit that was asked about; empty for all."""
+    unanswered: tuple[HostRoutingError, ...] = ()
+    """Why parts of the host did not answer."""
+    findings: tuple[Finding, ...] = attrs.field(init=False)
+    """What is wrong, and what is worth knowing, the worst first. What only explains a verdict is in
+    `check`.
+    """
+
+    @findings.default
+    def _all_in_order(self) -> tuple[Finding, ...]:
+        findings = [*self.faults]
+        if self.plan is not None:
+            findings += findings_of_plan(self.plan, self.faults)
+            findings += find_differences(self.plan)
+        if self.check is not None:
+            findings += self.check.named(*WRONG, "route-not-configured")
+            findings += self.check.doubts
+        findings += self._no_answers
+        if not self.asked:
+            findings += find_startable(self.units, findings)
+        return in_order(self._with_commands(findings))
+
+    def _with_commands(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+        """The findings, without the remedy to apply config.json: that is `command`, or would do
+        harm or fail.
+        """
+        shown: list[Finding] = []
+        for finding in findings:
+            if finding.remedy == APPLY:
+                shown.append(finding._replace(remedy=None))
+            else:
+                shown.append(finding)
+        gating = self.command
+        if self.plan is not None and self.plan.is_empty and not gating:
+            gating = APPLY.command
+        return with_gate_command(shown, gating)
+
+    @property
+    def _no_answers(self) -> list[Finding]:
+        """Why parts of the host did not answer. What is known to be wrong is worse."""
+        findings: list[Finding] = []
+        for error in self.unanswered:
+            findings += [finding._replace(severity="warning") for finding in error.findings]
+        return findings
+
+    @property
+    def worst(self) -> Finding | None:
+        """The finding that says the state; None if nothing is wrong."""
+        if self.findings and self.findings[0].severity != "note":
+            return self.findings[0]
+        return None
+
+    @property
+    def state(self) -> State:
+        """How the host is."""
+        if self.config == HostRoutingConfig():
+            return "nothing"
+        if self.worst is None:
+            return "in force"
+        return self._state_of(self.worst)
+
+    def _state_of(self, finding: Finding) -> State:
+        """The state of a host with which nothing worse is wrong."""
+        if finding.can_retry or finding in self._no_answers:
+            return "waiting"
+        return STATES.get(finding.name, "differs")
+
+    @property
+    def code(self) -> int:
+        """The exit code: that of the unit that was asked about, or of what is wrong. A config.json
+        that cannot be used comes before everything else.
+        """
+        if self.asked:
+            return worst_code(*(_CODES.get(unit.state, FINE) for unit in self.units))
+        if self.is_broken:
+            return BAD_INPUT
+        wrong = [finding for finding in self.findings if finding.severity != "note"]
+        return worst_code(*(_CODES[self._state_of(finding)] for finding in wrong))
+
+    @property
+    def mode(self) -> str:
+        """The mode of the check; empty if nothing is checked, or that is not known."""
+        if self.config is None or not self.config.route_overlap.cidrs:
+            return ""
+        return self.config.route_overlap.mode
+
+    @property
+    def needs_repair(self) -> bool:
+        """Whether addresses escape that a repair brings back, and apply alone does not."""
+        if self.plan is None or self.check is None:
+            return False
+        # If a route conflicts or waits, nobody knows how the host would be.
+        report = self.plan.report or self.check.report
+        return bool(report.routes)
+
+    @property
+    def command(self) -> str:
+        """What to type as root, so that the host is as config.json asks, and nothing escapes; empty
+        if that is not one command, or nothing is to be done.
+        """
+        plan = self.plan
+        if plan is None:
+            return ""
+        is_hindered = bool(plan.routes.conflicts or plan.routes.waiting)
+        if not self.needs_repair and (plan.is_empty or is_hindered):
+            return ""
+        commands: dict[str, None] = {}  # in order, each once
+        for error in plan.errors:
+            if error.name in _ENDED_BY_REPAIR:
+                continue
+            remedy = error.remedy
+            if remedy is None or remedy.words or remedy.otherwise is not None:
+                return ""  # apply would fail, and no command alone ends that
+            commands[remedy.command] = None
+        last = repair_pipeline() if self.needs_repair else APPLY.command
+        return joined(" && ", *commands, last)

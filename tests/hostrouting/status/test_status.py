@@ -1,0 +1,302 @@
+"""hostrouting.status: laws of what a host answers, and the pages in __snapshots__.
+
+To write the pages anew, after a look at the difference: pytest --snapshot-update.
+"""
+
+import json
+from collections.abc import Callable
+
+import attrs
+import pytest
+
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.finding import SEVERITIES
+from hostrouting.gate.unit_gates import APPLY
+from hostrouting.gate.unit_states import State
+from hostrouting.kernel.rights import Rights
+from hostrouting.status import Status, find_status, status_lines
+from hostrouting.testing import FakeHost
+from tests.support.cli import say
+from tests.support.incidents import KUBELET, apply, garble, refuse, type_pipeline
+from tests.support.statuses import (
+    CODES,
+    HOSTS,
+    OVERLAP,
+    UNITS,
+    break_python,
+    end_guard,
+    fill,
+    hold_place,
+    right,
+    right_but,
+    start_k3s,
+    with_private_files,
+    with_silent_kernel,
+    with_silent_systemd,
+)
+from tests.support.tasks import LAYOUT, REPAIR, lose_routes
+
+ABOUT_CONFIG = {"shut: config.json is broken", "shut: /etc/hostrouting is deleted"}
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_the_first_line_is_the_worst_finding(name: str) -> None:
+    """After the word for the state, which is the state that it brings."""
+    status = find_status(HOSTS[name]())
+    state = name.partition(":")[0]
+    assert status.state == state
+    first, *_ = status_lines(status)
+    if state in {"nothing", "in force"}:
+        assert all(finding.severity == "note" for finding in status.findings)
+    else:
+        assert first == f"{state.upper()}: {status.findings[0].sentence}"
+    severities = [SEVERITIES.index(finding.severity) for finding in status.findings]
+    assert severities == sorted(severities)
+    assert len(set(status.findings)) == len(status.findings)
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_the_exit_code(name: str) -> None:
+    """It is 2 for a config.json that cannot be used, 1 if anything differs, is open or is shut, 3
+    if something is only awaited, and 0 if there are only notes.
+    """
+    status = find_status(HOSTS[name]())
+    only_waits = {
+        "waiting: for a default route",
+        "waiting: systemd does not answer",
+        "waiting: the kernel does not answer",
+        "waiting: only root may read the files",
+    }
+    if name in ABOUT_CONFIG:
+        assert status.code == 2
+    elif status.state in {"nothing", "in force"}:
+        assert status.code == 0
+    else:
+        assert status.code == (3 if name in only_waits else 1)
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_what_is_to_be_typed_stands_once(name: str) -> None:
+    """The command that makes the host right is the last line of the page, and nowhere else; no
+    finding proposes an apply that would fail or do harm.
+    """
+    status = find_status(HOSTS[name]())
+    lines = [*status_lines(status)]
+    assert all(finding.remedy != APPLY for finding in status.findings)
+    if status.command:
+        assert lines[-1] == f"  {status.command}"
+    assert len([line for line in lines if line.strip() == status.command]) == bool(status.command)
+
+
+TROUBLE = right_but(end_guard, lose_routes, hold_place, fill("/run"), start_k3s, break_python)
+"""A node on which every part of the answer has something to say."""
+PARTS: dict[str, tuple[Callable[[FakeHost], FakeHost], set[str]]] = {
+    "the kernel": (with_silent_kernel, {"plan", "check"}),
+    "systemd": (with_silent_systemd, {"plan", "units", "guard", "faults"}),
+    "the files": (with_private_files, {"config", "plan", "check", "faults"}),
+}
+"""What does not answer: how, and the fields of a status that need it."""
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_no_part_that_fails_hides_another(part: str) -> None:
+    """Everything that was asked elsewhere is there, and why this part does not answer."""
+    silence, hidden = PARTS[part]
+    whole = find_status(TROUBLE())
+    status = find_status(silence(TROUBLE()))
+    assert status.unanswered
+    said = {finding.sentence for finding in status.findings}
+    for error in status.unanswered:
+        assert {finding.sentence for finding in error.findings} <= said
+    for field in {"config", "plan", "check", "units", "guard", "faults"} - hidden:
+        assert getattr(status, field) == getattr(whole, field), field
+        assert getattr(whole, field), field
+
+
+def test_a_broken_file_hides_neither_units_nor_gate() -> None:
+    """The drop-ins and systemd say how they are."""
+    whole = find_status(TROUBLE())
+    host = TROUBLE()
+    garble(host)
+    broken = find_status(host)
+    assert (broken.units, broken.guard) == (whole.units, whole.guard)
+    assert {finding.name for finding in broken.findings} == {"gate-shut"}
+    assert broken.code == 2
+
+
+# One unit.
+
+
+@pytest.mark.parametrize("elsewhere", ["right", "shut", "broken", "differs"])
+@pytest.mark.parametrize("state", UNITS)
+def test_the_first_line_and_the_exit_code_are_about_the_unit(state: State, elsewhere: str) -> None:
+    """Whatever is wrong elsewhere, which follows."""
+    change = {
+        "right": lambda _: None,
+        "shut": break_python,
+        "broken": garble,
+        "differs": lose_routes,
+    }[elsewhere]
+    if (state, elsewhere) == ("not gated", "broken"):
+        return  # nothing says then which units are gated
+    host = right()
+    for happens in UNITS[state]:
+        happens(host)
+    change(host)
+    said = say("status", "kubelet", host=host)
+    assert said.lines[0].startswith(f"{state.upper()}: {KUBELET} ")
+    assert said.code == CODES[state]
+    [unit] = find_status(host, KUBELET).units
+    assert unit.state == state
+    of_host = next(status_lines(find_status(host)))
+    if state not in {"refused", "unknown"}:
+        assert of_host in said.lines
+
+
+def test_the_instances_of_a_template() -> None:
+    """Each has its line, the worst first; without one, the line is about the template."""
+    template = "systemd-nspawn@.service"
+    make = right_but(gate={"units": [template]})
+    assert say("status", template, host=make()).lines[0] == (
+        f"STOPPED: {template} does not run: systemd has loaded no instance of it"
+    )
+    host = make()
+    kubes = [template.replace("@", f"@kube{number}") for number in range(3)]
+    assert host.manager is not None
+    host.manager.properties[kubes[0]] = {"ActiveState": "active"}
+    for kube in kubes[1:]:
+        refuse(host, kube, OVERLAP)
+    said = say("status", template, host=host)
+    assert said.code == 1
+    firsts = [line.split()[:2] for line in said.lines if "kube" in line and ": systemd-" in line]
+    assert firsts == [["REFUSED:", kubes[1]], ["REFUSED:", kubes[2]], ["UNCHECKED:", kubes[0]]]
+    page = say("status", host=host)
+    assert page.out.count(OVERLAP) == 1, "the reason that both have"
+    assert f", for the same reasons as {kubes[1]}" in page.out
+    assert page.lines[1] == f"  to start again, as root: systemctl start {kubes[1]} {kubes[2]}"
+
+
+@pytest.mark.parametrize("name", [KUBELET, LAYOUT.guard_unit])
+def test_a_unit_where_systemd_does_not_run(name: str) -> None:
+    """Nothing is known of it, and systemd is not asked."""
+    host = HOSTS["open: no systemd"]()
+    status = find_status(host, name)
+    assert [unit.state for unit in status.units] == ["no answer"]
+    assert status.code == 3
+    assert status.unanswered == ()
+
+
+def test_a_refused_unit_is_to_be_started_when_nothing_holds_it_back() -> None:
+    """Not while the gate would refuse it again; in mode WARN also while addresses escape."""
+    cases: dict[str, bool] = {
+        "differs: routes are missing": False,
+        "differs: addresses escape in mode STRICT": False,
+        "differs: addresses escape in mode WARN": True,
+        "differs: the place of a route is taken": False,
+        "waiting: for a default route": False,
+        "shut: the program is lost": False,
+        "shut: config.json is broken": False,
+        "open: by an administrator": True,
+        "in force": True,
+    }
+    for name, is_startable in cases.items():
+        host = HOSTS[name]()
+        refuse(host, KUBELET, OVERLAP)
+        findings = find_status(host).findings
+        startable = [finding for finding in findings if "nothing is known to hold" in str(finding)]
+        assert bool(startable) is is_startable, name
+
+
+# Parts of the answer.
+
+
+def test_an_image_on_which_nothing_is_installed() -> None:
+    """It has no kernel, which is not asked."""
+    assert find_status(FakeHost.image()) == Status(HostRoutingConfig())
+
+
+def test_a_full_run_matters_to_root_where_something_is_checked() -> None:
+    """Anybody else may not write there anyway, and an image gets a /run of its own."""
+    full = HOSTS["differs: /run is full"]
+    assert find_status(full()).code == 1
+    of_user = attrs.evolve(full(), rights=lambda: Rights(is_root=False))
+    image = attrs.evolve(full(), backend=None)
+    for host in (of_user, image, right_but(fill("/run"), routeOverlap={})()):
+        assert not [each for each in find_status(host).findings if "result of a check" in str(each)]
+
+
+def test_many_things_of_one_kind() -> None:
+    """Twenty are shown, and the rest is counted; the JSON has all."""
+    units = [f"u{number}.service" for number in range(25)]
+    host = right_but(gate={"units": units})()
+    page = say("status", host=host)
+    assert page.out.count(" is not known to systemd") == 20
+    assert "  … and 5 more; --json shows all" in page.lines
+    assert len(say("status", "--json", host=host).json["units"]) == 25
+
+
+def test_two_paths_that_others_can_change() -> None:
+    """As after a chown of the whole folder. One command repairs both, and then applies: nobody has
+    to ask again to learn of the second.
+    """
+    host = right_but(lose_routes)()
+    scripts = [f"{LAYOUT.gate_directory}/{name}.sh" for name in ("30-a", "40-b")]
+    for script in scripts:
+        host.files.texts[script] = "exit 0\n"
+        host.files.modes[script] = 0o777
+    repairs = [f"chown root {script} && chmod go-w {script}" for script in scripts]
+    assert find_status(host).command == " && ".join([*repairs, APPLY.command])
+
+
+def test_another_layout_of_config_json_is_no_difference() -> None:
+    """The file says the same, so it stays as it is written."""
+    host = right()
+    document = json.loads(host.files.texts[LAYOUT.config_path])
+    host.files.texts[LAYOUT.config_path] = json.dumps(document, indent=8, sort_keys=True)
+    assert find_status(host).state == "in force"
+
+
+def test_a_configuration_of_another_node() -> None:
+    """The gateways are in a network that this node does not have. The repair corrects the file."""
+    host = right_but(lose_routes)()
+    installed = json.loads(host.files.texts[LAYOUT.config_path])["hostRouting"]
+    for route in installed["staticRoutes"]["routes"]:
+        route["gateway"] = "10.9.9.1"
+    apply(host, json.dumps(installed))
+    page = say("status", host=host)
+    needs = "need an address or route on eth0 that reaches the gateway 10.9.9.1 directly"
+    assert page.lines[0] == f"WAITING: 2 routes, such as {REPAIR[0]} via 10.9.9.1, {needs}"
+    assert "the default route is [default via 10.0.0.1 dev eth0" in page.lines[1]
+    assert type_pipeline(host, page.lines[-1].strip()).code == 0
+    assert say("status", host=host).code == 0
+
+
+def pages(name: str, words: str, host: FakeHost) -> str:
+    """The page, after the command and its exit code."""
+    said = say(*words.split(), host=host)
+    assert said.err == ""
+    return "\n".join([f"# {name}: {said.code}", *said.lines, ""])
+
+
+def test_pages(snapshot: object) -> None:
+    """A page for each state, and for each state of a unit."""
+    shown = [pages(name, "status", make()) for name, make in HOSTS.items()]
+    for state, changes in UNITS.items():
+        host = right()
+        for change in changes:
+            change(host)
+        shown.append(pages(f"a unit that is {state}", "status kubelet", host))
+    assert snapshot == "\n".join(shown)
+
+
+def test_the_document() -> None:
+    """It has what the page has, for a program."""
+    host = HOSTS["differs: kubelet was refused, and nothing holds it back now"]()
+    page = say("status", host=host)
+    document = say("status", "--json", host=host).json
+    assert document["headline"] == page.lines[0]
+    assert document["check"] == say("check", "--json", host=host).json
+    [unit] = document["units"]
+    assert (unit["state"], unit["reasons"]) == ("refused", [OVERLAP])
+    assert f"  {unit['sentence']}" in page.lines
+    assert document["guard"]["state"] == "runs"

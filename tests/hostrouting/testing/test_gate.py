@@ -1,0 +1,138 @@
+"""The gate of a fake host: a unit that the installed configuration refuses does not start."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import phases
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.errors import HostError
+from hostrouting.host.layout import HostLayout
+from hostrouting.node.start import Start
+from hostrouting.release import PASSED
+from hostrouting.tasks.configure import Configure
+from hostrouting.testing import (
+    FakeHost,
+    FakeKernel,
+    cni_node,
+    ecmp_node,
+    h200,
+    plain_vm,
+    vpn_node,
+)
+from phases.testing import FakeClock
+from tests.support.node import (
+    DEFAULT,
+    HALVES,
+    UNIT,
+    FakeLock,
+    FakeNodeClock,
+    marker_of,
+    wanting,
+    without_default,
+)
+from tests.support.tasks import manager_of
+
+MACHINE = "systemd-nspawn@kube1.service"
+ESCAPING = wanting(units=(UNIT, "systemd-nspawn@.service"))
+"""In STRICT, and the fabric leaves through InfiniBand."""
+
+
+def installed(config: HostRoutingConfig, make: Callable[[], FakeKernel] = h200) -> FakeHost:
+    """A host on which this was applied: the run may have failed, and the gate is in force."""
+    host = FakeHost(kernel=make())
+    phases.run(Configure(config, host=host, wait=0), ctx=phases.Context(observers=[]))
+    return host
+
+
+def start(host: FakeHost, unit: str = UNIT, **options: Any) -> str:
+    """Start the unit; why it has failed, or an empty text."""
+    try:
+        manager_of(host).start(unit, timeout=90, **options)
+    except HostError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("unit", [UNIT, "kubelet", MACHINE])
+def test_a_unit_that_is_refused(unit: str) -> None:
+    """The error has what the gate logs, and the unit has failed."""
+    host = installed(ESCAPING)
+    said = start(host, unit)
+    assert " failed (exit-code, exit status 0): hostrouting: OVERLAP: 172.16.0.0/16 " in said
+    assert "was not started: see the lines above; see `journalctl -u " in said
+    assert manager_of(host).states.popitem()[1] == "failed"
+    assert start(host, "containerd.service") == ""  # it is not gated
+
+
+def test_a_unit_that_passes_brings_its_routes() -> None:
+    """As on a node, the gate sets what is missing, and leaves the marker."""
+    host = installed(wanting(*HALVES))
+    before = host.kernel.snapshot()
+    for route in before.routes:
+        if str(route.prefix) in HALVES:
+            host.kernel.ip_route("delete", route)
+    assert start(host) == ""
+    assert host.kernel.snapshot().routes == before.routes
+    assert marker_of(host) == "ok"
+
+
+def test_an_opening() -> None:
+    """It lets units start unchecked, unless the gate ignores it."""
+    for reason, starts in (("a reason\n", True), ("\n", False)):
+        host = installed(ESCAPING)
+        host.files.texts[HostLayout.opening_path] = reason
+        assert (start(host) == "") is starts
+
+
+def test_what_else_refuses() -> None:
+    """What holds a unit back in every mode, and each in the words of the gate."""
+    warn = wanting(mode="WARN")
+    assert start(installed(warn)) == ""
+    without_python = installed(warn)
+    without_python.interpreter.broken = "no module json"
+    assert "hostrouting: the program cannot be run: no module json" in start(without_python)
+    writable = installed(warn)
+    writable.files.modes[HostLayout.config_path] = 0o666
+    assert "users other than root can write to /etc/hostrouting/config.json" in start(writable)
+    lost = installed(warn)
+    lost.files.texts.pop(HostLayout.config_path)
+    assert f"hostrouting: {HostLayout.config_path} is missing" in start(lost)
+    other = installed(warn)
+    text = other.files.texts[HostLayout.config_path]
+    other.files.texts[HostLayout.config_path] = text.replace(UNIT, "other.service")
+    assert f"the configuration does not gate {UNIT}" in start(other)
+
+
+def test_a_default_route_that_comes_late() -> None:
+    """With the context of the task, the gate waits for it by the clock of the run."""
+    config = wanting(*HALVES)
+    clock = FakeClock()
+    host = installed(config, lambda: without_default(h200()))
+    host.kernel.later(lambda: host.kernel.ip_route("add", DEFAULT))
+    assert start(host, ctx=phases.Context(clock=clock, observers=[])) == ""
+    never = installed(config, lambda: without_default(h200()))
+    assert "NO-DEFAULT-ROUTE" in start(never, ctx=phases.Context(clock=clock, observers=[]))
+    assert clock.now() == 60
+    assert "NO-DEFAULT-ROUTE" in start(never)
+
+
+def without_a_default() -> FakeKernel:
+    """An H200 node before DHCP has answered."""
+    return without_default(h200())
+
+
+@pytest.mark.parametrize("mode", ["STRICT", "WARN"])
+@pytest.mark.parametrize("routes", [(), HALVES], ids=["no routes", "repaired"])
+@pytest.mark.parametrize("make", [plain_vm, h200, vpn_node, ecmp_node, cni_node, without_a_default])
+def test_the_gate_of_a_node(make: Callable[[], FakeKernel], routes: Any, mode: Any) -> None:
+    """It lets the same units pass, leaves the same marker, and gives the same reasons."""
+    config = wanting(*routes, mode=mode)
+    fake, real = installed(config, make), installed(config, make)
+    said = start(fake)
+    node = Start(UNIT, real.files, find_host=lambda: real, clock=FakeNodeClock(), locked=FakeLock())
+    assert (said == "") is (node.decide() == PASSED)
+    assert all(error in said for error in node._errors)
+    assert marker_of(fake) == marker_of(real)
+    assert fake.kernel.snapshot() == real.kernel.snapshot()

@@ -1,0 +1,330 @@
+"""One host for each thing that `status` says: how a node can be, and how its kubelet can be.
+
+On each node, hostrouting gates kubelet.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, get_args
+
+import attrs
+
+from hostrouting.errors import BackendError, HostError
+from hostrouting.gate.unit_states import State
+from hostrouting.host.files import Entry
+from hostrouting.model.route import OURS, Route
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
+from tests.support.incidents import (
+    BY_HAND,
+    GUARDED,
+    KUBELET,
+    config,
+    edit_config,
+    escaping_node,
+    garble,
+    leave_note,
+    let_pass,
+    node,
+    refuse,
+    start_vpn,
+)
+from tests.support.tasks import LAYOUT, REPAIR, lose_routes, manager_of, type_routes
+
+OVERLAP = "OVERLAP: 172.16.0.0/16 leaves through ib0 [172.16.0.0/16 dev ib0]; expected: eth0"
+OVERRIDE = f"{LAYOUT.unit_directory}/{KUBELET}.d/10-kubeadm.conf"
+PROBES = {"enabled": True, "interfaces": ["eth0"], "ensureRoute": False}
+Change = Callable[[FakeHost], object]
+
+
+class SilentManager(FakeManager):
+    """A systemd that does not answer."""
+
+    def show(self, _names: Sequence[str], *_units: str) -> tuple[Mapping[str, str], ...]:
+        """See Manager."""
+        raise HostError("systemctl did not answer within 30 s", what="systemd", kind="no-answer")
+
+
+@attrs.define
+class PrivateFiles(FakeFiles):
+    """Only root may enter the folder of hostrouting."""
+
+    def look(self, path: str) -> Entry | None:
+        """See FakeFiles."""
+        if path.startswith(f"{LAYOUT.config_directory}/"):
+            denied = f"cannot read {path}: Permission denied; run as root"
+            raise HostError(denied, what="file", target=path, errno=13)
+        return super().look(path)
+
+
+def with_silent_systemd(host: FakeHost) -> FakeHost:
+    """The same host; its systemd does not answer any more."""
+    return attrs.evolve(host, manager=SilentManager())
+
+
+def with_silent_kernel(host: FakeHost) -> FakeHost:
+    """The same host; its kernel does not answer any more."""
+    for nth in range(1, 10):
+        error = BackendError("no answer to the dump", kind="timeout")
+        host.faults.fail("snapshot", error, nth=nth)
+    return host
+
+
+def with_private_files(host: FakeHost) -> FakeHost:
+    """The same host, of which this user may not read the files."""
+    files = PrivateFiles(texts=host.files.texts, programs=host.files.programs)
+    return attrs.evolve(host, files=files)
+
+
+def right() -> FakeHost:
+    """A node on which all is as it should be, and kubelet was checked."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    let_pass(host)
+    return host
+
+
+def right_but(*changes: Change, **sections: object) -> Callable[[], FakeHost]:
+    """A node with these sections of the configuration too, on which something has happened."""
+
+    def make() -> FakeHost:
+        host = node(config(*REPAIR) | {"guard": GUARDED, **sections})
+        let_pass(host)
+        for change in changes:
+            change(host)
+        return host
+
+    return make
+
+
+def written(path: str, text: str, mode: int = 0o600) -> Change:
+    """Somebody writes this file."""
+    return lambda host: host.files.write(path, text, mode=mode)
+
+
+def lost(path: str) -> Change:
+    """Somebody deletes this file."""
+    return lambda host: host.files.remove(path)
+
+
+def delete_folder(host: FakeHost) -> None:
+    """Rm -rf /etc/hostrouting."""
+    for path in {*host.files.texts, *host.files.programs, *host.files.links}:
+        if path.startswith(f"{LAYOUT.config_directory}/"):
+            host.files.remove(path)
+    host.interpreter.broken = "No such file or directory"
+
+
+def hold_place(host: FakeHost) -> None:
+    """Another program's route takes the place of one of ours."""
+    lose_routes(host)
+    host.kernel.ip_route("add", Route.to(REPAIR[0], dev="ib3", protocol=4))
+
+
+def lose_default(host: FakeHost) -> None:
+    """The default route is lost, and our routes with it."""
+    for route in host.kernel.snapshot().routes:
+        if not route.prefix.length or route.protocol == OURS:
+            host.kernel.ip_route("delete", route)
+
+
+def end_guard(host: FakeHost) -> None:
+    """The guard fails, and nobody starts it again."""
+    manager_of(host).properties[LAYOUT.guard_unit] = {
+        "LoadState": "loaded",
+        "ActiveState": "failed",
+        "Result": "exit-code",
+        "ExecMainStatus": "1",
+        "NRestarts": "4",
+        "ExecMainStartTimestamp": "Thu 09:00 UTC",
+    }
+    manager_of(host).errors[LAYOUT.guard_unit] = ("[Errno 12] Cannot allocate memory",)
+
+
+def mask_guard(host: FakeHost) -> None:
+    """Somebody masks the guard until the next boot."""
+    properties = {"ActiveState": "inactive", "LoadState": "masked"}
+    manager_of(host).properties[LAYOUT.guard_unit] = properties
+
+
+def lose_table(host: FakeHost) -> None:
+    """Somebody flushes nftables."""
+    host.nftables.tables.clear()
+
+
+def take_kubelet_out(settings: dict[str, Any]) -> None:
+    """Somebody takes kubelet, the guard and a route out of the configuration."""
+    settings["gate"]["units"] = ["k3s.service"]
+    del settings["guard"]
+    settings["staticRoutes"]["routes"].pop()
+
+
+def start_k3s(host: FakeHost) -> None:
+    """Another service that runs pods is on this host, and is not gated."""
+    manager_of(host).properties["k3s.service"] = {"LoadState": "loaded", "ActiveState": "active"}
+
+
+def stop_systemd(host: FakeHost) -> None:
+    """It is a container without systemd."""
+    manager_of(host).running = False
+
+
+def rewrite(host: FakeHost) -> None:
+    """Another release has written the files."""
+    text = host.files.texts[LAYOUT.config_path]
+    host.files.texts[LAYOUT.config_path] = text.replace("hostrouting ", "hostrouting 0.9 of ", 1)
+
+
+def fill(folder: str, reason: str = "No space left on device") -> Change:
+    """Nothing can be written in this folder."""
+    return lambda host: host.files.broken.update({folder: reason})
+
+
+def break_python(host: FakeHost) -> None:
+    """A package is removed that Python needs."""
+    host.interpreter.broken = "No module named 'json'"
+
+
+def open_script(host: FakeHost) -> None:
+    """Anybody can change another program's script, which root would run."""
+    script = f"{LAYOUT.gate_directory}/30-site.sh"
+    host.files.texts[script] = "exit 0\n"
+    host.files.modes[script] = 0o777
+
+
+def replace_routes(host: FakeHost) -> None:
+    """Another program sets the routes before us."""
+    lose_routes(host)
+    type_routes(host, *REPAIR, protocol=BY_HAND)
+
+
+def deny_nftables(host: FakeHost) -> None:
+    """Only root may list nftables."""
+    refusal = HostError("nft could not list the table", what="nft", kind="not-permitted")
+    host.nftables.fault = refusal
+
+
+def in_warn() -> FakeHost:
+    """A node in mode WARN, from which addresses escape."""
+    host = node(config(mode="WARN"))
+    let_pass(host)
+    return host
+
+
+HOSTS: dict[str, Callable[[], FakeHost]] = {
+    "nothing": lambda: FakeHost(kernel=h200()),
+    "in force": right,
+    "in force: a node of kubeadm in mode WARN": right_but(
+        start_k3s, routeOverlap={"expectedCidrs": ["172.16.0.0/16"], "mode": "WARN"}
+    ),
+    "in force: the files of another release": right_but(rewrite),
+    "in force: another program has set the routes": right_but(replace_routes),
+    "differs: routes are missing": right_but(lose_routes),
+    "differs: the place of a route is taken": right_but(hold_place),
+    "differs: addresses escape in mode WARN": in_warn,
+    "differs: addresses escape in mode STRICT": escaping_node,
+    "differs: addresses escape in mode WARN, and nft does not answer": right_but(
+        lose_routes,
+        deny_nftables,
+        staticRoutes={},
+        routeOverlap={"expectedCidrs": ["172.16.0.0/16"], "mode": "WARN"},
+        probeRewrite=PROBES,
+    ),
+    "differs: config.json was edited": right_but(
+        lambda host: edit_config(host, take_kubelet_out), gate={"units": [KUBELET, "k3s.service"]}
+    ),
+    "differs: a unit of ours was edited": right_but(
+        written(LAYOUT.unit_path(LAYOUT.routes_unit), "[Service]\n")
+    ),
+    "differs: /etc is read-only": right_but(
+        lost(LAYOUT.unit_path(LAYOUT.check_unit)),
+        fill(LAYOUT.unit_directory, "Read-only file system"),
+    ),
+    "differs: the guard has failed, and routes are missing": right_but(end_guard, lose_routes),
+    "differs: the guard is masked": right_but(mask_guard),
+    "differs: the table for probes is lost": right_but(lose_table, probeRewrite=PROBES),
+    "differs: /run is full": right_but(fill("/run")),
+    "differs: the opening is ignored": right_but(written(LAYOUT.opening_path, "ticket", 0o666)),
+    "differs: kubelet was refused, and nothing holds it back now": right_but(
+        lambda host: refuse(host, KUBELET, OVERLAP)
+    ),
+    "open: by an administrator": right_but(written(LAYOUT.opening_path, "ticket 4711\n")),
+    "open: by a drop-in": right_but(written(OVERRIDE, "[Service]\nExecCondition=\n")),
+    "open: k3s is not gated": right_but(start_k3s),
+    "open: no systemd": right_but(stop_systemd),
+    "shut: the program is lost": right_but(lost(LAYOUT.program_path)),
+    "shut: Python is broken": right_but(break_python),
+    "shut: others can change a script": right_but(open_script),
+    "shut: config.json is broken": right_but(garble),
+    "shut: /etc/hostrouting is deleted": right_but(delete_folder),
+    "waiting: for a default route": right_but(lose_default),
+    "waiting: for a device to be named": right_but(start_vpn, lose_routes),
+    "waiting: the verdict is undecided": right_but(start_vpn),
+    "waiting: systemd does not answer": lambda: with_silent_systemd(right()),
+    "waiting: the kernel does not answer": lambda: with_silent_kernel(right()),
+    "waiting: only root may read the files": lambda: with_private_files(right()),
+}
+"""By the state, and what has happened."""
+
+
+def kubelet(*, refused: bool | None = None, **properties: str) -> Change:
+    """Systemd shows this of kubelet; if the gate has decided about its last start, it has left a
+    note.
+    """
+
+    def change(host: FakeHost) -> None:
+        known = {"LoadState": "loaded", "InvocationID": "4711", "StateChangeTimestamp": "Thu 03:02"}
+        manager_of(host).properties[KUBELET] = {**known, **properties}
+        host.files.texts.pop(LAYOUT.note_path(KUBELET), None)
+        if refused is not None:
+            errors = [OVERLAP] if refused else []
+            leave_note(host, KUBELET, *errors, refused=refused)
+
+    return change
+
+
+def lock(host: FakeHost) -> None:
+    """Another process has the lock."""
+    host.files.locked.add(LAYOUT.lock_path)
+
+
+def silence(host: FakeHost) -> None:
+    """Systemd does not answer any more."""
+    object.__setattr__(host, "manager", SilentManager())
+
+
+def ungate(host: FakeHost) -> None:
+    """Kubelet is not gated, and another unit is."""
+    edit_config(host, lambda settings: settings["gate"].update(units=["k3s.service"]))
+    host.files.remove(LAYOUT.drop_in_path(KUBELET))
+
+
+UNITS: dict[State, Sequence[Change]] = {
+    "refused": [kubelet(refused=True, ActiveState="failed")],
+    "fails": [
+        kubelet(
+            refused=False,
+            ActiveState="failed",
+            Result="exit-code",
+            ExecMainStatus="255",
+            NRestarts="5",
+        )
+    ],
+    "masked": [kubelet(ActiveState="inactive", LoadState="masked", UnitFileState="masked-runtime")],
+    "unknown": [kubelet(ActiveState="inactive", LoadState="not-found", StateChangeTimestamp="")],
+    "waiting": [lock, kubelet(ActiveState="activating", SubState="condition")],
+    "no answer": [silence],
+    "unchecked": [kubelet(ActiveState="active")],
+    "starting": [kubelet(refused=False, ActiveState="activating", SubState="start")],
+    "stopped": [kubelet(ActiveState="inactive")],
+    "runs": [kubelet(refused=False, ActiveState="active")],
+    "not gated": [ungate],
+}
+"""By the state of kubelet: what has happened on a node."""
+CODES: dict[State, int] = {
+    **dict.fromkeys(get_args(State), 0),
+    "refused": 1,
+    "fails": 1,
+    "masked": 1,
+    "unknown": 2,
+    "waiting": 3,
+    "no answer": 3,
+}
+"""The exit codes of `status kubelet`."""
