@@ -4,7 +4,6 @@ and losses.
 
 import json
 from ipaddress import ip_address
-from itertools import count
 from typing import Any
 
 import pytest
@@ -14,13 +13,12 @@ from hostrouting.azure_vnet.task import CleanStaleAzureVnet
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
 from hostrouting.host.effects import effects_of
-from hostrouting.install.installed import read_installed
 from hostrouting.install.task import InstallTask
 from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckResult
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-from hostrouting.testing import FakeFiles, FakeHost, h200
+from hostrouting.testing import FakeHost, h200
 from phases.testing import Recorder
 from tests.support.tasks import (
     CIDR,
@@ -73,24 +71,6 @@ def test_a_second_run(make: type[Any], host: FakeHost) -> None:
     assert effects_of(first).changed
     assert isinstance(second, phases.Skip)
     assert second.reason.endswith(("as it should be", "as they should be"))
-
-
-def test_installed_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What another run installs at this moment is the installed configuration, not one that is
-    missing.
-    """
-    host = FakeHost(kernel=h200())
-    read = FakeFiles.read
-    looks = count(1)
-
-    def read_and_install(files: FakeFiles, path: str) -> str | None:
-        text = read(files, path)
-        if path == LAYOUT.config_path and next(looks) == 1:
-            run(Configure(WANTED, host=host))
-        return text
-
-    monkeypatch.setattr(FakeFiles, "read", read_and_install)
-    assert read_installed(host) == WANTED
 
 
 @pytest.mark.parametrize("leftover", ["route", "table"])

@@ -16,8 +16,8 @@ from hostrouting.model.snapshot import Link
 from hostrouting.probe.table import TABLE, render_probe_table
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
-from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
-from tests.support.tasks import config, failure_of, our_routes, ours, run
+from hostrouting.testing import FakeHost, FakeKernel, plain_vm
+from tests.support.tasks import failure_of, our_routes, ours, run
 
 KNOWN = "2603:1062:0:1:fe80:1234:5678:9abc"
 REPLY = f"{KNOWN}/128 dev eth0 proto hostrouting metric 1024"
@@ -130,14 +130,6 @@ class TestInTheWay:
 
 class TestNft:
     """nft is asked only where somebody may have loaded the table."""
-
-    @pytest.mark.parametrize("kind", ["missing", "not-permitted"])
-    def test_not_wanted(self, kind: str) -> None:
-        """If the rewrite is neither wanted nor was, a failing nft keeps nothing from being done."""
-        host = FakeHost(kernel=h200())
-        host.nftables.fault = HostError("nft failed", what="nft", kind=kind)
-        run(Configure(config("10.9.0.0/16"), host=host))
-        run(Remove(host=host))
 
     def test_is_wanted(self) -> None:
         """A failing nft is an error before anything is written."""

@@ -2,8 +2,6 @@
 the same time.
 """
 
-import signal
-
 import pytest
 
 import phases
@@ -13,7 +11,6 @@ from hostrouting.errors import (
     NotReady,
     RequirementError,
     RouteConflict,
-    RouteOverlapError,
 )
 from hostrouting.host.effects import effects_of
 from hostrouting.kernel.base import RouteRequest
@@ -28,7 +25,6 @@ from tests.support.tasks import (
     REPAIR,
     before_it_sets_routes,
     config,
-    configured,
     context,
     failure_of,
     our_destinations,
@@ -79,16 +75,6 @@ class TestConflict:
             ("route-waits", "fd77::/48"),
         ]
         assert "fd77::/48 needs an IPv6 default route" in str(error)
-
-    def test_where_something_is_installed(self) -> None:
-        """Nothing is changed: what is installed works."""
-        host = configured(config(*REPAIR))
-        before = dict(host.files.texts)
-        failure_of(
-            run, Configure(config("172.16.0.0/16"), host=host), of=RouteConflict, match=self.WAY_OUT
-        )
-        assert host.files.texts == before
-        assert len(ours(host)) == 2
 
 
 class TestDefaultRoute:
@@ -163,29 +149,6 @@ class TestDefaultRoute:
 class TestTypedRoutes:
     """A run that may not remove protection deletes no route that may be needed."""
 
-    @pytest.mark.parametrize("allow_removal", [False, True])
-    def test_the_default_route_comes_late(self, *, allow_removal: bool) -> None:
-        """What escapes without them is not known while a route waits: the run fails before it has
-        changed anything, and does not wait.
-        """
-        host = FakeHost(kernel=h200())
-        kernel = host.kernel
-        type_routes(host, *REPAIR)
-        [default] = [route for route in kernel.snapshot().routes if route.prefix.length == 0]
-        kernel.ip_route("delete", default)
-        kernel.later(lambda: kernel.ip_route("add", default))
-        wanted = config("198.51.100.0/24", cidrs=(CIDR,))
-        task = Configure(wanted, host=host, allow_removal=allow_removal)
-        if allow_removal:
-            failure_of(run, task, of=RouteOverlapError)
-            assert our_destinations(host) == ["198.51.100.0/24"]
-            return
-        error = failure_of(run, task, of=RequirementError)
-        assert error.findings[0].name == "removal"
-        assert error.can_retry
-        assert len(ours(host)) == len(REPAIR)
-        assert host.files.texts == {}
-
     def test_typed_after_the_plan(self) -> None:
         """What would escape is asked again immediately before the routes change."""
         host = FakeHost(kernel=h200())
@@ -198,16 +161,6 @@ class TestTypedRoutes:
 
 class TestTransaction:
     """All routes or none, also if the run is stopped or another program interferes."""
-
-    @pytest.mark.parametrize("nth", [1, 2])
-    def test_ctrl_c(self, nth: int) -> None:
-        """Ctrl-C while routes are set is obeyed when all of them are, or none is again."""
-        host = FakeHost(kernel=h200())
-        host.faults.meanwhile("change", lambda: signal.raise_signal(signal.SIGINT), nth=nth)
-        with pytest.raises(KeyboardInterrupt):
-            run(ConfigureStaticRoutes(config(*REPAIR), host=host))
-        assert len(ours(host)) in {0, 2}
-        assert host.files.locked == set()
 
     def test_cancelled(self) -> None:
         """The order to stop undoes what was done, and the task is cancelled, not completed."""
