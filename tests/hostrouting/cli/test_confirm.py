@@ -425,6 +425,15 @@ def test_no_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert f"{refusal}a command with --confirm-if" in said.err
 
 
+def test_nothing_to_confirm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nobody is asked about a run that has changed nothing."""
+    terminal = FakeTerminal()
+    said = apply_with(monkeypatch, tmp_path, configured(WANTED), terminal)
+    assert said.code == 0
+    assert said.lines[0].startswith("NOTHING TO DO: ")
+    assert terminal.said == []
+
+
 @pytest.mark.linux
 class TestACommandThatDecides:
     """`apply --confirm-if`, which needs no terminal."""
