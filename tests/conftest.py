@@ -210,11 +210,13 @@ def no_thread_is_left() -> Iterator[None]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """If skipping is forbidden, a skip is a failure that says what was missing. Below a failure
-    stands what explains it.
+    stands what explains it, and the end of what was logged and printed: of a law, that is what all
+    of its examples have logged.
     """
     report: pytest.TestReport = yield  # type: ignore[assignment]  # what the hook returns
     if report.failed:
-        report.sections += explaining.explanations()
+        printed = [(title, _end_of(text)) for title, text in report.sections]
+        report.sections = [*printed, *explaining.explanations()]
     if (
         os.environ.get("HOSTROUTING_FORBID_SKIPS")
         and report.skipped
@@ -223,3 +225,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, which this run forbids: {report.longrepr}"
     return report  # type: ignore[return-value]  # a wrapper hook returns what its hook does
+
+
+def _end_of(text: str) -> str:
+    """The last lines of a text."""
+    lines = text.splitlines(keepends=True)
+    return "".join(lines[-40:])

@@ -116,7 +116,7 @@ def test_facts_that_are_not_plain() -> None:
         "kind": "",
         "canRetry": False,
         "check": {"verdict": "overlap"},
-        "effects": {"changes": [], "files": ["/etc/x"], "operations": []},
+        "effects": {"changes": [], "files": ["/etc/x"], "operations": [], "warnings": []},
         "findings": [],
     }
 
@@ -139,12 +139,6 @@ def test_an_error_as_a_finding() -> None:
     assert errors.ConfigError([MODE]).findings == ()
 
 
-def test_what_the_kernel_has_said() -> None:
-    """It stands behind the sentence."""
-    error = errors.BackendError("no", kernel="File exists")
-    assert str(error) == "no (kernel: File exists)"
-
-
 @pytest.mark.parametrize(
     ("findings", "can_retry"),
     [
@@ -161,30 +155,14 @@ def test_findings_say_whether_to_try_again(findings: list[Finding], *, can_retry
     assert error.can_retry is can_retry
 
 
-def test_findings_have_the_routes_of_the_repair() -> None:
-    """The error has them, too, for a configuration."""
-    repairable = errors.RouteOverlapError("it escapes", findings=[NO_DEFAULT, REPAIR])
-    lost = errors.RouteOverlapError("it escapes")
-    assert repairable.repair == ({"destination": "10.0.0.0/8"},)
-    assert lost.repair == ()
-
-
 def test_many_reasons() -> None:
-    """The first ten reasons are in the sentence, with the number of the others; each is also on its
-    own.
-    """
+    """The first ten are in the sentence, with the number of the others; all are data."""
     reasons = [f"route {number}" for number in range(12)]
-    error = errors.ApplyError(*reasons, after="nothing was changed")
-    assert "route 8; route 9; and 2 more; nothing was changed" in str(error)
-    assert len(error.reasons) == 12
-
-
-def test_many_findings() -> None:
-    """The message has the first ten, and counts the others, which are all among the findings."""
-    conflicts = [Finding("route-conflict", "error", f"route {number}") for number in range(12)]
-    error = errors.RouteConflict(findings=conflicts)
-    assert str(error).endswith("route 8; route 9; and 2 more")
-    assert len(error.findings) == 12
+    failed = errors.ApplyError(*reasons, after="nothing was changed")
+    assert "route 8; route 9; and 2 more; nothing was changed" in str(failed)
+    assert len(failed.reasons) == 12
+    conflicts = [Finding("route-conflict", "error", reason) for reason in reasons]
+    assert str(errors.RouteConflict(findings=conflicts)).endswith("route 9; and 2 more")
 
 
 def test_a_permission_that_lacks() -> None:

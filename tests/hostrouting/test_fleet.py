@@ -22,7 +22,7 @@ from hostrouting.check.results import CheckReport
 from hostrouting.errors import ConfigError, HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import OURS, TABLE_LOCAL, NextHop, Route
+from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200, plain_vm
@@ -147,39 +147,6 @@ def test_connections_from_the_addresses_of_the_nodes(tmp_path: Path) -> None:
     assert group.problem.startswith(f"{CIDR} leaves through ibN for connections;")
 
 
-def test_packets_of_pods_from_the_networks_of_the_nodes(tmp_path: Path) -> None:
-    """Each node has pods in a network of its own, and all have one problem. If all pods lose only
-    some addresses, that is a part of the CIDR, however many kinds of packets there are.
-    """
-    nodes: dict[str, Snapshot | str] = {}
-    for name, pods in (("a", "10.244.1.0/24"), ("b", "10.244.2.0/24")):
-        kernel = plain_vm()
-        kernel.add_link("ib0")
-        kernel.ip_route("add", Route.to("172.16.0.0/17", dev="ib0", table=100))
-        kernel.add_rule(Rule(family=4, priority=100, src=Prefix.parse(pods), table=100))
-        other = Prefix.parse("10.244.9.0/24")
-        kernel.add_rule(Rule(family=4, priority=101, src=other, table=100))
-        nodes[name] = kernel.snapshot()
-    config = HostRoutingConfig(route_overlap=expect(CIDR, pod_cidrs=["10.244.0.0/16"]))
-    [group] = groups_of(save(tmp_path, nodes), config)
-    assert group.nodes == ("a", "b")
-    part = f"part of {CIDR} leaves through ibN for packets of pods;"
-    assert group.problem.startswith(part)
-
-
-def test_a_host_that_does_not_answer(tmp_path: Path) -> None:
-    """The addresses on which it does not are its own, and all such nodes have one problem."""
-    nodes: dict[str, Snapshot | str] = {}
-    for name, address in (("a", "10.0.0.4"), ("b", "10.0.0.5")):
-        snapshot = plain_vm().snapshot()
-        rules = tuple(rule for rule in snapshot.rules if rule.table != TABLE_LOCAL)
-        text = snapshot._replace(rules=rules).to_json()
-        nodes[name] = text.replace("10.0.0.4", address)
-    [group] = groups_of(save(tmp_path, nodes))
-    assert group.verdict == "undecided"
-    assert group.problem == "no rule looks up table local first"
-
-
 def test_a_route_of_ours_that_apply_deletes_hinders_no_repair(tmp_path: Path) -> None:
     """The configuration does not have it any more, so it is not in the way once that is applied."""
     stale = h200(dual_stack=True)
@@ -193,19 +160,6 @@ def test_a_route_of_ours_that_apply_deletes_hinders_no_repair(tmp_path: Path) ->
     [group] = groups_of(save(tmp_path, nodes), config)
     assert group.nodes == ("a", "b")
     assert [*map(str, group.repair)] == ["fd16::/49", "fd16:0:0:8000::/49"]
-
-
-@pytest.mark.parametrize(
-    ("count", "end"), [(6, " and gpu-5"), (7, " and 1 more; --json shows all")]
-)
-def test_names_of_many_nodes(count: int, end: str, tmp_path: Path) -> None:
-    """Six nodes with one problem are named, and the others are counted."""
-    node = h200().snapshot()
-    folder = save(tmp_path / "nodes", {f"gpu-{number}": node for number in range(count)})
-    with in_this_process():
-        page = say("check", CIDR, "--snapshots", str(folder)).out
-    [names] = [line for line in page.splitlines() if line.startswith("  gpu-0, ")]
-    assert names.endswith(end)
 
 
 def configured(routes: list[dict[str, Any]]) -> dict[str, Any]:
@@ -228,21 +182,6 @@ def test_each_is_as_check_says(nodes: Path) -> None:
             assert result.repair == repaired.static_routes.routes
         else:
             assert result.repair == ()
-
-
-def test_the_repair_of_a_group_repairs_its_nodes(nodes: Path) -> None:
-    """With its routes in the configuration, a plan for each node ends with OK, and no repair is
-    asked for again.
-    """
-    group = groups_of(nodes)[0]
-    repaired = configured([route.to_mapping() for route in group.repair])
-    stdin = json.dumps(repaired).encode()
-    for result in group.results:
-        words = ("plan", "--config", "-", "--snapshot", result.path, "--json")
-        plan = say(*words, stdin=stdin)
-        assert plan.json["check"]["verdict"] == "ok"
-    [worst, *_] = groups_of(nodes, HostRoutingConfig.from_mapping(repaired))
-    assert worst.repair == ()
 
 
 def test_groups_of_one_size() -> None:
@@ -281,22 +220,6 @@ class TestTheCommand:
         seen = [line for line in said.lines if line.startswith("  see: ")]
         assert seen == [f"{see}/{name}.json" for name in ("refusing", "bare", "marked")]
 
-    def test_a_folder_that_looks_like_an_option(
-        self, nodes: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """The proposed line can be typed."""
-        save(nodes / "-n", {"bare": FakeKernel().snapshot()})
-        monkeypatch.chdir(nodes)
-        proposal = say("check", "--snapshots=-n", CIDR).lines[-1]
-        assert proposal == f"  see: hostrouting check {CIDR} --snapshot ./-n/bare.json"
-
-    def test_the_document(self, nodes: Path) -> None:
-        """It has the same groups."""
-        document = say("check", "--snapshots", str(nodes), CIDR, "--json")
-        assert document.code == 1
-        assert document.json["schema"] == "hostrouting/nodes/1"
-        assert document.json["groups"] == [group.to_mapping() for group in groups_of(nodes)]
-
     @pytest.mark.parametrize(
         "text", ["{", '{"routeOverlap": {"allowedDevs": ["ib*"]}}'], ids=["broken", "other devices"]
     )
@@ -322,13 +245,6 @@ class TestTheCommand:
         for name in names:
             words += ["--snapshots", str(nodes / f"{name}.json")]
         assert say("check", CIDR, *words).code == code
-
-    @pytest.mark.parametrize(
-        "option", [("--ignore", "overlap"), ("--fail-on", "warning"), ("--snapshot", "x")]
-    )
-    def test_options_for_one_node(self, nodes: Path, option: tuple[str, str]) -> None:
-        """They are refused."""
-        assert say("check", CIDR, "--snapshots", str(nodes), *option).code == 2
 
     def test_a_folder_that_does_not_exist(self, nodes: Path) -> None:
         """It is a fault of the command line, beside others that exist."""

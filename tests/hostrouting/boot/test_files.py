@@ -1,11 +1,9 @@
 """hostrouting.boot.files: every file for the boot, as laws for any configuration."""
 
-import pytest
 from hypothesis import given
 
 from hostrouting.boot import units
 from hostrouting.boot.files import files_of, render_config
-from hostrouting.boot.program import Program
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.host.fileset import File
 from hostrouting.host.layout import HostLayout
@@ -77,22 +75,12 @@ def test_links() -> None:
         LAYOUT.enabled_path(LAYOUT.probe_unit): "/etc/systemd/system/probe-rewrite.service",
         LAYOUT.enabled_path(LAYOUT.guard_unit): "/etc/systemd/system/hostrouting-guard.service",
     }
+    assert LAYOUT.python_path not in {file.path for file in files_of(FULL)}, "it would lead nowhere"
 
 
-def test_a_host_without_an_interpreter() -> None:
-    """There is no link that leads nowhere."""
-    assert LAYOUT.python_path not in {file.path for file in files_of(FULL)}
-
-
-@pytest.mark.parametrize("file", files_of(FULL), ids=lambda file: file.path)
-def test_modes(file: File | Program) -> None:
-    """Nobody executes a file of ours by its name, and all may read it."""
-    if isinstance(file, File):
-        assert file.mode == 0o644
-
-
-def test_every_unit_has_a_file() -> None:
-    """And its text is that of `units`."""
-    texts = {file.path: file.text for file in files_of(FULL) if isinstance(file, File)}
+def test_texts_and_modes() -> None:
+    """Each unit has its text. Nobody executes a file of ours by its name, and all may read it."""
+    files = {file.path: file for file in files_of(FULL) if isinstance(file, File)}
+    assert {file.mode for file in files.values()} == {0o644}
     for unit, text in units.UNITS.items():
-        assert texts[LAYOUT.unit_path(unit)] == text
+        assert files[LAYOUT.unit_path(unit)].text == text

@@ -86,29 +86,20 @@ class TestWhatAKilledWriterHasLeft:
         assert proof_of_installation(files) == ()
 
 
-@pytest.mark.parametrize("is_link", [True, False])
-def test_the_link_of_a_masked_unit(*, is_link: bool) -> None:
-    """The link is ours, and the mask is not, whether that is an empty file or a link."""
+@pytest.mark.parametrize("unit", ["a mask", "an empty file", "another program's"])
+def test_the_link_that_starts_a_unit(unit: str) -> None:
+    """The link is ours where the unit is masked, and the mask is not. Where the unit is another
+    program's, neither is.
+    """
     files = put(FULL)
-    unit = LAYOUT.unit_path(LAYOUT.routes_unit)
-    if is_link:
-        del files.texts[unit]
-        files.links[unit] = "/dev/null"
-    else:
-        files.texts[unit] = ""
+    path = LAYOUT.unit_path(LAYOUT.routes_unit)
+    files.texts[path] = "[Unit]\n" if unit == "another program's" else ""
+    if unit == "a mask":
+        del files.texts[path]
+        files.links[path] = "/dev/null"
     owned = owned_paths(files)
-    assert LAYOUT.enabled_path(LAYOUT.routes_unit) in owned
-    assert unit not in owned
-
-
-def test_the_link_of_another_programs_unit() -> None:
-    """With the name of ours: neither is ours."""
-    files = put(FULL)
-    unit = LAYOUT.unit_path(LAYOUT.routes_unit)
-    files.texts[unit] = "[Unit]\n"
-    owned = owned_paths(files)
-    assert LAYOUT.enabled_path(LAYOUT.routes_unit) not in owned
-    assert unit not in owned
+    assert (LAYOUT.enabled_path(LAYOUT.routes_unit) in owned) is (unit != "another program's")
+    assert path not in owned
 
 
 def test_a_link_to_a_copy_of_our_drop_in() -> None:

@@ -4,12 +4,9 @@ import compileall
 import io
 import json
 import sys
-import zipapp
 import zipfile
 import zipimport
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -99,11 +96,6 @@ class TestDiffers:
         for files in (FakeFiles(), files_with(b""), link, files_with(foreign.getvalue())):
             assert Program().differs(files)
 
-    def test_the_stamp_of_a_later_release(self) -> None:
-        """It may say more, which this one does not know."""
-        later: Any = SimpleNamespace(_asdict=lambda: {"version": __version__, "signature": "x"})
-        assert stamp_of(pack({}, later)) == Stamp()
-
     def test_written(self) -> None:
         """What is written does not differ; an image, which has no interpreter, gets sources."""
         files = FakeFiles()
@@ -129,13 +121,6 @@ class TestSources:
         """An operator on the node applies with the program of the node: it stays as it is."""
         (tmp_path / "hostrouting.pyz").write_bytes(compiled_program(sys.executable))
         program = program_written_by(tmp_path / "hostrouting.pyz", tmp_path / "program")
-        assert program == Program().content()
-
-    def test_a_folder_in_a_zipapp(self, tmp_path: Path) -> None:
-        """An agent may have its libraries in a folder of its archive."""
-        copy_library(tmp_path / "agent/lib")
-        zipapp.create_archive(tmp_path / "agent", tmp_path / "agent.pyz", main="agent:run")
-        program = program_written_by(tmp_path / "agent.pyz/lib", tmp_path / "program")
         assert program == Program().content()
 
     def test_no_sources(self, tmp_path: Path) -> None:

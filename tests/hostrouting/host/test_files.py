@@ -150,18 +150,6 @@ def test_what_cannot_be_written(tmp_path: Path, said: str) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_the_root_and_a_folder_with_a_slash(tmp_path: Path) -> None:
-    """Both are folders, on the fake as on a real host, and neither is replaced by a file."""
-    for files in (FakeFiles(), LocalFiles(tmp_path)):
-        files.write("/etc/a", "text")
-        assert files.names("/") == ("etc",)
-        assert files.names("/etc/") == ("a",)
-        with pytest.raises(HostError, match=r"cannot write /.*: it is a directory; remove it"):
-            files.write("/", "text")
-        with pytest.raises(HostError, match=r"cannot write /.*: it is a directory; remove it"):
-            files.write("/etc/", "text")
-
-
 # An image, and what a process sees that has it as its root
 
 NAMES = st.sampled_from(["a", "b", "c", ".", ".."])
@@ -386,15 +374,6 @@ def test_a_file_of_another_owner(tmp_path: Path) -> None:
     assert path.stat().st_mtime == 1, "a file that is as wanted is not touched"
 
 
-@pytest.mark.linux
-def test_a_file_of_roots_for_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever looks, root may own a file."""
-    monkeypatch.setattr(os, "geteuid", lambda: 65534)
-    root = LocalFiles().look("/")
-    assert root is not None
-    assert root.is_trusted
-
-
 @pytest.mark.parametrize("umask", [0o000, 0o077])
 def test_mode(tmp_path: Path, umask: int) -> None:
     """The mode is the one that was asked for, or that of a text; folders are their owner's alone to
@@ -593,16 +572,3 @@ def test_a_file_system_without_a_limit(tmp_path: Path, monkeypatch: pytest.Monke
     unlimited = os.statvfs_result((4096, 4096, 0, 0, 0, 0, 0, 0, 0, 255))
     monkeypatch.setattr(os, "statvfs", lambda _: unlimited)
     assert HERE.why_unwritable(str(tmp_path)) == ""
-
-
-def test_a_file_system_that_does_not_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """That is an error of the host, as everywhere else."""
-
-    def statvfs(place: str) -> None:
-        raise OSError(errno.ESTALE, "Stale file handle", place)
-
-    monkeypatch.setattr(os, "statvfs", statvfs)
-    with pytest.raises(HostError, match=f"cannot read {tmp_path}: Stale file handle"):
-        HERE.why_unwritable(str(tmp_path))

@@ -4,7 +4,6 @@ import os
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -213,13 +212,3 @@ def test_a_folder_that_cannot_be_read_may_have_ours(monkeypatch: pytest.MonkeyPa
         FakeFiles, "names", mock.Mock(side_effect=HostError("cannot be read", what="file"))
     )
     assert host.may_have_ours
-
-
-def test_a_backend_is_a_function_that_connects() -> None:
-    """A connected kernel is refused when the host is made, with what to write instead."""
-    kernel: Any = FakeKernel()
-    for kind in (Host, FakeHost):
-        with pytest.raises(
-            TypeError, match="not a FakeKernel; for one that is connected: backend=lambda"
-        ):
-            kind(backend=kernel)

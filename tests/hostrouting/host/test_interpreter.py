@@ -1,18 +1,16 @@
 """hostrouting.host.interpreter: the Python of a node, which runs its program."""
 
-import errno
 import os
 import shlex
 import sys
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
 from hostrouting.boot.program import Program, stamp_of
 from hostrouting.errors import RequirementError
 from hostrouting.host import interpreter as module
-from hostrouting.host.interpreter import NodeInterpreter, minor_version
+from hostrouting.host.interpreter import NodeInterpreter
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeFiles
 
@@ -59,14 +57,6 @@ def test_which_is_found(host: str) -> None:
     """The usual one, unless its name says that it is too old: then the newest."""
     files, path = HOSTS[host]
     assert NodeInterpreter(files).find() == path
-
-
-def test_what_a_name_says() -> None:
-    """The number is that at the end of the links; a file without a number says nothing."""
-    assert minor_version(ALTERNATIVES, USUAL) == 12
-    assert minor_version(host_with("python3"), USUAL) is None
-    assert minor_version(FakeFiles(), USUAL) is None
-    assert minor_version(LOOP, USUAL) is None
 
 
 def python(folder: Path, *code: str) -> str:
@@ -147,12 +137,6 @@ class TestCompile:
         monkeypatch.setattr(module, "_TIMEOUT", 0.1)
         path = script(tmp_path, "exec sleep 60")
         assert self.reason(path) == f"{path} has not ended within 0.1 s"
-
-    def test_a_full_disk(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The sources need room in a temporary folder."""
-        full = OSError(errno.ENOSPC, "No space left on device")
-        monkeypatch.setattr("tempfile.TemporaryDirectory", mock.Mock(side_effect=full))
-        assert self.reason("/bin/true") == "No space left on device"
 
     def test_the_environment_of_the_agent(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

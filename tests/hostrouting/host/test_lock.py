@@ -1,15 +1,11 @@
 """hostrouting.host.lock: the lock of a file on this machine, and that of the fake."""
 
-import errno
-import os
 import re
-import shutil
 import stat
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
-from unittest import mock
 
 import pytest
 
@@ -83,16 +79,6 @@ def test_a_lock_that_is_a_link(tmp_path: Path) -> None:
         LocalFiles(tmp_path).lock("/lock", list)
 
 
-def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says so, and no descriptor stays open."""
-    before = os.listdir("/proc/self/fd")
-    no_locks = OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-    monkeypatch.setattr("fcntl.flock", mock.Mock(side_effect=no_locks))
-    with pytest.raises(HostError, match="lock: No locks available"):
-        LocalFiles(tmp_path).lock("/lock", list)
-    assert os.listdir("/proc/self/fd") == before
-
-
 @pytest.mark.linux
 def test_who_has_a_lock(tmp_path: Path) -> None:
     """The process in which the locked file is open; not one that waits, nor one that has locked
@@ -130,26 +116,3 @@ def test_the_service_of_a_process(groups: str, service: str) -> None:
     A process of a session, or of a container, is not its service.
     """
     assert service_of(groups) == service
-
-
-@pytest.mark.linux
-def test_a_file_that_may_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of that name that nobody has locked is not asked for: a file on a network, for which
-    a dead server would be awaited.
-    """
-    asked: list[str] = []
-    monkeypatch.setattr(os.path, "samefile", lambda opened, _: asked.append(opened))
-    (tmp_path / "other").mkdir()
-    with (tmp_path / "other/unanswered").open("w"):
-        assert LocalFiles(str(tmp_path)).lock_holders("/unanswered") == ()
-    assert asked == []
-
-
-@pytest.mark.linux
-def test_who_has_a_lock_with_a_name_that_is_no_text(tmp_path: Path) -> None:
-    """What cannot be read of it is replaced."""
-    named = os.fsencode(tmp_path) + b"/sleep\xff"
-    os.symlink(str(shutil.which("sleep")), named)
-    with locking(tmp_path / "lock", "--exclusive", sleep=named):
-        [holder] = LocalFiles(str(tmp_path)).lock_holders("/lock")
-        assert holder.name == "sleep\N{REPLACEMENT CHARACTER}"

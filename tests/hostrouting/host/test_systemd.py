@@ -164,13 +164,6 @@ def test_a_service_by_its_short_name() -> None:
     assert {name: unit_name(name) for name in names} == names
 
 
-def test_a_start_that_cannot_be_given_up() -> None:
-    """The error of the start is raised, and not that of the stop."""
-    run = Systemctl(show=INACTIVE, start=TimeoutError(), stop=Ended(1, "", "Access denied"))
-    with pytest.raises(HostError, match=r"systemctl did not start x\.service within"):
-        SystemdManager(run=run).start(UNIT, timeout=0.5)
-
-
 def test_a_start_that_was_not_ours_is_not_given_up() -> None:
     """A unit that the boot is starting goes on, whoever stops waiting for it."""
     run = Systemctl(show="ActiveState=activating\n", start=KeyboardInterrupt())
@@ -207,14 +200,6 @@ def test_stop() -> None:
     with pytest.raises(HostError, match=canceled.err):
         SystemdManager(run=run).stop(UNIT)
     assert len(run.commands) == 10
-
-
-def test_a_stop_that_takes_too_long() -> None:
-    """It is not tried again: systemd goes on stopping the unit."""
-    run = Systemctl(stop=TimeoutError())
-    with pytest.raises(HostError, match=r"systemctl did not stop x\.service within 30 s"):
-        SystemdManager(run=run).stop(UNIT)
-    assert run.commands == [STOP]
 
 
 def test_show() -> None:

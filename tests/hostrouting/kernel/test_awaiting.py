@@ -55,20 +55,6 @@ def test_what_is_waited_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert ctx.clock.now() == pytest.approx(12.54)
 
 
-def test_a_change_before_anybody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change between the first attempt and the start of the watch is seen without a wait."""
-    kernel, ctx = FakeKernel(), context()
-    watch = kernel.watch
-
-    def late() -> object:
-        kernel.add_link("eth0")
-        return watch()
-
-    monkeypatch.setattr(kernel, "watch", late)
-    assert await_result(ctx, kernel, links_of(kernel, "eth0"), wait=30) == "all"
-    assert ctx.clock.now() == 0
-
-
 def test_a_watch_with_a_clock_of_its_own() -> None:
     """The seconds of a fake clock pass at once, also where the kernel's watch has another clock,
     and nobody polls.
@@ -81,15 +67,6 @@ def test_a_watch_with_a_clock_of_its_own() -> None:
         await_result(ctx, kernel, attempt, wait=30)
     assert ctx.clock.now() == 30
     assert attempt.call_count == 3
-
-
-def test_a_run_that_is_cancelled() -> None:
-    """It attempts nothing."""
-    ctx, attempt = context(), links_of(FakeKernel(), "eth0")
-    ctx.cancel()
-    with pytest.raises(phases.Cancelled):
-        await_result(ctx, FakeKernel(), attempt, wait=0)
-    attempt.assert_not_called()
 
 
 @pytest.mark.parametrize(("seconds", "end"), [(12, 11.4), (600, 30)])

@@ -30,10 +30,11 @@ HOST = [
     *ports("eth0", "ib0", "idle0", "port0", "dark0"),
     "link set idle0 down",
     "link set peer-dark0 down",
-    # Without a delay, its port forwards at once, and nothing changes later.
+    # Without a delay, its port forwards at once, and nothing changes later. It is up before it has
+    # a port: the other way round, Linux takes a second to report its carrier.
     "link add br0 type bridge forward_delay 0",
-    "link set port0 master br0",
     *up("br0"),
+    "link set port0 master br0",
     *(address_command(dev, interface) for dev, interface in ADDRESSES),
 ]
 

@@ -5,20 +5,16 @@ the contract is proven in test_contract.py.
 import asyncio
 import errno
 import socket
-import time
 from typing import Any
 
 import pyroute2
 import pytest
 
 from hostrouting.errors import BackendError
-from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink.host import IFNAME, LINK
 from hostrouting.kernel.netlink.numbers import RTM_GETLINK
 from hostrouting.kernel.netlink.socket import HEADER, NLM_F_DUMP_INTR, attribute
 from hostrouting.kernel.pyroute2 import Pyroute2Backend
-from hostrouting.model.route import Route
-from hostrouting.model.snapshot import Snapshot
 
 
 @pytest.mark.parametrize("handle", ["netns", None, pyroute2.IPRoute])
@@ -73,12 +69,6 @@ class NoIpv6:
         return ()
 
 
-def test_a_kernel_without_ipv6() -> None:
-    """What it does not have is empty."""
-    with Pyroute2Backend(NoIpv6()) as backend:
-        assert backend.snapshot() == Snapshot(links=(), addresses=(), rules=(), routes=())
-
-
 def test_a_list_that_is_refused() -> None:
     """It is an error: the host is not read as one without IPv6."""
 
@@ -89,34 +79,6 @@ def test_a_list_that_is_refused() -> None:
         backend.snapshot()
     assert caught.value.errno == errno.ENOMEM
     assert caught.value.kernel == "Cannot allocate memory"
-
-
-def test_a_handle_whose_socket_fails() -> None:
-    """The error is the system's, and not one of the handle."""
-
-    class Failing:
-        def nlm_request_batch(self, _: list[Any]) -> tuple[()]:
-            raise OSError(errno.ENOBUFS, "no space")
-
-    with Pyroute2Backend(Failing()) as backend, pytest.raises(BackendError) as caught:
-        backend.snapshot()
-    assert caught.value.errno == errno.ENOBUFS
-
-
-def test_the_kernels_words() -> None:
-    """They are in the refusal of a route."""
-
-    class Refusing:
-        def nlm_request_batch(self, requests: list[Any]) -> tuple[()]:
-            if requests[0]["header"]["type"] == RTM_GETLINK:
-                return ()
-            raise pyroute2.NetlinkError(errno.EINVAL, "Nexthop has invalid gateway")
-
-    route = Route.to("192.0.2.0/24", gateway="10.0.0.1")
-    with Pyroute2Backend(Refusing()) as backend:
-        [outcome] = backend.change([RouteRequest("add", route)])
-    assert outcome.error is not None
-    assert outcome.error.kernel == "Nexthop has invalid gateway"
 
 
 class Listed(dict[str, dict[str, int]]):
@@ -168,13 +130,3 @@ def test_a_watch_reads_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     with Pyroute2Backend(Growing(0)) as backend, backend.watch() as watch:
         assert watch.wait(60) is True
         assert watch.wait(0) is False
-
-
-def test_a_wake_ends_one_wait() -> None:
-    """The next wait takes its whole time."""
-    with Pyroute2Backend(NoIpv6()) as backend, backend.watch() as watch:
-        watch.wake()
-        assert watch.wait(60) is False
-        began = time.monotonic()
-        assert watch.wait(0.05) is False
-        assert time.monotonic() - began >= 0.05

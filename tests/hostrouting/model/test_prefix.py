@@ -16,6 +16,7 @@ from hypothesis import given, strategies as st
 from hostrouting.model.prefix import (
     Prefix,
     as_ip,
+    as_ipv4,
     extent,
     ip_at,
     is_reserved,
@@ -143,3 +144,12 @@ def test_reserved(blocks: str, *, reserved: bool) -> None:
     """Whether each address of the block is of the host itself, a link's, multicast or reserved."""
     for block in blocks.split():
         assert is_reserved(Prefix.parse(block)) is reserved, block
+
+
+@pytest.mark.parametrize(
+    ("text", "ipv4"),
+    [("::ffff:10.0.0.0/104", "10.0.0.0/8"), ("::ffff:0:0/96", "0.0.0.0/0"), ("::/95", None)],
+)
+def test_ipv4_in_ipv6(text: str, ipv4: str | None) -> None:
+    """Only a block inside ::ffff:0:0/96 is one of IPv4."""
+    assert as_ipv4(Prefix.parse(text)) == (Prefix.parse(ipv4) if ipv4 else None)

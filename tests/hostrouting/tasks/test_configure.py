@@ -4,7 +4,6 @@ and losses.
 
 import json
 from ipaddress import ip_address
-from itertools import count
 from typing import Any
 
 import pytest
@@ -14,20 +13,18 @@ from hostrouting.azure_vnet.task import CleanStaleAzureVnet
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
 from hostrouting.host.effects import effects_of
-from hostrouting.install.installed import read_installed
+from hostrouting.install.task import InstallTask
 from hostrouting.tasks.configure import TASKS, Configure, Remove
-from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
+from hostrouting.tasks.overlap_check import CheckResult
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-from hostrouting.testing import FakeFiles, FakeHost, h200
+from hostrouting.testing import FakeHost, h200
 from phases.testing import Recorder
 from tests.support.tasks import (
     CIDR,
     LAYOUT,
-    REPAIR,
     WANTED,
     config,
-    configured,
     manager_of,
     our_routes,
     run,
@@ -76,41 +73,6 @@ def test_a_second_run(make: type[Any], host: FakeHost) -> None:
     assert second.reason.endswith(("as it should be", "as they should be"))
 
 
-@pytest.mark.parametrize("make", TASKS)
-def test_nothing_is_configured_beside_another_section(make: type[Any]) -> None:
-    """A task whose section is not configured says so, and not that all is as it should be."""
-    host = configured(HostRoutingConfig(manage_foreign="keep"))
-    assert run(make(HostRoutingConfig(), host=host)) == phases.Skip(make.reason_to_skip)
-
-
-def test_a_second_run_with_a_check() -> None:
-    """It changes nothing, and has the report of the check."""
-    host = configured(WANTED)
-    result = run(Configure(WANTED, host=host))
-    assert isinstance(result, CheckResult)
-    assert not result.changed
-    assert result.report is not None
-    assert result.report.verdict == "ok"
-
-
-def test_installed_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What another run installs at this moment is the installed configuration, not one that is
-    missing.
-    """
-    host = FakeHost(kernel=h200())
-    read = FakeFiles.read
-    looks = count(1)
-
-    def read_and_install(files: FakeFiles, path: str) -> str | None:
-        text = read(files, path)
-        if path == LAYOUT.config_path and next(looks) == 1:
-            run(Configure(WANTED, host=host))
-        return text
-
-    monkeypatch.setattr(FakeFiles, "read", read_and_install)
-    assert read_installed(host) == WANTED
-
-
 @pytest.mark.parametrize("leftover", ["route", "table"])
 def test_what_is_left_in_the_kernel(leftover: str) -> None:
     """Without any file of ours, a route or table of ours is still removed."""
@@ -129,7 +91,7 @@ def test_what_is_left_in_the_kernel(leftover: str) -> None:
 
 def test_report() -> None:
     """Files, routes, probes, and the check last, which sees what the others did. Each result is
-    data, without a repr.
+    data, without a repr; that of the whole has what all did, with the report of the check.
     """
     seen = Recorder()
     report = phases.run(Configure(WANTED, host=FakeHost(kernel=h200())), observers=[seen])
@@ -150,6 +112,13 @@ def test_report() -> None:
     assert check["verdict"] == "ok"
     assert check["findings"] == []
     assert "=" not in json.dumps([files, routes, probes, check])
+    result = report.result
+    assert isinstance(result, CheckResult)
+    verdict, first, *_, last = str(result).splitlines()
+    assert verdict.startswith("OK: every address of 172.16.0.0/16 leaves through eth0, or is this ")
+    assert first == f"changed {LAYOUT.program_path}"
+    assert last == str(result.changes[-1])
+    assert result.node_ips == {4: ip_address("10.0.0.4")}
 
 
 def test_a_run_that_is_stopped_while_files_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,14 +137,6 @@ def test_a_run_that_is_stopped_while_files_are_written(monkeypatch: pytest.Monke
     assert LAYOUT.config_path in written
 
 
-def test_what_a_part_of_a_run_has_written() -> None:
-    """It is in the result, and in the step that wrote it."""
-    task = Configure(WANTED, host=FakeHost(kernel=h200()))
-    report = phases.run(task, only=ConfigureStaticRoutes.name, observers=[])
-    assert LAYOUT.config_path in effects_of(report.result).files
-    assert LAYOUT.config_path in effects_of(report.find("install-files").result).files
-
-
 @pytest.mark.parametrize(("mode", "names"), [("WARN", []), ("STRICT", ["overlap"])])
 def test_a_dry_run_foresees_the_verdict(mode: str, names: list[str]) -> None:
     """The plan has the check of the host after the planned changes; in STRICT, what escapes would
@@ -190,35 +151,10 @@ def test_a_dry_run_foresees_the_verdict(mode: str, names: list[str]) -> None:
     assert action.startswith("2 static routes would repair it; ")
 
 
-def test_result() -> None:
-    """The result has what all tasks did, and the report of the check, also as text that an operator
-    can read.
-    """
-    result = run(Configure(WANTED, host=FakeHost(kernel=h200())))
-    assert isinstance(result, CheckResult)
-    assert [str(change.route.prefix) for change in result.changes] == list(REPAIR)
-    verdict, first, *_, last = str(result).splitlines()
-    fate = "leaves through eth0, or is this host's own"
-    assert verdict == f"OK: every address of 172.16.0.0/16 {fate}"
-    assert first == f"changed {LAYOUT.program_path}"
-    assert last == str(result.changes[-1])
-    assert result.node_ips == {4: ip_address("10.0.0.4")}
-
-
-@pytest.mark.parametrize(
-    "task", [Configure, ConfigureStaticRoutes, CheckRouteOverlap, RewriteProbeSource]
-)
-@pytest.mark.parametrize("wait", [-40, float("nan"), float("inf"), 86_401])
-def test_times_of_a_task(task: type[Configure], wait: float) -> None:
-    """A time that is none is refused when the task is made."""
-    with pytest.raises(ValueError, match=f"wait is {wait}; it must be a number, from 0"):
-        task(config(), host=FakeHost(), wait=wait)
-
-
 @pytest.mark.parametrize("task", [Configure, *TASKS, CleanStaleAzureVnet])
 def test_what_is_not_a_configuration(task: type[Any]) -> None:
-    """A mapping or a path is refused when the task is made, with the function that reads it; and so
-    is what is not a host.
+    """A mapping or a path is refused when the task is made, with the function that reads it; so is
+    what is not a host, a time that is none, and what is neither true nor false.
     """
     reads_one = "HostRoutingConfig.from_mapping and .load read one"
     words = rf"^config must be a HostRoutingConfig, not a dict: {reads_one}$"
@@ -232,10 +168,10 @@ def test_what_is_not_a_configuration(task: type[Any]) -> None:
     words = rf"^{task.__name__}.__init__\(\) takes 2 positional arg"
     with pytest.raises(TypeError, match=words):
         task(config(), FakeHost())
-
-
-def test_what_is_neither_true_nor_false() -> None:
-    """As a text, "false" would be true."""
-    words = r"^allow_removal must be a bool, not a str: write True or False$"
-    with pytest.raises(TypeError, match=words):
-        Configure(config(), host=FakeHost(), allow_removal="false")  # type: ignore[arg-type]  # the mistake
+    if issubclass(task, InstallTask):
+        for wait in (-40, float("nan"), 86_401):
+            with pytest.raises(ValueError, match=f"wait is {wait}; it must be a number, from 0"):
+                task(config(), host=FakeHost(), wait=wait)
+        words = r"^allow_removal must be a bool, not a str: write True or False$"
+        with pytest.raises(TypeError, match=words):
+            task(config(), host=FakeHost(), allow_removal="false")  # type: ignore[arg-type]  # the mistake

@@ -11,16 +11,12 @@ import phases
 from hostrouting.check.results import CheckReport
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import NotReady, RouteOverlapError
-from hostrouting.host.effects import Effects, effects_of
-from hostrouting.model.prefix import Prefix
+from hostrouting.host.effects import effects_of
 from hostrouting.model.route import Route
-from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
-from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
-from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm, vpn_node
+from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from phases.testing import FakeClock
-from tests.support.mishaps import mishap_host
 from tests.support.sections import expect
 from tests.support.tasks import (
     CIDR,
@@ -49,16 +45,6 @@ def markers(host: FakeHost) -> dict[str, str]:
     }
 
 
-def test_a_result_without_a_report() -> None:
-    """That of an image says what was changed, and nothing of a verdict."""
-    result = CheckResult(files=("/a",))
-    assert result.findings == ()
-    assert result.node_ips == {}
-    assert str(result) == "changed /a"
-    assert result.log_fields() == {"files": 1}
-    assert result.to_mapping() == Effects(files=("/a",)).to_mapping()
-
-
 class TestModes:
     """STRICT raises and holds; WARN logs; the markers say the same in both."""
 
@@ -82,16 +68,6 @@ class TestModes:
         assert "OVERLAP" not in caplog.text
         assert {*effects_of(error).files} == paths_on(host) - {LAYOUT.detected_path}
 
-    def test_what_no_route_repairs(self, caplog: pytest.LogCaptureFixture) -> None:
-        """That is in the error, too, and in no log."""
-        kernel = h200()
-        refused = Prefix.parse("172.16.3.0/24")
-        kernel.add_rule(Rule(family=4, priority=10, action="prohibit", dst=refused))
-        host = FakeHost(kernel=kernel)
-        error = failure_of(checked, host, CIDR, mode="STRICT", of=RouteOverlapError)
-        assert "; UNSAFE: " in str(error)
-        assert "UNSAFE" not in caplog.text
-
     def test_warn(self, caplog: pytest.LogCaptureFixture) -> None:
         """The log has the same lines."""
         result = checked(FakeHost(kernel=h200()), CIDR)
@@ -109,17 +85,6 @@ class TestModes:
         assert result.findings == ()
         assert result.node_ips == {}
         assert {"verdict", "findings"}.isdisjoint({**result.log_fields(), **result.to_mapping()})
-
-    @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
-    def test_what_is_fine(self, mode: str, caplog: pytest.LogCaptureFixture) -> None:
-        """What is fine, and worth a line, is not logged as a warning."""
-        kernel = plain_vm()
-        kernel.add_link(Link(name="cali1", index=0, kind="veth"))
-        kernel.ip_route("add", Route.to("172.16.0.9/32", dev="cali1"))
-        caplog.set_level("INFO")
-        assert checked(FakeHost(kernel=kernel), CIDR, mode=mode).report.verdict == "ok"
-        levels = {record.levelname for record in caplog.records if "cali*" in record.message}
-        assert levels == {"INFO"}
 
     def test_many_findings(self, caplog: pytest.LogCaptureFixture) -> None:
         """The log has the worst twenty: warnings before notes, also those of the other family."""
@@ -163,26 +128,6 @@ class TestModes:
         assert str(report).startswith("UNDECIDED: the route tables kept changing")
         checked(FakeHost(kernel=plain_vm(), files=host.files), "10.0.0.0/8", mode=mode)
         assert markers(host) == {"ok": "ok\n"}
-
-    def test_a_marker_that_is_right(self) -> None:
-        """A further check does not touch it: a program that watches it sees only changes."""
-        host, mishaps = mishap_host()
-        checked(host, CIDR)
-        assert [*markers(host)] == ["detected"]
-        mishaps.disarm()
-        checked(host, CIDR)
-        assert mishaps.events != []
-        assert not [event for event in mishaps.events if event.endswith(LAYOUT.detected_path)]
-
-    def test_a_family_in_doubt(self) -> None:
-        """The file with the doubts says nothing of the other family, which is fine."""
-        kernel = vpn_node()
-        kernel.add_address("eth0", "2001:db8::4/64")
-        kernel.ip_route("add", Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024))
-        host = FakeHost(kernel=kernel)
-        report = checked(host, CIDR, "fd77::/48").report
-        assert [family.verdict for family in report.families] == ["undecided", "ok"]
-        assert markers(host) == {"undecided": f"{report.families[0]}\n"}
 
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
     def test_no_default_route(self, mode: str) -> None:
@@ -235,27 +180,6 @@ class TestModes:
 class TestMarkersThatFail:
     """Only the routes decide: no failure to write or remove a marker changes the result."""
 
-    @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
-    @pytest.mark.parametrize("path", LAYOUT.markers)
-    def test_a_marker_that_cannot_be_written(
-        self, mode: str, path: str, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        """The log says that the marker could not be written, or that an old one could not be
-        removed.
-        """
-        for cidr in (CIDR, "10.0.0.0/8"):
-            host = FakeHost(kernel=h200())
-            host.files.texts[path] = "left earlier\n"
-            host.files.broken[path] = "Read-only file system"
-            caplog.clear()
-            if (cidr, mode) == (CIDR, "STRICT"):
-                failure_of(checked, host, cidr, mode=mode, of=RouteOverlapError)
-            else:
-                assert checked(host, cidr, mode=mode).report.verdict == (
-                    "overlap" if cidr == CIDR else "ok"
-                )
-            assert f" {path}: Read-only file system" in caplog.text
-
     @pytest.mark.parametrize("path", [LAYOUT.lock_path, LAYOUT.detected_path])
     def test_no_marker_is_better_than_a_wrong_one(self, path: str) -> None:
         """An earlier marker goes if that of this check cannot be written, or the lock not taken."""
@@ -265,22 +189,6 @@ class TestMarkersThatFail:
         host.kernel.ip_route("add", Route.to("10.9.0.0/16", dev="ib0"))
         host.files.broken[path] = "Read-only file system"
         assert checked(host, "10.0.0.0/8").report.verdict == "overlap"
-        assert markers(host) == {}
-
-    def test_a_folder_that_is_read_only(self) -> None:
-        """A marker that cannot be removed does not keep the rest from being removed."""
-        host = configured(config(cidrs=("10.0.0.0/8",)))
-        host.files.broken |= dict.fromkeys(
-            ("/run/aks-flex-node", LAYOUT.ok_path), "Read-only file system"
-        )
-        run(Remove(host=host))
-        assert {*host.files.texts} == {LAYOUT.ok_path}
-
-    def test_no_check_follows(self) -> None:
-        """The marker of a former configuration does not stay: it says nothing about the new one."""
-        host = configured(config(*REPAIR, cidrs=(CIDR,)))
-        host.faults.fail("change", 22)
-        failure_of(run, Configure(config(*REPAIR, "10.9.0.0/16", cidrs=(CIDR,)), host=host))
         assert markers(host) == {}
 
     def test_another_configuration_meanwhile(self) -> None:
@@ -300,26 +208,21 @@ class TestMarkersThatFail:
         assert markers(host) == {"ok": "ok\n"}
 
 
-def test_no_answer() -> None:
-    """If the check fails, the marker of an earlier one is removed:
-    it would be about another state.
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_no_answer(*, is_cancelled: bool) -> None:
+    """If the check fails, or the wait for a default route is cancelled, the marker of an earlier
+    one is removed: it would be about another state.
     """
     host = FakeHost(kernel=h200())
     checked(host, "10.0.0.0/8")
-    host.faults.fail("snapshot", 5)
-    failure_of(checked, host, "10.0.0.0/8")
-    assert markers(host) == {}
-
-
-def test_a_cancelled_wait() -> None:
-    """The marker is removed then, too: what it says was true while there was a default route."""
-    host = FakeHost(kernel=h200())
-    checked(host, "10.0.0.0/8")
-    [default] = host.kernel.snapshot().default_routes(4)
-    host.kernel.ip_route("delete", default)
-    task = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",), mode="WARN"), host=host)
     ctx = context()
-    host.kernel.later(lambda: ctx.cancel("enough"))
-    with pytest.raises(phases.Cancelled, match="enough"):
+    if is_cancelled:
+        [default] = host.kernel.snapshot().default_routes(4)
+        host.kernel.ip_route("delete", default)
+        host.kernel.later(lambda: ctx.cancel("enough"))
+    else:
+        host.faults.fail("snapshot", 5)
+    task = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",), mode="WARN"), host=host)
+    with pytest.raises(phases.Cancelled if is_cancelled else phases.TaskFailed):
         phases.execute(task, ctx)
     assert markers(host) == {}

@@ -351,7 +351,7 @@ def test_the_task(lab: Lab) -> None:
 
 
 def test_a_reload_loses_nothing(lab: Lab) -> None:
-    """The table is replaced 50 times, and every probe of a flood arrives; in two steps, some would
+    """The table is replaced 25 times, and every probe of a flood arrives; in two steps, some would
     be refused.
     """
 
@@ -386,5 +386,5 @@ def test_a_reload_loses_nothing(lab: Lab) -> None:
     balancer.ping(lab.balancer, PROBE, POD)
     with datagrams(lab) as (client, server), ThreadPoolExecutor(1) as pool:
         balancer.make_room(server)
-        assert lost(*[RULES] * 50) == 0
+        assert lost(*[RULES] * 25) == 0
         assert lost(f"delete table ip6 {TABLE}", RULES) > 0

@@ -12,13 +12,12 @@ import phases
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError, RequirementError
 from hostrouting.host.effects import Effects, effects_of
-from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
 from hostrouting.probe.table import TABLE, render_probe_table
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
-from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
-from tests.support.tasks import config, failure_of, our_routes, ours, run
+from hostrouting.testing import FakeHost, FakeKernel, plain_vm
+from tests.support.tasks import failure_of, our_routes, ours, run
 
 KNOWN = "2603:1062:0:1:fe80:1234:5678:9abc"
 REPLY = f"{KNOWN}/128 dev eth0 proto hostrouting metric 1024"
@@ -91,14 +90,6 @@ class TestApply:
             assert host.nftables.tables == tables
             assert ours(host) == routes
 
-    def test_another_address(self) -> None:
-        """Table and route of the configuration before are replaced."""
-        host = FakeHost()
-        apply(host)
-        apply(host, globalAddress="2603:1062::2")
-        assert ours(host) == ["2603:1062::2/128 dev eth0 proto hostrouting metric 1024"]
-        assert "2603:1062::2" in host.nftables.tables[TABLE]
-
 
 class TestInTheWay:
     """What stands in the way of probes is a finding; only a wrong address is an error."""
@@ -136,32 +127,9 @@ class TestInTheWay:
         assert "forwarding is 0, so no probe is forwarded" in caplog.text
         assert TABLE in host.nftables.tables
 
-    def test_a_foreign_route(self, caplog: pytest.LogCaptureFixture) -> None:
-        """A route of another program with the key of the reply route stays, and the table is loaded
-        all the same.
-        """
-        host = FakeHost()
-        host.kernel.ip_route("add", Route.to(f"{KNOWN}/128", dev="lo", metric=1024, protocol=4))
-        apply(host)
-        refusal = (
-            f"{KNOWN}/128 cannot be installed: "
-            "a route that is not hostrouting's has the same destination and metric"
-        )
-        assert refusal in caplog.text
-        assert ours(host) == []
-        assert TABLE in host.nftables.tables
-
 
 class TestNft:
     """nft is asked only where somebody may have loaded the table."""
-
-    @pytest.mark.parametrize("kind", ["missing", "not-permitted"])
-    def test_not_wanted(self, kind: str) -> None:
-        """If the rewrite is neither wanted nor was, a failing nft keeps nothing from being done."""
-        host = FakeHost(kernel=h200())
-        host.nftables.fault = HostError("nft failed", what="nft", kind=kind)
-        run(Configure(config("10.9.0.0/16"), host=host))
-        run(Remove(host=host))
 
     def test_is_wanted(self) -> None:
         """A failing nft is an error before anything is written."""
@@ -190,16 +158,3 @@ class TestNft:
         run(Remove(host=attrs.evolve(host, missing={"nft"})))
         assert host.files.texts == {}
         assert caplog.text.count(f"{TABLE} stays until the next boot") == 1
-
-    def test_uninstalled_and_never_wanted(self) -> None:
-        """There is no table that could stay."""
-        host = FakeHost(kernel=h200(), missing={"nft"})
-        assert Configure(config("10.9.0.0/16"), host=host).plan().findings == ()
-
-    def test_uninstalled_and_wanted(self) -> None:
-        """Where the table is still wanted, only the program is missing."""
-        host = FakeHost()
-        apply(host)
-        plan = RewriteProbeSource(rewrite(), host=attrs.evolve(host, missing={"nft"})).plan()
-        assert [finding.target for finding in plan.findings] == ["nft"]
-        assert "stays until the next boot" not in str(plan)

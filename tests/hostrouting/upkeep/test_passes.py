@@ -83,7 +83,9 @@ def test_the_order_of_the_parts() -> None:
     """Static routes first, then the table for probes, then the check."""
     host = node()
     reached = noted(host)
-    assert not make_pass(host, REPAIRED._replace(probe_rewrite=PROBES)).refuses
+    outcome = make_pass(host, REPAIRED._replace(probe_rewrite=PROBES))
+    assert not outcome.refuses
+    assert [change.verb for change in outcome.changes] == ["add", "add"]
     assert reached == ["routes", "probes after 2 routes", "check after 1 table"]
     assert marker_of(host) == "ok"
 
@@ -100,7 +102,8 @@ def test_after_a_refusal() -> None:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_one_part(part: Part) -> None:
-    """A service makes its part alone."""
+    """A service makes its part alone. Without a route for replies, probes need no routes."""
+    assert [*configured_parts(wanting(cidrs=(), probe_rewrite=PROBES))] == ["probes"]
     host = node()
     make_pass(host, REPAIRED._replace(probe_rewrite=PROBES), parts=(part,))
     done = {"routes": bool(ours(host)), "probes": bool(host.nftables.tables)}
@@ -169,10 +172,10 @@ def test_routes_that_cannot_be_set(happens: Happens, name: Name, waits: str, mod
 def test_linux_without_ipv6() -> None:
     """Neither a route nor a default route of IPv6 is awaited: they cannot come before a reboot."""
     host = node(kernel=WithoutIPv6())
-    outcome = make_pass(host, wanting("fd16::/48", cidrs=("fd16::/48",)))
+    outcome = make_pass(host, wanting("fd16::/48", "10.9.0.0/16", cidrs=("fd16::/48",)))
     assert outcome.refuses
     assert {"route-waits", "no-default-route"} <= {finding.name for finding in outcome.findings}
-    assert outcome.waits == ""
+    assert outcome.waits == "", "nor does it help to wait for the other route"
 
 
 def test_the_route_for_replies() -> None:
@@ -334,6 +337,8 @@ def test_cidrs_that_are_no_longer_configured() -> None:
     """Their marker goes: it would be about a configuration that is not in force."""
     host = node()
     make_pass(host, wanting(mode="WARN"))
-    assert marker_of(host) == "detected"
-    make_pass(host, REPAIRED._replace(route_overlap=RouteOverlapConfig()))
+    without = REPAIRED._replace(route_overlap=RouteOverlapConfig())
+    make_pass(host, without, parts=("routes",))
+    assert marker_of(host) == "detected", "that part says nothing of it"
+    make_pass(host, without)
     assert marker_of(host) == ""

@@ -1,0 +1,56 @@
+"""hostrouting.routes.keep: the routes are made right, once."""
+
+import pytest
+
+from hostrouting.errors import RouteConflict
+from hostrouting.model.snapshot import Snapshot
+from hostrouting.routes.keep import keep_routes
+from hostrouting.routes.plan import plan_static_routes
+from hostrouting.testing import FakeKernel
+from tests.support.ip_text import route_of
+from tests.support.own_routes import configured, fake
+from tests.support.sections import static
+
+WAITS = static("20.3.0.0/16", dev="eth9")
+
+
+@pytest.fixture
+def kernel() -> FakeKernel:
+    """A host with a default route, and a route of ours that is not configured."""
+    kernel = fake()
+    kernel.ip_route("add", route_of("default via 10.0.0.1 dev eth0"))
+    kernel.ip_route("add", route_of("20.2.0.0/16 via 10.0.0.1 dev eth0 proto ours"))
+    return kernel
+
+
+def test_what_is_required_before_a_change(kernel: FakeKernel) -> None:
+    """It is asked about the host as it is and as it would be; with nothing to do, it is not."""
+    config = configured(static("20.1.0.0/16"))
+    asked: list[list[str]] = []
+
+    def require(now: Snapshot, afterwards: Snapshot) -> None:
+        hosts = ([*host.routes] for host in (now, afterwards))
+        asked.extend([str(each.prefix) for each in host if each.protocol == 213] for host in hosts)
+
+    keep_routes(kernel, config, require=require)
+    assert asked == [["20.2.0.0/16"], ["20.1.0.0/16"]]
+    assert keep_routes(kernel, config, require=require).changes == ()
+    assert len(asked) == 2
+
+
+def test_a_route_that_waits(kernel: FakeKernel) -> None:
+    """Nothing is changed, and the plan says for what."""
+    before = kernel.snapshot()
+    applied = keep_routes(kernel, configured(static("20.1.0.0/16"), WAITS))
+    assert "the device eth9" in str(applied.plan.waiting)
+    assert kernel.snapshot() == before
+
+
+def test_a_conflict_beside_a_route_that_waits(kernel: FakeKernel) -> None:
+    """It is raised: waiting would not end it."""
+    kernel.ip_route("add", route_of("20.1.0.0/16 dev eth1 proto 4"))
+    config = configured(static("20.1.0.0/16"), static("20.1.0.0/24", dev="eth9"))
+    with pytest.raises(RouteConflict):
+        keep_routes(kernel, config)
+    plan = plan_static_routes(config, kernel.snapshot())
+    assert [str(step.route.prefix) for step in plan.deletions.steps] == ["20.2.0.0/16"]
