@@ -114,7 +114,8 @@ def judge(
     """
     pods = read_state(facts.state)
     node = _node(facts, config, pods or ())
-    entries = (*_judge_rules(node), *_judge_neighbours(node), *_judge_routes(node, facts.snapshot))
+    rules = tuple(_judge_rules(node))
+    entries = (*rules, *_judge_neighbours(node), *_judge_routes(node, facts.snapshot))
 
     findings: list[Finding] = []
     active = active_file(facts.conflists)
@@ -124,6 +125,7 @@ def judge(
         findings.append(_UNREADABLE_STATE)
     if facts.rules is None and node.bridges:
         findings.append(_NO_EBTABLES)
+    findings += _still_listed(node, rules, pods or ())
     stale = [entry for entry in entries if entry.fate == "delete"]
     if len(stale) > MOST:
         findings.append(_too_many(len(stale)))
@@ -136,6 +138,24 @@ def _is_active(path: str) -> Finding:
     sentence = f"{path} says that azure-vnet manages this node's pods"
     remedy = Remedy("remove the file if another CNI manages the pods")
     return Finding("azure-vnet", "error", sentence, path, remedy)
+
+
+def _still_listed(
+    node: _Node, rules: Iterable[CleanupEntry], pods: Iterable[Endpoint]
+) -> Iterator[Finding]:
+    """That the state file has pods whose rules are stale: azure-cnms adds them again from there."""
+    stale: set[IP] = set()
+    for (_, pod), entry in zip(node.rules, rules, strict=True):
+        if entry.fate == "delete":
+            stale.add(pod.ip)
+    listed = [pod.name for pod in pods if not stale.isdisjoint(pod.ips)]
+    if listed:
+        sentence = (
+            f"{STATE_FILE} still lists {spoken(listed, most=3)}, whose rules are stale: "
+            "azure-cnms, if it runs, adds them again from there"
+        )
+        remedy = Remedy("delete azure-cnms first; the file goes with the next boot")
+        yield Finding("azure-vnet", "warning", sentence, STATE_FILE, remedy)
 
 
 def _too_many(count: int) -> Finding:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hostrouting.check.doubts import describe_doubts
-from hostrouting.check.flaws import find_flaws, find_unchecked_routes, find_undelivered
+from hostrouting.check.flaws import find_flaws, find_undelivered
 from hostrouting.check.judge import Judge, of_family
 from hostrouting.check.parts import find_all_parts, packets_of_pods, ranges_of
 from hostrouting.check.repair import propose_repair
@@ -34,6 +34,7 @@ from hostrouting.check.results import (
 )
 from hostrouting.check.sources import node_ip, routes_to_ask_about
 from hostrouting.check.unrepairable import find_untaken
+from hostrouting.config.mistypes import find_mistypes
 from hostrouting.errors import ConfigError, Fault, NotReady
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, Fib, PacketKind
 from hostrouting.fib.not_judged import not_judged
@@ -271,10 +272,10 @@ def _check_once(
 
 
 def _report(config: HostRoutingConfig, families: Iterable[FamilyReport]) -> CheckReport:
-    """The report, with the flaws of the configuration."""
+    """The report, with what may have been typed wrong in the configuration."""
     reports: list[FamilyReport] = []
     for report in families:
-        flaws = (*report.flaws, *find_unchecked_routes(config, report.family))
+        flaws = (*report.flaws, *find_mistypes(config, report.family))
         reports.append(report._replace(flaws=flaws))
     return CheckReport(tuple(reports))
 

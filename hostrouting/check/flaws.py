@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, cast
 from hostrouting.check.doubts import line_naming
 from hostrouting.check.judge import of_family
 from hostrouting.check.sources import node_sources
-from hostrouting.config.settings import typed_with_host_bits
 from hostrouting.fib.engine import NOT_JUDGED
 from hostrouting.finding import Finding, Name, Remedy, in_turn
 from hostrouting.model.prefix import IP, IPV6, Prefix, outermost
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hostrouting.check.judge import Judge
-    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.fib.engine import Fib
     from hostrouting.model.rule import Rule
 
@@ -53,7 +51,6 @@ def find_flaws(judge: Judge) -> tuple[Finding, ...]:
         *_missing_rules(judge),
         *_expiring_defaults(judge),
         *_competing_defaults(judge),
-        *_masked_cidrs(judge),
         *_several_node_ips(judge),
     )
 
@@ -154,27 +151,6 @@ def _expiring_defaults(judge: Judge) -> Iterator[Finding]:
                 command = f"sysctl -w net/ipv6/conf/{dev}/accept_ra=2"
                 remedy = Remedy("set it in /etc/sysctl.d, too", command)
                 yield Finding("default-route-expires", "warning", sentence, dev, remedy)
-
-
-def _masked_cidrs(judge: Judge) -> Iterator[Finding]:
-    """Expected CIDRs that were written with host bits, as the original allows."""
-    for cidr in judge.config.cidrs:
-        typed = typed_with_host_bits(cidr)
-        if typed and cidr.version == judge.fib.family:
-            sentence = f"{typed} has host bits set, so {cidr} is checked"
-            remedy = Remedy("if that is not the network that was meant, correct it")
-            yield Finding("cidr-masked", "warning", sentence, str(cidr), remedy)
-
-
-def find_unchecked_routes(config: HostRoutingConfig, family: int) -> Iterator[Finding]:
-    """Static routes to no expected CIDR: one of both may have been typed wrong."""
-    cidrs = of_family(config.route_overlap.cidrs, family)
-    statics = [route.destination for route in config.static_routes.routes]
-    for destination in of_family(statics, family):
-        if not any(destination.overlaps(cidr) for cidr in cidrs):
-            sentence = f"{destination} has a static route and is in no expected CIDR"
-            remedy = Remedy("correct the route, or add it to routeOverlap.expectedCidrs")
-            yield Finding("route-unchecked", "warning", sentence, str(destination), remedy)
 
 
 def _competing_defaults(judge: Judge) -> Iterator[Finding]:

@@ -8,17 +8,16 @@ nothing else of hostrouting.
 from __future__ import annotations
 
 import argparse
+import sys
 from functools import partial
 from importlib import import_module
-from shlex import join
 
 from hostrouting.release import PROGRAM, __version__
-from hostrouting.text import nearest
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+    from typing import Any, NoReturn
 
 COMMANDS = {
     "check": "check that all addresses of the expected CIDRs leave through an expected device",
@@ -54,10 +53,10 @@ Check which devices a host's packets leave through, and correct its routes.
 
   azure-vnet the CNI of Azure, which can leave rules and routes of pods behind
 
-In trouble: %(prog)s status
+In trouble: {program} status
 To repair a host for good, first see what would change, then apply it:
-  %(prog)s repair | %(prog)s plan --config -
-  %(prog)s repair | %(prog)s apply --config -
+  {program} repair | {program} plan --config -
+  {program} repair | {program} apply --config -
 """
 EXIT_CODES = """\
 exit codes in general:
@@ -68,6 +67,21 @@ exit codes in general:
 """
 _CODES = {"fine": "fine", "problem": "a problem"}
 _UNWRITTEN = "the answer could not be written"
+_EXAMPLES = {
+    "check": "172.16.0.0/16",
+    "explain": "172.16.5.9",
+    "repair": "172.16.0.0/16 > new.json",
+    "plan": "--config new.json",
+    "apply": "--config new.json --confirm 60",
+    "status": "kubelet",
+    "remove": "--dry-run",
+    "snapshot": "> node.json",
+    "render": "--config new.json --root /mnt/image",
+    "clean": "azure-vnet --config new.json",
+    "gate": "kubelet",
+    "boot": "routes",
+    "guard": "",
+}
 _CODES_OF = {
     "explain": {"fine": "an answer, whatever the verdict", "problem": _UNWRITTEN},
     "snapshot": {"fine": "fine", "problem": _UNWRITTEN},
@@ -199,7 +213,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     },
     "--json": {"action": "store_true", "help": "print one JSON document"},
 }
-_CHOICES = {
+CHOICES = {
     "--ignore": ("hostrouting.finding", "NAMES"),
     "part": ("hostrouting.upkeep.passes", "PARTS"),
 }
@@ -214,48 +228,98 @@ _COMMON: dict[str, Any] = {
 }
 
 
+class BadUsage(Exception):  # noqa: N818  what is wrong with what was typed
+    """Words that are not understood; the message has the usage, too."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Leave it to `parse` to end the process."""
+        raise BadUsage(f"{self.format_usage()}{self.prog}: error: {message}\n")
+
+
+def parse(words: Sequence[str], program: str = PROGRAM) -> argparse.Namespace:
+    """What was typed; `program` is how hostrouting was called. If it is not understood, the process
+    ends, after a proposal if there is a near one.
+    """
+    if words and words[0] == "help":
+        words = [*words[1:2], "--help"]
+    try:
+        return make_parser(words, program).parse_args(words)
+    except BadUsage as bad:
+        from hostrouting.cli.typos import meant_by  # noqa: PLC0415  only bad usage needs it
+
+        meant = meant_by(words)
+        proposal = f"did you mean: {program} {meant}\n" if meant else ""
+        sys.stderr.write(f"{bad}{proposal}")
+        raise SystemExit(2) from bad
+
+
 def make_parser(words: Sequence[str], program: str = PROGRAM) -> argparse.ArgumentParser:
-    """The parser for these words; `program` is how hostrouting was called."""
-    parser = argparse.ArgumentParser(prog=program, description=SUMMARY, **_COMMON)
-    parser.add_argument("--version", action="version", version=f"hostrouting {__version__}")
-    parser.set_defaults(program=program)
-    commands = parser.add_subparsers(prog=program, metavar="COMMAND", required=True)
+    """The parser for these words."""
+    parser, commands = _make_main_parser(program)
     if words and words[0] in COMMANDS:
         # No other command can follow, and they are not listed: a parser for each of them would
         # take as long as the check of a small host.
-        command = _add_command(commands, words[0], words)
+        command = _add_command(commands, words[0], has_help=not {"-h", "--help"}.isdisjoint(words))
         vars(parser)["error"] = command.error  # for unknown arguments: the usage of the command
         return parser
     for name, summary in COMMANDS.items():
         commands.add_parser(name, help=summary, formatter_class=_Formatter)
     if not words:
         parser.error(f"which command? In trouble: {program} status; all: {program} --help")
-    if words[0] not in {"-h", "--help", "--version"}:
-        _refuse_if_near(parser, words, program)
     return parser
 
 
-def _add_command(commands: Any, name: str, words: Sequence[str]) -> argparse.ArgumentParser:
-    """Add the parser of a command with its arguments, which its module names."""
+def make_whole_parser() -> argparse.ArgumentParser:
+    """The parser with all commands and their arguments, for the manual page."""
+    parser, commands = _make_main_parser(PROGRAM)
+    for name, summary in COMMANDS.items():
+        _add_command(commands, name, help=summary)
+    return parser
+
+
+def _make_main_parser(program: str) -> tuple[argparse.ArgumentParser, Any]:
+    """The parser without commands, and what commands are added to."""
+    summary = SUMMARY.format(program=program)
+    parser = _Parser(prog=program, description=summary, **_COMMON)
+    parser.add_argument("--version", action="version", version=f"hostrouting {__version__}")
+    parser.set_defaults(program=program)
+    return parser, parser.add_subparsers(prog=program, metavar="COMMAND", required=True)
+
+
+def _add_command(
+    commands: Any, name: str, *, has_help: bool = True, **options: Any
+) -> argparse.ArgumentParser:
+    """Add the parser of a command with its arguments; without help, what only that needs is left
+    out.
+    """
     module = import_module(f"hostrouting.cli.commands.{name}")
-    options = {**_COMMON, "epilog": EXIT_CODES.format_map(_CODES_OF.get(name, _CODES))}
-    if "-h" in words or "--help" in words:
-        options["description"] = _description(COMMANDS[name], module.__doc__ or "")
-    command: argparse.ArgumentParser = commands.add_parser(name, **options)
+    command: argparse.ArgumentParser = commands.add_parser(name, **{**_COMMON, **options})
+    if has_help:
+        command.description = _description(COMMANDS[name], module.__doc__ or "")
+        codes = EXIT_CODES.format_map(_CODES_OF.get(name, _CODES))
+        command.epilog = f"example:\n  {command.prog} {_EXAMPLES[name]}".rstrip() + f"\n\n{codes}"
     required = getattr(module, "REQUIRED", ())
-    arguments = [*getattr(module, "ARGUMENTS", ())]
-    if name not in _OF_UNITS:
-        arguments.append("--json")
-    for argument in arguments:
+    for argument in arguments_of(name):
         settings = dict(_ARGUMENTS[argument])
         if argument in required:
             settings["required"] = True
-        if argument in _CHOICES:
-            module_name, attribute = _CHOICES[argument]
+        if argument in CHOICES:
+            module_name, attribute = CHOICES[argument]
             settings["choices"] = getattr(import_module(module_name), attribute)
         command.add_argument(argument, **settings)
     command.set_defaults(run=module.run)
     return command
+
+
+def arguments_of(name: str) -> list[str]:
+    """The arguments of the command with this name."""
+    module = import_module(f"hostrouting.cli.commands.{name}")
+    arguments = [*getattr(module, "ARGUMENTS", ())]
+    if name not in _OF_UNITS:
+        arguments.append("--json")
+    return arguments
 
 
 def _description(summary: str, docstring: str) -> str:
@@ -268,14 +332,3 @@ def _description(summary: str, docstring: str) -> str:
     for paragraph in docstring.split("\n\n")[1:]:
         described += f"\n\n{textwrap.fill(paragraph.strip())}"
     return described
-
-
-def _refuse_if_near(parser: argparse.ArgumentParser, words: Sequence[str], program: str) -> None:
-    """End with a proposal if one of the words is nearly a command; otherwise, argparse lists all
-    commands.
-    """
-    for at, word in enumerate(words):
-        near = nearest(word, COMMANDS)
-        if near and word not in _ARGUMENTS:
-            proposed = join([near, *words[:at], *words[at + 1 :]])
-            parser.error(f"did you mean: {program} {proposed}")

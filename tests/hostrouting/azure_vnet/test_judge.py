@@ -442,3 +442,21 @@ def test_whether_azure_vnet_is_active(files: dict[str, str], wanted: str) -> Non
     the next one.
     """
     assert active_file(files) == wanted
+
+
+@pytest.mark.parametrize(
+    ("rules", "ips", "is_said"),
+    [
+        pytest.param([ARP], ["10.1.0.5"], True, id="listed"),
+        pytest.param([ARP], ["10.1.0.6"], False, id="another pod"),
+        pytest.param([LIVE_RULES[0]], ["10.1.0.5"], False, id="alive"),
+        pytest.param([], ["10.1.0.5"], False, id="no rule"),
+    ],
+)
+def test_a_pod_that_the_state_file_still_lists(
+    rules: list[str], ips: list[str], *, is_said: bool
+) -> None:
+    """Its device is gone and its rules are stale, but azure-cnms adds them again from the file."""
+    _, findings = judged(rules, state=state("azv8", *ips))
+    said = [finding.sentence for finding in findings]
+    assert any("still lists a-eth0, whose rules are stale" in each for each in said) is is_said

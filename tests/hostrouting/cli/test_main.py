@@ -70,6 +70,10 @@ def test_help(name: str) -> None:
     begins_a_section = after_summary.startswith(("options:", "positional"))
     assert after_summary[0].isupper() or begins_a_section
 
+    _, _, example = said.out.partition(f"example:\n  hostrouting {name}")
+    typed = shlex.split(f"{name}{example.splitlines()[0]}".partition(" > ")[0])
+    make_parser(typed).parse_args(typed)
+
     judges = name not in {"explain", "snapshot"}
     assert ("  1  a problem" in said.lines) is judges
     of_all_commands = say("--help")
@@ -113,13 +117,7 @@ def test_what_is_loaded(words: str) -> None:
     [
         ("", "In trouble: hostrouting status"),
         ("--", "required: COMMAND"),
-        ("chek 10.0.0.0/8", "did you mean: hostrouting check 10.0.0.0/8"),
         ("10.0.0.0/8", "invalid choice: '10.0.0.0/8'"),
-        ("--config x;y check", "did you mean: hostrouting check --config 'x;y'"),
-        (
-            "--snapshot s.json check 172.16.0.0/16",
-            "did you mean: hostrouting check --snapshot s.json 172.16.0.0/16",
-        ),
         ("explain", "required: ADDRESS"),
         ("apply", "required: --config"),
         ("render --output .", "required: --config"),
@@ -149,8 +147,8 @@ def test_what_is_loaded(words: str) -> None:
         ("check --snapshot=a --snapshot b", "--snapshot can be given only once"),
         ("clean cilium --config x", "invalid choice: 'cilium'"),
         (
-            "check --ignore overlapp",
-            "invalid choice: 'overlapp' (choose from 'overlap', 'refused', ",
+            "check --ignore zzz",
+            "invalid choice: 'zzz' (choose from 'overlap', 'refused', ",
         ),
         ("check --fail-on note", "invalid choice: 'note'"),
         ("apply --config x --wait abc", "invalid seconds value: 'abc'"),
@@ -164,6 +162,48 @@ def test_bad_usage(words: str, problem: str) -> None:
     assert said.code == 2
     assert said.out == ""
     assert problem in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("chek 10.0.0.0/8", "check 10.0.0.0/8"),
+        ("--config x;y check", "check --config 'x;y'"),
+        ("--snapshot s.json check 172.16.0.0/16", "check --snapshot s.json 172.16.0.0/16"),
+        ("chek --jsn", "check --json"),
+        ("repair --comands 10.0.0.0/8", "repair --commands 10.0.0.0/8"),
+        ("check --comands 10.0.0.0/8", "repair --commands 10.0.0.0/8"),
+        ("check --ignore overlapp", "check --ignore overlap"),
+        ("check --ignore=OVERLAPP --jsn", "check --ignore=overlap --json"),
+        ("apply new.json", "apply --config new.json"),
+        ("aply my/new.json --wait 9", "apply --config my/new.json --wait 9"),
+        ("plan new.json --alow-removal", "plan --config new.json --allow-removal"),
+        ("render --rot /mnt --config x", "render --root /mnt --config x"),
+        ("status kubelet --metric", "status kubelet --metrics"),
+        ("hlep", "help"),
+    ],
+)
+def test_typos(words: str, meant: str) -> None:
+    """What was probably meant is the last line, as it is typed."""
+    said = say(*words.split())
+    assert said.code == 2
+    assert said.out == ""
+    assert said.err.splitlines()[-1] == f"did you mean: hostrouting {meant}"
+    if meant != "help":
+        typed = shlex.split(meant)
+        make_parser(typed).parse_args(typed)
+
+
+def test_the_word_help() -> None:
+    """It is as good as the option."""
+    assert say("help") == say("--help")
+    assert say("help", "check") == say("check", "--help")
+
+
+@pytest.mark.parametrize("words", ["remove all", "explain", "check --zzz", "boot rotues"])
+def test_what_is_like_nothing(words: str) -> None:
+    """Nothing is proposed."""
+    assert "did you mean" not in say(*words.split()).err
 
 
 # What is read.

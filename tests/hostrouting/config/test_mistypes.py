@@ -1,6 +1,4 @@
-"""hostrouting.check.flaws: what is warned of in a configuration. The flaws of hosts are files of
-tests/hosts.
-"""
+"""hostrouting.config.mistypes: what is valid and may be typed wrong, as a check says it."""
 
 import pytest
 
