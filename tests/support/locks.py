@@ -11,12 +11,10 @@ from tests.support.waiting import wait_for
 
 
 @contextmanager
-def locking(path: Path, option: str, *, sleep: str | bytes = "sleep") -> Iterator[int]:
-    """A process that has a lock on this file, which flock(1) has taken for it; its number. It has
-    the name of the program by which it sleeps.
-    """
-    script = 'exec 9<>"$1"; flock "$2" 9; echo; exec "$3" 60'
-    command = ["bash", "-c", script, "bash", str(path), option, sleep]
+def locking(path: Path, option: str) -> Iterator[int]:
+    """A process that has a lock on this file, which flock(1) has taken for it; its number."""
+    script = 'exec 9<>"$1"; flock "$2" 9; echo; exec sleep 60'
+    command = ["bash", "-c", script, "bash", str(path), option]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()

@@ -27,6 +27,11 @@ def killed(_event: str) -> BaseException:
     return Killed()
 
 
+def ctrl_c(_event: str) -> BaseException:
+    """Ctrl-C is typed at this effect."""
+    return KeyboardInterrupt()
+
+
 def full(event: str) -> BaseException:
     """What an effect raises if it fails: of a file, of the kernel, of nft, or of the manager."""
     verb, _, path = event.partition(" ")

@@ -35,9 +35,6 @@ def this_tree() -> Path:
     return Path(os.environ.get("HOSTROUTING_TREE") or "/")
 
 
-THIS_HOST = this_tree()
-"""The same, as it was at the start of the run."""
-
 HOST_FOLDERS = (
     "/etc/hostrouting",
     "/etc/aks-flex-node",

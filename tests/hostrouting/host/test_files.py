@@ -472,77 +472,54 @@ def test_a_folder_that_nobody_may_change(tmp_path: Path, monkeypatch: pytest.Mon
     )
 
 
-@pytest.mark.linux
-@pytest.mark.needs("root")
-def test_a_read_only_file_system(tmp_path: Path) -> None:
-    """It can be read and locked as an image; each change is refused with the remedy, which is known
-    in advance.
-    """
-    code = f"""if True:
-        from hostrouting.errors import HostError
-        from hostrouting.host.files import LocalFiles
-        files = LocalFiles({str(tmp_path)!r})
-        assert files.read("/file") == "text" and not files.remove("/absent")
-        assert files.lock("/", list).is_held()
-        print(files.why_unwritable("/new/folder"))
-        for change in (
-            lambda: files.write("/file", "x"),
-            lambda: files.link("/file", "/x"),
-            lambda: files.remove("/file"),
-            lambda: files.lock("/file", list),
-        ):
-            try:
-                change()
-            except HostError as error:
-                print(error)
-    """
-    script = f"""
-        mount -t tmpfs none {tmp_path} &&
-        printf text >{tmp_path}/file &&
-        mount -o remount,ro {tmp_path} &&
-        "$@"
-    """
-    done = completed(
-        ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", code], check=True
-    )
-    sentences = done.stdout.splitlines()
-    assert len(sentences) == 5
-    for sentence in sentences:
-        assert sentence.endswith("Read-only file system; remount the file system writable")
+READ_ONLY = "Read-only file system; remount the file system writable"
+FULL = "No space left on device; free some space, or inodes (df -i)"
+CODE = """if True:
+    import sys
+    from hostrouting.errors import HostError
+    from hostrouting.host.files import LocalFiles
+    files = LocalFiles(sys.argv[1])
+    assert not files.remove("/absent") and files.lock("/", list).is_held()
+    for needs_space in (True, False):
+        print(files.why_unwritable("/", needs_space=needs_space))
+    for change in (
+        lambda: files.write("/file", "x"),
+        lambda: files.link("/link", "/x"),
+        lambda: files.lock("/lock", list),
+    ):
+        try:
+            change()
+        except HostError as error:
+            print(error)
+"""
 
 
 @pytest.mark.linux
 @pytest.mark.needs("root")
 @pytest.mark.parametrize(
-    ("limit", "fill"),
-    [("size=64k", "head -c 1M /dev/zero >{}/big"), ("nr_inodes=2", "touch {}/file {}/more")],
-    ids=["blocks", "inodes"],
+    ("option", "prepare", "reason", "refused"),
+    [
+        ("mode=755", "mount -o remount,ro {}", READ_ONLY, 3),
+        ("size=64k", "head -c 1M /dev/zero >{}/big || true", FULL, 1),
+        ("nr_inodes=2", "touch {}/one {}/two || true", FULL, 3),
+    ],
 )
-def test_a_full_file_system(tmp_path: Path, limit: str, fill: str) -> None:
-    """It refuses a file, which is known in advance; what is there can be removed."""
-    code = f"""if True:
-        from hostrouting.errors import HostError
-        from hostrouting.host.files import LocalFiles
-        files = LocalFiles({str(tmp_path)!r})
-        print(files.why_unwritable("/"))
-        try:
-            files.write("/file", "x")
-        except HostError as error:
-            print(error)
-        print(files.why_unwritable("/", needs_space=False))
+def test_a_file_system_that_takes_nothing(
+    tmp_path: Path, option: str, prepare: str, reason: str, refused: int
+) -> None:
+    """One that is read-only or full refuses each change with the remedy, which is known in advance.
+    From one that is full, what is there can be removed.
     """
-    script = f"""
-        mount -t tmpfs -o {limit} none {tmp_path} || exit
-        {fill.replace("{}", str(tmp_path))} 2>{os.devnull}
-        "$@"
-    """
-    done = completed(
-        ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", code], check=True
-    )
-    known, met, for_removal = done.stdout.split("\n", 2)
-    assert known == "No space left on device; free some space, or inodes (df -i)"
-    assert met.endswith(known)
-    assert for_removal == "\n"
+    script = f"mount -t tmpfs -o {option} none {tmp_path} || exit; "
+    script += prepare.replace("{}", str(tmp_path)) + ' 2>/dev/null; "$@"'
+    words = [sys.executable, "-c", CODE, str(tmp_path)]
+    done = completed(["unshare", "--mount", "sh", "-c", script, "sh", *words], check=True)
+    known, for_removal, *met = done.stdout.splitlines()
+    assert known == reason
+    assert for_removal == (READ_ONLY if reason == READ_ONLY else "")
+    assert len(met) == refused
+    for error in met:
+        assert error.endswith(reason)
 
 
 @pytest.mark.parametrize(

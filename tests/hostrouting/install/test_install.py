@@ -28,7 +28,7 @@ from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200
+from hostrouting.testing import FakeFiles, FakeHost, h200
 from phases.testing import FakeClock
 from tests.support.examples import scaled
 from tests.support.mishaps import Killed, full, killed, mishap_host
@@ -568,18 +568,6 @@ class TestRequirements:
         run(CheckRouteOverlap(config(cidrs=("10.9.0.0/16",)), host=host))
         assert LAYOUT.config_path in host.files.texts
 
-    def test_rights_for_a_route_that_waits(self) -> None:
-        """A process that may not add it does not wait either."""
-        wanted = config("10.9.0.0/16")
-        installed = configured(wanted)
-        host = FakeHost(
-            kernel=FakeKernel(),  # without a default route
-            files=installed.files,
-            manager=installed.manager,
-            rights=lambda: Rights(changes_network=False),
-        )
-        assert failure_of(run, Configure(wanted, host=host)).kind == "not-permitted"
-
     def test_a_plan_for_anybody(self) -> None:
         """Whoever may not write can look at the plan, and check a host on which everything is
         installed.
@@ -697,19 +685,6 @@ class TestLock:
         assert error.can_retry
         assert host.files.locked == {LAYOUT.lock_path}
         assert host.files.texts == before
-
-    def test_another_configuration_meanwhile(self) -> None:
-        """A run whose configuration was replaced while it waited for the kernel leaves the kernel
-        to the other one.
-        """
-        host = FakeHost(kernel=h200())
-        other = config("10.7.0.0/16")
-        for nth in (3, 4):  # after the files were installed; after the wait for the default route
-            host.faults.meanwhile("snapshot", lambda: run(Configure(other, host=host)), nth=nth)
-        words = "another run has installed a different configuration"
-        failure_of(run, Configure(WANTED, host=host), of=NotReady, match=words)
-        assert ours(host) == ["10.7.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"]
-        assert left_to_do(Configure(other, host=host)) == ""
 
     def test_another_section_meanwhile(self) -> None:
         """What another task has installed while this one waited belongs to the routes, too."""

@@ -30,7 +30,7 @@ from tests.hostrouting.install.test_install import (
     possible,
 )
 from tests.support.examples import scaled
-from tests.support.mishaps import full, mishap_host
+from tests.support.mishaps import ctrl_c, full, mishap_host
 from tests.support.tasks import (
     LAYOUT,
     REPAIR,
@@ -55,11 +55,6 @@ CHECKED = config(cidrs=("10.9.0.0/16",))
 FORMER = config("10.8.0.0/16")
 OTHER = config("10.7.0.0/16")
 CONFLICTING = config("172.16.0.0/16")
-
-
-def ctrl_c(_event: str) -> BaseException:
-    """What an effect raises during which Ctrl-C is typed."""
-    return KeyboardInterrupt()
 
 
 @settings(max_examples=scaled(200))

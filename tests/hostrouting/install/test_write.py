@@ -21,7 +21,7 @@ from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.testing import FakeHost
 from tests.hostrouting.install.test_install import apply, node, possible
 from tests.support.examples import scaled
-from tests.support.mishaps import Killed, Mishaps, full, killed, mishap_host
+from tests.support.mishaps import Killed, Mishaps, ctrl_c, full, killed, mishap_host
 from tests.support.tasks import (
     GUARDED,
     LAYOUT,
@@ -257,11 +257,6 @@ def test_folders_of_an_image(tmp_path: Path) -> None:
     assert not [*tmp_path.rglob("*hostrouting*")]
     assert theirs.exists()
     assert (tmp_path / "etc/systemd/system/multi-user.target.wants").is_dir()
-
-
-def ctrl_c(_event: str) -> BaseException:
-    """What an effect raises during which Ctrl-C is typed."""
-    return KeyboardInterrupt()
 
 
 class TestGuard:

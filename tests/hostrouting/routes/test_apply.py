@@ -502,41 +502,6 @@ def test_a_next_hop_of_another_program(
 
 @pytest.mark.linux
 @pytest.mark.needs("root")
-@pytest.mark.parametrize(
-    ("wanted", "left"),
-    [
-        pytest.param([by(SIX, SIX_2)], OURS_THEN_THEIRS[1:], id="as wanted"),
-        pytest.param([], OURS_THEN_THEIRS[1:], id="and nothing is wanted"),
-    ],
-)
-def test_a_next_hop_of_another_program_that_may_stay(
-    kernel: FaultyBackend, wanted: list[StaticRoute], left: list[Route]
-) -> None:
-    """It stays, and ours go."""
-    put(kernel.inner, OURS_THEN_THEIRS)
-    plan, before = planned(kernel, wanted)
-
-    apply_plan(plan, kernel, before=before)
-
-    assert in_the_places(kernel.snapshot()) == left
-
-
-@pytest.mark.linux
-@pytest.mark.needs("root")
-def test_a_next_hop_of_ours_that_has_just_gone(kernel: FaultyBackend) -> None:
-    """If Linux has deleted it since it was listed, it is not another program's."""
-    put(kernel.inner, [entry(SIX, SIX_1), entry(SIX, SIX_2)])
-    plan, before = planned(kernel, [by(SIX, SIX_1)])
-    deletion = RouteRequest("delete", entry(SIX, SIX_2))
-    kernel.meanwhile("change", lambda: kernel.inner.change([deletion]))
-
-    apply_plan(plan, kernel, before=before)
-
-    assert in_the_places(kernel.snapshot()) == [entry(SIX, SIX_1)]
-
-
-@pytest.mark.linux
-@pytest.mark.needs("root")
 def test_a_next_hop_that_goes_with_the_wanted_one(kernel: FaultyBackend) -> None:
     """Where next hops are only deleted, too, the table is read back."""
     put(kernel.inner, [entry(SIX, SIX_1), entry(SIX, SIX_2)])
@@ -733,20 +698,6 @@ def test_a_plan_that_waits() -> None:
     words = r"the plan is not ready: 20.0.0.0/16 needs an IPv4 default route"
     with pytest.raises(ValueError, match=words):
         apply_plan(plan, kernel, before=before)
-
-
-def test_a_table_that_cannot_be_read_back() -> None:
-    """Everything is taken back, and the error says that this is not known."""
-    kernel = faulty()
-    plan, before = planned(kernel, [by(PLACE, ROUTER_1)])
-    for nth in (1, 2):
-        kernel.fail("snapshot", BackendError("busy"), nth=nth)
-
-    with pytest.raises(ApplyError, match="busy") as caught:
-        apply_plan(plan, kernel, before=before)
-
-    assert caught.value.after == f"{NOT_KNOWN}busy"
-    assert kernel.snapshot() == before
 
 
 @pytest.mark.parametrize("fault", ["hangs", "hangs, but does it"])

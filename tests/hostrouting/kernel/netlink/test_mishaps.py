@@ -6,7 +6,6 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
@@ -17,7 +16,7 @@ from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink.lists import RouteReader, list_routes
-from hostrouting.kernel.netlink.numbers import RTM_GETLINK, RTM_GETROUTE, RTM_GETRULE
+from hostrouting.kernel.netlink.numbers import RTM_GETRULE
 from hostrouting.kernel.netlink.requests import lookup_routes
 from hostrouting.kernel.netlink.socket import (
     HEADER,
@@ -270,44 +269,6 @@ def test_a_socket_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert closed.fileno() == -1
 
 
-def test_a_device_that_cannot_be_asked_for(backend: NetlinkBackend) -> None:
-    """That is an error of the call, and does not mean that the device does not exist."""
-
-    def refused(_netlink: NetlinkSocket, _type: int, bodies: list[bytes]) -> list[KernelError]:
-        return [KernelError(errno.ENOMEM) for _ in bodies]
-
-    with (
-        mock.patch.object(NetlinkSocket, "ask", refused),
-        raises(BackendError, "failed", match="cannot change routes .kernel: Cannot allocate"),
-    ):
-        backend.change([RouteRequest("add", ROUTE)])
-
-
-def test_how_often_devices_are_asked_for(backend: NetlinkBackend) -> None:
-    """Once for each, however many routes lead by it, and whether it exists or not."""
-    asked: list[int] = []
-    ask = NetlinkSocket.ask
-
-    def counted(
-        netlink: NetlinkSocket, type_: int, bodies: list[bytes]
-    ) -> Iterator[bytes | KernelError]:
-        asked.append(type_)
-        return ask(netlink, type_, bodies)
-
-    requests: list[RouteRequest] = []
-    for number in range(100):
-        for gateway, dev in (("10.0.0.1", "eth0"), (None, "ib0"), (None, "eth9")):
-            route = Route.to(f"20.0.{number}.0/24", dev=dev, gateway=gateway, protocol=OURS)
-            requests.append(RouteRequest("append", route))
-    destinations = [as_ip(f"20.0.{number}.1") for number in range(100)]
-    with mock.patch.object(NetlinkSocket, "ask", counted):
-        outcomes = backend.change(requests)
-        answers = backend.lookup(destinations)
-    assert [outcome.ok for outcome in outcomes] == [True, True, False] * 100
-    assert {answer.route.devs for answer in answers if answer.route} == {("eth0",)}
-    assert asked == [RTM_GETLINK] * 3 + [RTM_GETROUTE, RTM_GETLINK]
-
-
 def test_a_name_that_no_device_can_have(backend: NetlinkBackend) -> None:
     """It is a refusal like that of any device that does not exist."""
     for name in ("a" * 16, "eth0\0", "", "eth0\ud800"):
@@ -419,22 +380,4 @@ def test_a_watch_that_cannot_go_on(backend: NetlinkBackend) -> None:
         mock.patch.object(watch._socket, "reports", side_effect=no_other),
         raises(BackendError, "failed", match="cannot listen to changes of routes any more"),
     ):
-        watch.wait(0)
-
-
-def test_the_end_of_a_watch(backend: NetlinkBackend) -> None:
-    """After it, a wake does nothing, also not to a file that has the number of its descriptor now;
-    and a wait raises.
-    """
-    watch = backend.watch()
-    watch.close()
-    watch.wake()
-    other = os.eventfd(0, os.EFD_NONBLOCK)
-    os.dup2(other, watch._waker)
-    watch.wake()
-    with pytest.raises(BlockingIOError):
-        os.eventfd_read(other)
-    for descriptor in {other, watch._waker}:
-        os.close(descriptor)
-    with raises(BackendError, "unusable"):
         watch.wait(0)

@@ -3,11 +3,9 @@ kernel, another program.
 """
 
 import asyncio
-import ctypes
 import errno
 import json
 import os
-import platform
 import socket
 import struct
 import sys
@@ -19,7 +17,7 @@ import pyroute2
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, RouteRequest
+from hostrouting.kernel.base import KIND_OF_ERRNO, Answer
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink.lists import RouteReader
 from hostrouting.kernel.netlink.numbers import RTM_GETRULE
@@ -114,32 +112,6 @@ def test_a_snapshot_is_what_ip_lists(data: st.DataObject) -> None:
     assert Snapshot.from_json(whole.to_json()) == whole
     assert by_pyroute2 == whole
     assert part == part_of(whole, **asked)
-
-
-def test_a_few_of_many_routes(backend: NetlinkBackend) -> None:
-    """Among routes of another kind, ours are read, and of the others those in one of the blocks,
-    and the first.
-    """
-    near = ["20.0.4.0/23", "20.0.7.0/24", "20.0.12.0/22", "20.0.35.0/24", "240.0.0.0/4"]
-    near.append("20.0.13.0/24")  # inside another one
-    in_a_block = {4, 5, 7, 12, 13, 14, 15, 35}
-    first_of_its_kind = {1, 20}
-    routes: list[Route] = []
-    expected: list[Route] = []
-    for place in range(64):
-        is_ours = place % 8 == 0
-        gateway = "10.0.0.2" if place == 20 else "10.0.0.1"
-        route = Route.to(f"20.0.{place}.0/24", dev="eth0", gateway=gateway, protocol=12)
-        if is_ours:
-            route = route._replace(protocol=OURS)
-        routes.append(route)
-        if is_ours or place in in_a_block | first_of_its_kind:
-            expected.append(route)
-    backend.change(RouteRequest("add", route) for route in routes)
-
-    snapshot = backend.snapshot(family=4, near=[Prefix.parse(block) for block in near])
-
-    assert [route for route in snapshot.routes if route in routes] == expected
 
 
 class Kind(NamedTuple):
@@ -419,23 +391,6 @@ def test_what_else_a_rule_selects_by(
     ]
 
 
-def xdp_program() -> int:
-    """Load a program that lets every packet pass; its file descriptor."""
-    result_is_pass = struct.pack("<BBhi", 0xB7, 0, 0, 2)
-    exit_program = struct.pack("<BBhi", 0x95, 0, 0, 0)
-    code = ctypes.create_string_buffer(result_is_pass + exit_program)
-    license_ = ctypes.create_string_buffer(b"GPL")
-    type_xdp, instructions = 6, 2
-    addresses = (ctypes.addressof(code), ctypes.addressof(license_))
-    fields = struct.pack("<IIQQ", type_xdp, instructions, *addresses).ljust(128, b"\0")
-    bpf_call = 321 if platform.machine() == "x86_64" else 280
-    load_program = 5
-    libc = ctypes.CDLL(None, use_errno=True)
-    program = libc.syscall(bpf_call, load_program, ctypes.create_string_buffer(fields), 128)
-    assert program >= 0, os.strerror(ctypes.get_errno())
-    return int(program)
-
-
 @pytest.mark.parametrize(
     ("listed", "others"),
     [
@@ -465,17 +420,6 @@ def test_a_mask_beside_its_value(
     monkeypatch.setattr(NetlinkSocket, "dump", longer)
     [rule] = [each for each in backend.snapshot(family=4).rules if each.table == 100]
     assert rule.others == tuple(others.items())
-
-
-def test_a_device_with_an_xdp_program(namespace: Namespace, backend: NetlinkBackend) -> None:
-    """It is known to have one, and other devices are known to have none."""
-    program = xdp_program()
-    with namespace.inside(), pyroute2.IPRoute() as handle, Pyroute2Backend(handle) as other:
-        [eth0] = handle.link_lookup(ifname="eth0")
-        handle.link("set", index=eth0, xdp_fd=program)
-        os.close(program)
-        for snapshot in (backend.snapshot(), other.snapshot()):
-            assert {link.name for link in snapshot.links if link.xdp} == {"eth0"}
 
 
 @pytest.mark.parametrize("family", [4, 6])
