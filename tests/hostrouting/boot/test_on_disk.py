@@ -1,13 +1,21 @@
 """hostrouting.boot.on_disk: what is ours of the files of a host."""
 
+import json
+
 import pytest
 from hypothesis import given
 
-from hostrouting.boot.files import files_of
-from hostrouting.boot.on_disk import gated_on_disk, owned_paths, proof_of_installation
+from hostrouting.boot.files import WRITER, files_of
+from hostrouting.boot.on_disk import (
+    files_on,
+    gated_on_disk,
+    owned_paths,
+    proof_of_installation,
+    writer_of,
+)
 from hostrouting.config.settings import MACHINES, HostRoutingConfig
 from hostrouting.host.layout import DROP_IN, HostLayout
-from hostrouting.testing import FakeFiles
+from hostrouting.testing import FakeFiles, FakeHost
 from hostrouting.testing.strategies import configs
 from tests.hostrouting.boot.test_files import FULL, PYTHON
 
@@ -48,6 +56,26 @@ def test_owned(config: HostRoutingConfig) -> None:
         if path in ours
     ]
     assert list(owned[len(owned) - len(last) :]) == last
+
+
+@pytest.mark.parametrize(
+    ("writer", "is_kept"), [(WRITER, True), ("hostrouting 0.1", False), (5, False), (None, False)]
+)
+def test_a_config_json_in_another_layout(writer: object, *, is_kept: bool) -> None:
+    """It stays as it is if this release has written it. What does not say its writer was written by
+    somebody else.
+    """
+    host = FakeHost()
+    text = json.dumps({"writtenBy": writer, "hostRouting": FULL.to_mapping()})
+    host.files.texts[LAYOUT.config_path] = text
+    assert writer_of(host.files) == (writer if isinstance(writer, str) else "")
+    written = {file.path: file for file in files_on(host, FULL)}[LAYOUT.config_path]
+    assert written.differs(host.files) is not is_kept
+
+
+def test_the_opening_alone() -> None:
+    """It is the administrator's."""
+    assert owned_paths(FakeFiles({LAYOUT.opening_path: "ticket 4711\n"})) == ()
 
 
 def test_an_earlier_release() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
+from hostrouting.boot import program
 from hostrouting.boot.program import PACKAGES, Program, Stamp, pack, stamp_of
 from hostrouting.host.layout import HostLayout
 from hostrouting.release import __version__
@@ -79,6 +80,25 @@ class TestDiffers:
         stamp = stamp_of(Program().content())
         program = pack({}, stamp._replace(**change))
         assert Program().differs(files_with(program)) is differs
+
+    @pytest.mark.parametrize(
+        ("sources", "differs"),
+        [
+            ({"hostrouting/a.py": b"ab"}, False),
+            ({"hostrouting/a.py": b"ab", "attrs/a.py": b"another release"}, False),
+            ({"hostrouting/b.py": b"ab"}, True),
+            ({"hostrouting/a.py": b"a", "phases/a.py": b"b"}, True),
+        ],
+    )
+    def test_the_digest(
+        self, monkeypatch: pytest.MonkeyPatch, sources: dict[str, bytes], *, differs: bool
+    ) -> None:
+        """It is about the library's files, their names and where each ends."""
+        digests: list[str] = []
+        for each in ({"hostrouting/a.py": b"ab"}, sources):
+            monkeypatch.setattr(program, "_sources", lambda each=each: each)
+            digests.append(program.sources_digest.__wrapped__())
+        assert (digests[0] != digests[1]) is differs
 
     def test_the_mode(self) -> None:
         """Others must not be able to write it, and nobody executes it."""

@@ -189,7 +189,7 @@ def test_a_start_of_what_has_failed() -> None:
 
 def test_stop() -> None:
     """A missing unit is stopped; a stop that another start cancels is tried again, ten times at
-    most.
+    most. One that takes too long is not: systemd goes on stopping the unit.
     """
     canceled = Ended(1, "", "Job for x.service canceled.")
     for answers, tries in ((Ended(5), 1), ([canceled, canceled, Ended(0)], 3)):
@@ -200,6 +200,10 @@ def test_stop() -> None:
     with pytest.raises(HostError, match=canceled.err):
         SystemdManager(run=run).stop(UNIT)
     assert len(run.commands) == 10
+    run = Systemctl(stop=TimeoutError())
+    with pytest.raises(HostError, match=r"systemctl did not stop x\.service within 30 s"):
+        SystemdManager(run=run).stop(UNIT)
+    assert run.commands == [STOP]
 
 
 def test_show() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import phases
-from hostrouting.boot.on_disk import owned_paths, proof_of_installation
+from hostrouting.boot.on_disk import proof_of_installation
 from hostrouting.boot.units import UNITS
 from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.config.settings import gated_units
@@ -16,7 +16,6 @@ from hostrouting.errors import HostError
 from hostrouting.host.effects import effects_of
 from hostrouting.host.host import Host
 from hostrouting.host.layout import DROP_IN, HostLayout
-from hostrouting.install.installed import read_installed
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.testing import FakeHost
 from tests.hostrouting.install.test_install import apply, node, possible
@@ -213,18 +212,6 @@ def test_a_removal_that_is_killed_before_its_last_file() -> None:
     with pytest.raises(Killed):
         run(Remove(host=host))
     assert LAYOUT.opening_path not in host.files.texts
-
-
-def test_what_is_ours_without_a_configuration() -> None:
-    """The file that opens the gate, alone, is the administrator's."""
-    host = FakeHost()
-    host.files.texts[LAYOUT.opening_path] = "ticket 4711\n"
-    assert owned_paths(host.files) == ()
-    assert read_installed(host) == HostRoutingConfig()
-    host.files.texts[LAYOUT.config_path] = '{"hostRouting": {}}\n'
-    assert read_installed(host) == HostRoutingConfig()
-    run(Remove(host=host))
-    assert host.files.texts == {}
 
 
 def test_a_reload_that_is_lost_with_the_configuration() -> None:

@@ -16,8 +16,8 @@ from hostrouting.model.snapshot import Link
 from hostrouting.probe.table import TABLE, render_probe_table
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
-from hostrouting.testing import FakeHost, FakeKernel, plain_vm
-from tests.support.tasks import failure_of, our_routes, ours, run
+from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
+from tests.support.tasks import config, failure_of, our_routes, ours, run
 
 KNOWN = "2603:1062:0:1:fe80:1234:5678:9abc"
 REPLY = f"{KNOWN}/128 dev eth0 proto hostrouting metric 1024"
@@ -158,3 +158,8 @@ class TestNft:
         run(Remove(host=attrs.evolve(host, missing={"nft"})))
         assert host.files.texts == {}
         assert caplog.text.count(f"{TABLE} stays until the next boot") == 1
+
+    def test_uninstalled_and_never_wanted(self) -> None:
+        """There is no table that could stay."""
+        host = FakeHost(kernel=h200(), missing={"nft"})
+        assert Configure(config("10.9.0.0/16"), host=host).plan().findings == ()
