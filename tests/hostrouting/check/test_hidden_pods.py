@@ -129,7 +129,8 @@ def make(namespace: Namespace, family: int, commands: Iterable[str]) -> None:
         "rule add priority 32766 lookup main",
         "rule add priority 50000 lookup 200",
     ]
-    lines = [*flushed, *pods, "rule flush", *usual, *commands]
+    first = ["rule del priority 0"] * 4  # `rule flush` leaves these
+    lines = [*flushed, *pods, "rule flush", *first, *usual, *commands]
     namespace.batch(lines, force=True, family=family)
 
 
