@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def connection_of(judge: Judge, plain: Part) -> tuple[PacketKind, Part] | None:
     """The connections to a part whose source is known, if they fare worse than plain packets."""
     sources = sources_of(judge, plain.decision.route)
-    if plain.is_own or len(sources) != 1 or not judge.fib.has_rules_by_source:
+    if plain.is_own or len(sources) != 1:
         return None
     packet = PacketKind(Prefix.of(sources[0]))
     connection = _look_up_again(judge, plain, packet)

@@ -20,6 +20,8 @@ from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import SCOPE_UNIVERSE
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from hostrouting.fib.engine import Fib
     from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Address
@@ -64,17 +66,30 @@ class Devices:
         """Whether the host has a device of this CNI."""
         return any(self.is_of(dev, cni) for dev in self.links)
 
-    def uses(self, dev: str) -> set[Use]:
+    def uses(self, dev: str) -> Collection[Use]:
         """What CNIs use the device for."""
-        return {row.use for _, row in self.cni_rows(dev)}
+        return self._uses.get(dev, ())
+
+    @cached_property
+    def _uses(self) -> dict[str, list[Use]]:
+        """By device of a CNI: what it is used for. Most devices of a host are none."""
+        uses: dict[str, list[Use]] = {}
+        for dev in self.links:
+            rows = self.cni_rows(dev)
+            if rows:
+                uses[dev] = [row.use for _, row in rows]
+        return uses
 
     def leads_to_own_pods(self, dev: str) -> bool:
         """Whether the device is that of a pod of this node, or the bridge of its pods."""
-        return not self.uses(dev).isdisjoint({"pod", "bridge"})
+        uses = self.uses(dev)
+        return "pod" in uses or "bridge" in uses
 
-    def is_overlay(self, dev: str) -> bool:
-        """Whether the device is a tunnel by which a CNI leads to the pods of other nodes."""
-        return "network" in self.uses(dev) and is_tunnel(self.links[dev])
+    @property
+    def overlays(self) -> set[str]:
+        """The tunnels by which CNIs lead to the pods of other nodes."""
+        networks = [dev for dev, uses in self._uses.items() if "network" in uses]
+        return {dev for dev in networks if is_tunnel(self.links[dev])}
 
     def is_bridge_of_pods(self, dev: str) -> bool:
         """Whether the device may be the bridge by which a CNI leads to the pods of this node."""
@@ -134,7 +149,7 @@ class Devices:
 
         Field state of another table: aws-vpc-cni-security-groups-strict.
         """
-        of_pods = {dev for dev in self.links if self.leads_to_own_pods(dev)}
+        of_pods = {dev for dev in self._uses if self.leads_to_own_pods(dev)}
         routes: list[Route] = []
         if of_pods:  # or no route has to be looked at
             routes += [route for route in self._routes if not of_pods.isdisjoint(route.devs)]

@@ -25,6 +25,7 @@ from hostrouting.config.cni import devices_of
 from hostrouting.config.settings import is_configurable_dev
 from hostrouting.finding import Finding, Name, Remedy, in_turn
 from hostrouting.model.link_kinds import is_card, is_tunnel
+from hostrouting.model.prefix import ip_at
 from hostrouting.model.route import deletion_command
 from hostrouting.text import spoken
 
@@ -97,7 +98,7 @@ DOUBTS = {
     ),
     "not-judged": Wording(
         "hostrouting does not judge {reason}",
-        Remedy("to ask Linux about one address", "ip route get ADDRESS", needs_root=False),
+        Remedy("to ask Linux about one address", "ip route get {address}", needs_root=False),
     ),
     "kernel-differs": Wording(
         "{where}: the kernel answers {reason}",
@@ -111,12 +112,15 @@ DOUBTS = {
 
 def describe_doubts(report: FamilyReport, doubts: Iterable[RangeInDoubt]) -> Iterator[Finding]:
     """A finding for all ranges about which there is the same doubt. The report need not have it."""
+    doubts = [*doubts]
     for opinion, extents in extents_of(report.family, doubts).items():
         where = phrase_of_extents(extents)
         wording = DOUBTS[opinion.name]
         sentence = wording.sentence.format(where=where, reason=opinion.reason)
         words = wording.remedy.words.format(selection=opinion.selection)
-        remedy: Remedy | None = wording.remedy._replace(words=words)
+        first = min(first for each, first, _ in doubts if each == opinion)
+        command = wording.remedy.command.format(address=ip_at(report.family, first))
+        remedy: Remedy | None = wording.remedy._replace(words=words, command=command)
         facts: dict[str, Any] = {}
         if opinion.candidates:
             devs = devices_to_name(opinion.candidates, report)

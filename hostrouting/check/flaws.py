@@ -85,7 +85,9 @@ def _networks_of_overlays(judge: Judge) -> tuple[Prefix, ...]:
     """The networks to which a tunnel of a CNI leads, and those of `podCidrs` if there are any.
     Without an overlay, pods may have addresses of the host's own network.
     """
-    overlays = {dev for dev in judge.devices.links if judge.devices.is_overlay(dev)}
+    overlays = judge.devices.overlays
+    if not overlays:  # as on most hosts, where there may be many routes
+        return ()
     routes = [route for route in judge.fib.routes if not overlays.isdisjoint(route.devs)]
     networks = {route.prefix for route in routes if not route.prefix.is_single}
     networks.discard(Prefix(judge.fib.family, 0, 0))
@@ -191,10 +193,11 @@ def _several_node_ips(judge: Judge) -> Iterator[Finding]:
 
 
 def find_undelivered(judge: Judge) -> Iterator[Finding]:
-    """The addresses of this host, and the pods in table main, whose packets are sent elsewhere: the
-    verdict is UNDECIDED.
+    """The addresses of this host whose packets are sent elsewhere, and that the routes of pods may
+    not be used: the verdict is UNDECIDED.
     """
-    if TABLE_MAIN not in judge.fib.tables and _has_pods_in_main(judge):
+    has_pods = any(map(judge.devices.leads_to_own_pods, judge.devices.links))
+    if has_pods and TABLE_MAIN not in judge.fib.tables:
         yield from _missing_rules(judge)
     usual = default_rules(judge.fib.family)[0]
     if judge.fib.rules[:1] == (usual,):
@@ -208,14 +211,6 @@ def find_undelivered(judge: Judge) -> Iterator[Finding]:
             spoken(lost),
             _how_to_look_up_first(usual, judge.fib.rules),
         )
-
-
-def _has_pods_in_main(judge: Judge) -> bool:
-    """Whether a route of table main leads to pods of this node."""
-    for route in judge.fib.snapshot.routes:
-        if route.table == TABLE_MAIN and any(map(judge.devices.leads_to_own_pods, route.devs)):
-            return True
-    return False
 
 
 def _how_to_look_up_first(usual: Rule, rules: Sequence[Rule]) -> Remedy:

@@ -127,6 +127,8 @@ def _find_connections(
     """The parts that are worse for connected sockets, by the kind of packets. Own addresses are
     among them, because they belong to the ranges around them (`ranges_of`).
     """
+    if not judge.fib.has_rules_by_source:
+        return
     own = {sight: part for sight, part in plain.items() if part.is_own}
     worse: dict[PacketKind, dict[Sight, Part]] = {}
     for sight, part in plain.items():

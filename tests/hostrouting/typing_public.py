@@ -18,6 +18,7 @@ from hostrouting.fib import Decision, Fib, PacketKind, Tried, trace_rules
 from hostrouting.host.effects import Effects
 from hostrouting.kernel import Answer, Outcome, RouteRequest
 from hostrouting.model import NextHop, Prefix, default_rules
+from hostrouting.model.prefix import IP
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
@@ -90,6 +91,7 @@ def use(backend: hr.RouteBackend, change: RouteRequest) -> Iterator[object]:
     """What each verb takes and returns."""
     yield assert_type(backend.snapshot(), hr.Snapshot)
     yield assert_type(backend.lookup([ip_address("172.16.0.1")]), tuple[Answer, ...])
+    yield assert_type(backend.sources([ip_address("172.16.0.1")]), tuple[IP | None, ...])
     yield assert_type(hr.check_kernel(backend, config), hr.CheckReport)
     yield assert_type(backend.change([change]), tuple[Outcome, ...])
     yield assert_type(apply_plan(plan, backend, before=snapshot), Applied)

@@ -362,7 +362,7 @@ def gate_decides(system: System, step: Step, story: Story) -> None:
     if step.in_warn_too:
         apply(system, settings(story, "WARN"))
         system.must("systemctl", "start", GATED)
-        apply(system, settings(story, "STRICT"), code=1)
+        apply(system, settings(story, "STRICT"), code=int(is_refused))
     system.must("systemctl", "stop", GATED)
 
 

@@ -120,7 +120,8 @@ def _first_line(explained: Explanation) -> str:
     if not explained.is_expected:
         return f"{way}; no expected CIDR has this address, so check does not judge it"
     if report.escapes:
-        way = f"{report.escapes[0]}; expected: {spoken(report.expected_devs, last='or')}"
+        escape = report.escapes[0]
+        way = f"{escape}; expected: {spoken(report.expected_by(escape), last='or')}"
     elif report.verdict == "no-default-route":
         way += f"; {report.sentence}"
     elif report.parts and report.parts[0].allowance:

@@ -96,7 +96,7 @@ def _link(
         master=names.get(number_in(attributes, _IFLA_MASTER) or 0),  # 0 is the number of no device
         xdp=any(xdp.get(_IFLA_XDP_ATTACHED, b"")),
         # A device that cannot have IPv6 has no settings for it.
-        ipv6_disabled=not of_ipv6 or bool(of_ipv6[_DEVCONF_DISABLE_IPV6]),
+        ipv6_disabled=not of_ipv6 or bool(_setting(of_ipv6, _DEVCONF_DISABLE_IPV6)),
         ignores_ra=_ignores_ra(of_ipv6),
     )
 
@@ -107,22 +107,29 @@ def kind_of(link: Mapping[int, bytes]) -> str:
     return text_of(info.get(_IFLA_INFO_KIND, b""))
 
 
-def _ignores_ra(of_ipv6: tuple[int, ...]) -> bool:
+def _ignores_ra(of_ipv6: bytes) -> bool:
     """See `Link.ignores_ra`."""
-    if not of_ipv6 or not of_ipv6[_DEVCONF_FORWARDING]:
+    if not _setting(of_ipv6, _DEVCONF_FORWARDING):
         return False
-    return of_ipv6[_DEVCONF_ACCEPT_RA] == 1
+    return _setting(of_ipv6, _DEVCONF_ACCEPT_RA) == 1
 
 
-def _ipv6_settings(link: Mapping[int, bytes]) -> tuple[int, ...]:
+def _ipv6_settings(link: Mapping[int, bytes]) -> bytes:
     """The settings for IPv6 of a device with these attributes; empty if it has none.
 
     They are in IFLA_AF_SPEC: by family, an array of numbers.
     """
     families = attributes_of(link.get(_IFLA_AF_SPEC, b""))
     ipv6 = attributes_of(families.get(AF_OF[IPV6], b""))
-    settings = ipv6.get(_IFLA_INET6_CONF, b"")
-    return struct.unpack(f"={len(settings) // NUMBER.size}I", settings)
+    return ipv6.get(_IFLA_INET6_CONF, b"")
+
+
+def _setting(settings: bytes, place: int) -> int:
+    """The setting in this place; 0 if the device has none."""
+    if not settings:
+        return 0
+    [number] = NUMBER.unpack_from(settings, place * NUMBER.size)
+    return int(number)
 
 
 class Names(dict[int, str]):

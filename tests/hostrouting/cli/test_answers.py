@@ -4,19 +4,21 @@ snapshot, `status` with what `apply` has done, and each with what is to be typed
 
 import json
 import re
+import shlex
 import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import assume, given, strategies as st
 
-from hostrouting.errors import HostError
+from hostrouting.errors import BackendError, HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel import Answer
 from hostrouting.model.prefix import IP, Prefix, width_of
-from hostrouting.model.route import OURS, Route
+from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import (
@@ -30,8 +32,9 @@ from hostrouting.testing import (
     vpn_node,
 )
 from tests.support.cli import Said, say
+from tests.support.incidents import KUBELET, config, node as node_with
 from tests.support.nodes import BITS, block_of, nodes
-from tests.support.tasks import CIDR, LAYOUT, lose_routes, paths_on
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, paths_on
 from tests.support.topologies import ELSEWHERE, IB0, checked, refusing, rule, vm_with
 
 WARN = {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "WARN"}}
@@ -327,52 +330,35 @@ def with_unusable_config(name: str, kernel: FakeKernel) -> FakeHost:
     return host
 
 
-class TestTypedCidrs:
-    """Typed CIDRs are checked where config.json is unusable; a warning names the file and the
-    fault.
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_typed_cidrs_where_the_configuration_is_unusable(name: str) -> None:
+    """They are checked, and a warning names the file and the fault: on the page, in the document,
+    and beside an explanation. Its remedy is to correct the file if it is there.
     """
+    sentence = f"the installed configuration was not used: {UNUSABLE[name][1]}"
+    host = with_unusable_config(name, h200())
 
-    @staticmethod
-    def sentence(name: str) -> str:
-        """How the warning begins."""
-        return f"the installed configuration was not used: {UNUSABLE[name][1]}"
+    document = say("check", CIDR, "--json", host=host)
+    assert document.json["verdict"] == "overlap"
+    [warning] = [finding for finding in document.json["findings"] if finding["name"] == "file"]
+    assert warning["sentence"].startswith(sentence)
+    assert warning["severity"] == "warning"
+    assert warning["target"] == HostLayout.config_path
 
-    @pytest.mark.parametrize("name", UNUSABLE)
-    def test_in_the_document(self, name: str) -> None:
-        """It is a finding beside the verdict."""
-        said = say("check", CIDR, "--json", host=with_unusable_config(name, h200()))
-        assert said.code == 1
-        assert said.err == ""
-        assert said.json["verdict"] == "overlap"
-        [warning] = [finding for finding in said.json["findings"] if finding["name"] == "file"]
-        assert warning["sentence"].startswith(self.sentence(name))
-        assert warning["severity"] == "warning"
-        assert warning["target"] == HostLayout.config_path
+    page = say("check", CIDR, host=host)
+    assert page.code == document.code == 1
+    _, _, behind = page.out.partition(f"\nFILE: {sentence}")
+    _, remedy, *_ = behind.splitlines()
+    is_there = host.files.look(HostLayout.config_path) is not None
+    assert remedy.startswith(f"  correct {HostLayout.config_path}") is is_there
 
-    @pytest.mark.parametrize("name", UNUSABLE)
-    def test_on_the_page(self, name: str) -> None:
-        """The remedy is to correct the file if it is there."""
-        host = with_unusable_config(name, h200())
-        page = say("check", CIDR, host=host)
-        assert page.code == 1
-        _, _, behind = page.out.partition(f"\nFILE: {self.sentence(name)}")
-        _, remedy, *_ = behind.splitlines()
-        is_there = host.files.look(HostLayout.config_path) is not None
-        assert remedy.startswith(f"  correct {HostLayout.config_path}") is is_there
+    explained = say("explain", "172.16.5.9", host=host)
+    assert explained.lines[0].startswith("OVERLAP: ")
+    assert sentence in explained.err
 
-    @pytest.mark.parametrize("name", UNUSABLE)
-    def test_in_an_explanation(self, name: str) -> None:
-        """The verdict is on the page, and the warning beside it."""
-        said = say("explain", "172.16.5.9", host=with_unusable_config(name, h200()))
-        assert said.lines[0].startswith("OVERLAP: ")
-        assert self.sentence(name) in said.err
-
-    @pytest.mark.parametrize("name", UNUSABLE)
-    def test_in_the_exit_code(self, name: str) -> None:
-        """It has one of its own only where that is asked for."""
-        host = with_unusable_config(name, plain_vm())
-        assert say("check", CIDR, host=host).code == 0
-        assert say("check", CIDR, "--fail-on", "warning", host=host).code == 1
+    fine = with_unusable_config(name, plain_vm())
+    assert say("check", CIDR, host=fine).code == 0
+    assert say("check", CIDR, "--fail-on", "warning", host=fine).code == 1
 
 
 @pytest.mark.parametrize("name", UNUSABLE)
@@ -407,22 +393,6 @@ def test_a_deletion_is_proposed_once() -> None:
     command = "ip route del 10.244.0.128/25 table main proto 4"
     assert say("check", "10.244.0.0/24", kernel=kernel).out.count(command) == 1
     assert say("repair", "10.244.0.0/24", kernel=kernel).err.count(command) == 1
-
-
-def test_a_part_of_a_repair_in_a_pipe() -> None:
-    """Whoever pipes a partial repair into `apply` reads twice that it is one, for the exit code is
-    lost.
-    """
-    host = FakeHost(kernel=refusing())
-    of_a_part = say("repair", CIDR, host=host)
-    of_all = say("repair", CIDR, kernel=h200())
-    assert of_a_part.code == 1
-    assert of_a_part.err.count("the printed configuration repairs only a part of what escapes") == 1
-    assert "only a part" not in of_all.err
-
-    applied = apply(host, json.loads(of_a_part.out), "--wait", "0")
-    first = "DONE: this host matches the configuration, but 172.16.0.0/24 is refused as prohibited "
-    assert applied.lines[0].startswith(first)
 
 
 def test_a_repair_says_nothing_of_a_family_that_is_right() -> None:
@@ -460,18 +430,6 @@ def test_a_repair_where_the_kernel_differs(monkeypatch: pytest.MonkeyPatch) -> N
     assert said.out == ""
     assert "cannot tell whether a repair is needed:" in said.err
     assert f"the kernel answers [{CIDR} dev ib7 " in said.err
-
-
-def test_what_was_typed_becomes_permanent() -> None:
-    """The configuration that `repair` prints has what was missing."""
-    host = FakeHost(kernel=h200())
-    apply(host, WARN)
-    for half in ("172.16.0.0/17", "172.16.128.0/17"):
-        host.kernel.ip_route("add", Route.to(half, dev="eth0", gateway="10.0.0.1", protocol=OURS))
-    repair = say("repair", host=host)
-    applied = apply(host, json.loads(repair.out), "--wait", "0")
-    assert applied.code == 0
-    assert "not in the configuration" not in applied.out
 
 
 # What else is on the host.
@@ -635,14 +593,6 @@ def test_what_another_run_has_installed_meanwhile_is_not_taken_away() -> None:
     assert '"STRICT"' in host.files.texts["/etc/hostrouting/config.json"]
 
 
-def test_a_plan_that_may_take_away() -> None:
-    """The command that carries it out has the same consent."""
-    host = FakeHost(kernel=plain_vm())
-    apply(host, STRICT)
-    allowed = say_with(WARN, "plan", "--allow-removal", host=host)
-    assert allowed.lines[0] == "TO DO: as root: the same command with apply instead of plan"
-
-
 def test_a_refused_file_gates_nothing() -> None:
     """After a refusal, the answer is about the units that wait for the gate, and not about those of
     the file.
@@ -657,7 +607,9 @@ def test_a_refused_file_gates_nothing() -> None:
 
 
 def test_a_stopped_run() -> None:
-    """After Ctrl-C the page says what was changed until then, and how the host is now."""
+    """After Ctrl-C the page says what was changed until then, and how the host is now; the document
+    has the reason, which it has not after a failure.
+    """
     host = FakeHost(kernel=FakeKernel())  # without a default route, so apply waits
     host.faults.meanwhile("snapshot", lambda: signal.raise_signal(signal.SIGINT), nth=2)
     said = apply(host, routes_to("9.0.0.0/8"))
@@ -668,24 +620,13 @@ def test_a_stopped_run() -> None:
     assert third == f"  wrote {HostLayout.program_path}"
     assert "WAITING: 9.0.0.0/8 needs an IPv4 default route" in others
 
-
-def test_the_document_of_a_stopped_run() -> None:
-    """It has the reason, and a run that was not stopped has none."""
     host = FakeHost(kernel=FakeKernel())
     host.faults.meanwhile("snapshot", lambda: signal.raise_signal(signal.SIGTERM), nth=2)
-    stopped = apply(host, routes_to("9.0.0.0/8"), "--json")
-    failed = apply(host, routes_to("9.0.0.0/8"), "--json", "--wait", "0")
-    assert stopped.json["failures"] == []
-    assert stopped.json["stopped"] == "SIGTERM"
-    assert failed.json["failures"]
-    assert failed.json["stopped"] == ""
-
-
-def test_the_mode_without_systemd() -> None:
-    """The mode is in config.json, so `status` shows it where nothing is known about the guard."""
-    host = FakeHost(manager=None)
-    apply(host, OTHER_CIDR)
-    assert "  mode STRICT: " in say("status", host=host).out
+    stopped = apply(host, routes_to("9.0.0.0/8"), "--json").json
+    failed = apply(host, routes_to("9.0.0.0/8"), "--json", "--wait", "0").json
+    assert (stopped["failures"], stopped["stopped"]) == ([], "SIGTERM")
+    assert failed["failures"]
+    assert failed["stopped"] == ""
 
 
 @pytest.mark.parametrize(
@@ -711,3 +652,53 @@ def test_status_says_what_it_can(allowed: list[str], code: int, first: str) -> N
     assert said.code == code
     assert said.lines[0].startswith(first)
     assert "nft could not list the table" in said.out
+
+
+# `remove`.
+
+
+def test_the_proposed_check_gives_the_same_verdict() -> None:
+    """It expects the devices that were expected: the installed configuration, which had them, is
+    gone.
+    """
+    expected = {"expectedCidrs": [CIDR], "expectedDevs": ["ib1", "ib2"], "mode": "WARN"}
+    host = node_with(config(*REPAIR, routeOverlap=expected))
+    *_, verdict, proposal = say("remove", host=host).lines
+    assert verdict == f"OVERLAP: all of {CIDR} leaves through ib0; expected: ib1 or ib2"
+    command = proposal.removeprefix("To see what repairs that: hostrouting ")
+    checked = say(*shlex.split(command), host=host).lines[0]
+    assert checked.startswith(f"OVERLAP: {CIDR} leaves through ib0 ")
+    assert checked.endswith("; expected: ib1 or ib2")
+
+
+def test_a_removal_that_lets_nothing_escape() -> None:
+    """Then there is nothing to repair."""
+    said = say("remove", host=node_with(config(), plain_vm))
+    assert "OK: every address of" in said.out
+    assert "repairs" not in said.out
+
+
+def test_a_kernel_that_does_not_answer_does_not_hinder_a_removal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There is only no verdict."""
+    host = node_with(config(*REPAIR))
+    no_answer = mock.Mock(side_effect=BackendError("no answer", kind="timeout"))
+    monkeypatch.setattr("hostrouting.cli.commands.remove.check_snapshot", no_answer)
+    removed = say("remove", host=host)
+    assert removed.code == 0
+    assert removed.lines[0].startswith("DONE: ")
+    assert "verdict" not in removed.out
+
+
+def test_a_missing_configuration_does_not_hinder_a_removal() -> None:
+    """Nothing says what was expected, so there is no verdict. Nor is there a file to copy."""
+    host = node_with(config(*REPAIR))
+    host.files.remove(LAYOUT.config_path)
+    dry_run = say("remove", "--dry-run", host=host)
+    assert dry_run.lines[0].startswith("TO DO")
+    assert f"Then nothing holds back {KUBELET}." in dry_run.lines
+    assert "To be able to go back" not in dry_run.out
+    removed = say("remove", host=host)
+    assert removed.code == 0
+    assert "verdict" not in removed.out

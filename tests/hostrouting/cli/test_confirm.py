@@ -174,13 +174,28 @@ def test_enter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeH
     assert terminal.logged == []
 
 
+def killed() -> bool:
+    """The program gets SIGTERM."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    return False
+
+
+def hung_up() -> bool:
+    """The terminal is closed, which sends SIGHUP."""
+    os.kill(os.getpid(), signal.SIGHUP)
+    return False
+
+
+STOPPED = 128 + signal.SIGTERM
+
+
 @pytest.mark.parametrize(
-    ("happens", "reason"),
+    ("happens", "code", "reason"),
     [
-        pytest.param(nothing, "nobody pressed Enter within 1 s", id="nobody answers"),
-        pytest.param(
-            closed, "the terminal was closed, or Ctrl-D was pressed, before Enter", id="closed"
-        ),
+        (nothing, 1, "FAILED: nobody pressed Enter within 1 s"),
+        (closed, 1, "FAILED: the terminal was closed, or Ctrl-D was pressed, before Enter"),
+        (killed, STOPPED, "STOPPED: SIGTERM; not everything was done"),
+        (hung_up, STOPPED, "STOPPED: the terminal was closed; not everything was done"),
     ],
 )
 @pytest.mark.parametrize("was_installed", [True, False], ids=["installed", "fresh"])
@@ -189,8 +204,9 @@ def test_no_enter(
     tmp_path: Path,
     installed: FakeHost,
     happens: Callable[[], bool],
-    reason: str,
     *,
+    code: int,
+    reason: str,
     was_installed: bool,
 ) -> None:
     """Everything is as it was, also routes that somebody typed; the page says so, and so does the
@@ -201,64 +217,26 @@ def test_no_enter(
         host = FakeHost(kernel=h200())
         type_routes(host, TYPED)
     before = state(host)
-    terminal = FakeTerminal(nothing, happens)
+    terminal = FakeTerminal(nothing, happens, *(FOR_A_MINUTE if code == STOPPED else ()))
 
     said = apply_with(monkeypatch, tmp_path, host, terminal, "--json")
 
     assert state(host) == before
-    assert said.code == 1
+    assert said.code == code
     assert terminal.seconds_passed <= 1
     assert said.json["takenBack"]
     assert not said.json["changed"]
     assert "check" not in said.json  # how the host is now: as it was before
-    [failure] = said.json["failures"]
-    assert failure["kind"] == "not-confirmed"
-    assert failure["message"] == reason
     assert terminal.logged == [
-        f"FAILED: {reason}",
+        reason,
         "TAKEN BACK: files, routes and units are as they were before",
     ]
-
-
-def test_a_signal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost) -> None:
-    """A signal while the operator is asked takes everything back at once."""
-    before = state(installed)
-
-    def killed() -> bool:
-        os.kill(os.getpid(), signal.SIGTERM)
-        return False
-
-    terminal = FakeTerminal(killed, *FOR_A_MINUTE)
-
-    said = apply_with(monkeypatch, tmp_path, installed, terminal, "--json")
-
-    assert state(installed) == before
-    assert said.code == 128 + signal.SIGTERM
-    assert said.json["takenBack"]
-    assert said.json["stopped"] == "SIGTERM"
-    assert terminal.logged[0] == "STOPPED: SIGTERM; not everything was done"
-
-
-def test_a_hang_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost) -> None:
-    """The journal says that the terminal was closed: nobody has sent the signal that ends the
-    run.
-    """
-    before = state(installed)
-
-    def hung_up() -> bool:
-        os.kill(os.getpid(), signal.SIGHUP)
-        return False
-
-    terminal = FakeTerminal(hung_up, *FOR_A_MINUTE)
-
-    said = apply_with(monkeypatch, tmp_path, installed, terminal)
-
-    assert state(installed) == before
-    assert said.code == 128 + signal.SIGTERM
-    assert terminal.logged == [
-        "STOPPED: the terminal was closed; not everything was done",
-        "TAKEN BACK: files, routes and units are as they were before",
-    ]
+    if code == STOPPED:
+        assert said.json["stopped"] == reason.partition(": ")[2].partition(";")[0]
+    else:
+        [failure] = said.json["failures"]
+        assert failure["kind"] == "not-confirmed"
+        assert f"FAILED: {failure['message']}" == reason
 
 
 def test_a_hang_up_during_the_undo(
@@ -445,6 +423,15 @@ def test_no_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert host.files.texts == {}
     refusal = "--confirm: there is no terminal to press Enter on; run it from a terminal, or give "
     assert f"{refusal}a command with --confirm-if" in said.err
+
+
+def test_nothing_to_confirm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nobody is asked about a run that has changed nothing."""
+    terminal = FakeTerminal()
+    said = apply_with(monkeypatch, tmp_path, configured(WANTED), terminal)
+    assert said.code == 0
+    assert said.lines[0].startswith("NOTHING TO DO: ")
+    assert terminal.said == []
 
 
 @pytest.mark.linux

@@ -87,14 +87,6 @@ def test_a_card_that_another_one_precedes_has_its_command() -> None:
     assert say("status", host=host).lines[-1] == through_eth0
 
 
-def test_a_file_that_is_given_is_in_the_line_of_the_other_card(tmp_path: Path) -> None:
-    """As in those of candidates."""
-    file = tmp_path / "new.json"
-    file.write_text(json.dumps(config()))
-    page = say("check", "--config", str(file), host=node_with_another_router())
-    assert f"repair --config {file} --dev eth0 |" in page.out
-
-
 def test_several_cards_that_another_one_precedes(tmp_path: Path) -> None:
     """Each has a line of its own."""
     host = node_with_another_router()

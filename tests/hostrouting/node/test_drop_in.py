@@ -382,7 +382,7 @@ exit $?
 @pytest.mark.parametrize("own", [(), ("unshare", "--net")], ids=["host", "private"])
 def test_a_unit_with_a_network_of_its_own(node: SandboxedNode, own: tuple[str, ...]) -> None:
     """That of the host is made right, and checked."""
-    install(node, wanting("10.9.0.0/16", cidrs=("10.96.0.0/12",)))
+    install(node, wanting("10.9.0.0/16", cidrs=("10.9.0.0/16", "10.96.0.0/12")))
     done = node.run("sh", "-c", ONLINE, "sh", *own, *gate())
     assert done.status == 0
     assert "static routes changed: 1, first: add 10.9.0.0/16 via 10.0.0.1" in done.stderr
