@@ -1,6 +1,4 @@
-"""The public names: complete, loaded when used, seen by type checkers, and importable from a zip
-file.
-"""
+"""The public names: complete, loaded when used, and seen by type checkers."""
 
 import ast
 import importlib
@@ -8,9 +6,7 @@ import inspect
 import pathlib
 import subprocess
 import sys
-import zipfile
 
-import attrs
 import pytest
 
 import hostrouting
@@ -126,27 +122,3 @@ def test_what_sets_and_checks_routes_loads_little() -> None:
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert "hostrouting" in loaded
     assert loaded.isdisjoint({"attr", "attrs", "phases", "logging", "subprocess"})
-
-
-@pytest.mark.linux
-def test_from_a_zip_file(tmp_path: pathlib.Path) -> None:
-    """All names can be loaded from a zip file, where there are no files to read."""
-    archive = tmp_path / "all.zip"
-    with zipfile.ZipFile(archive, "w") as packed:
-        for package in (ROOT, ROOT.parent / "phases"):
-            for path in package.rglob("*"):
-                if path.suffix in {".py", ".sh"}:
-                    packed.write(path, path.relative_to(ROOT.parent))
-    code = f"""
-import sys
-sys.path[:0] = [{str(archive)!r}, {str(pathlib.Path(attrs.__file__).parents[1])!r}]
-import hostrouting
-assert hostrouting.__file__.startswith({str(archive)!r})
-names = [getattr(hostrouting, name) for name in hostrouting.__all__]
-print(len(names))
-"""
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False
-    )
-    assert done.stdout.split() == [str(len(hostrouting.__all__))]
-    assert done.stderr == ""

@@ -272,22 +272,6 @@ def test_an_image_behind_a_link(tmp_path: Path) -> None:
         root.write("/run/unit", "x")
 
 
-@pytest.mark.parametrize("number", [40, 41])
-def test_a_chain_of_links(tmp_path: Path, number: int) -> None:
-    """As many are followed as Linux follows."""
-    (tmp_path / "0").write_text("text")
-    for link in range(number):
-        (tmp_path / str(link + 1)).symlink_to(str(link))
-    first = tmp_path / str(number)
-    if number == 40:
-        assert HERE.read(str(first)) == first.read_text() == "text"
-        return
-    with pytest.raises(HostError, match="its links form a loop"):
-        HERE.read(str(first))
-    with pytest.raises(OSError, match="Too many levels of symbolic links"):
-        first.read_text()
-
-
 @pytest.mark.parametrize("root", ["", "etc", "/etc/\0"])
 def test_a_root_is_absolute(root: str) -> None:
     """A relative root would depend on the directory in which a program runs."""
@@ -461,15 +445,6 @@ def test_power_that_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         flushed.clear()
         step()
         assert flushed == expected
-
-
-def test_a_folder_that_nobody_may_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder on a writable file system, such as an immutable one, is not called read-only."""
-    monkeypatch.setattr("os.access", lambda *_: False)
-    assert HERE.why_unwritable(f"{tmp_path}/new") == (
-        f"{tmp_path} does not allow it; for its permissions and attributes: "
-        f"ls -ld {tmp_path}; lsattr -d {tmp_path}"
-    )
 
 
 READ_ONLY = "Read-only file system; remount the file system writable"

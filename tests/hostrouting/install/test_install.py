@@ -223,6 +223,7 @@ class TestLaws:
         assert operations == set(map(str, (*plan.systemd, *plan.operations)))
         assert keys == {change.route.key for change in plan.routes.changes}
 
+    @settings(max_examples=scaled(50))
     @example(
         config(*REPAIR)._replace(guard=GuardConfig(enabled=True)), NOTHING, ConfigureStaticRoutes
     )

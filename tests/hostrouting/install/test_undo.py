@@ -57,7 +57,7 @@ OTHER = config("10.7.0.0/16")
 CONFLICTING = config("172.16.0.0/16")
 
 
-@settings(max_examples=scaled(200))
+@settings(max_examples=scaled(100))
 @given(
     old=possible() | st.just(NOTHING),
     new=possible() | st.just(NOTHING),

@@ -85,25 +85,6 @@ def test_one_transaction(nft: Nftables, fault: str) -> None:
     assert nft.listing("first") == before
 
 
-@pytest.mark.linux
-@pytest.mark.needs("root", "nft")
-@pytest.mark.parametrize(
-    "change", ["flush table ip6 first", "add table ip6 first { flags dormant; }"]
-)
-def test_a_change_of_another_program(change: str) -> None:
-    """A table that another program has emptied or put to sleep is listed differently, and still has
-    its comment.
-    """
-    with private_namespace() as namespace, namespace.inside():
-        nft = NftProgram()
-        nft.load(table())
-        before = nft.listing("first")
-        nft.load(change)
-        after = nft.listing("first") or ""
-    assert after != before
-    assert 'comment "contract: ' in after
-
-
 def test_what_is_run() -> None:
     """Nothing but the requested table is listed; a text is passed on as it is, and a failure is
     raised.

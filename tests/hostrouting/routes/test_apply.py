@@ -3,6 +3,7 @@ Linux.
 """
 
 import errno
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -26,6 +27,7 @@ from hostrouting.testing import FaultyBackend
 from hostrouting.testing.faults import Moment
 from tests.support.commands import furnish
 from tests.support.examples import scaled
+from tests.support.ip_text import routes_of, text_rows
 from tests.support.namespace import private_namespace
 from tests.support.notes import notes_of
 from tests.support.own_routes import (
@@ -609,44 +611,28 @@ def test_typed_routes_that_a_request_could_confuse(
             assert error.after == AS_BEFORE
 
 
-@pytest.mark.parametrize(
-    ("there", "wanted", "refused"),
-    [
-        pytest.param(
-            [
-                entry(PLACE, ROUTER_1, protocol=FOREIGN),
-                entry(PLACE, ROUTER_2),
-                entry(PLACE, ROUTER_3),
-                entry(OTHER_PLACE, ROUTER_1),
-            ],
-            [],
-            3,
-            id="behind another program's",
-        ),
-        pytest.param(
-            [entry(PLACE, ROUTER_1), entry(OTHER_PLACE, ROUTER_1)],
-            [by(PLACE, ROUTER_2), by(OTHER_PLACE, ROUTER_2)],
-            4,
-            id="beside the successors",
-        ),
-        pytest.param(
-            [entry(PLACE, ROUTER_1), entry(PLACE, ROUTER_2), entry(PLACE, ROUTER_3)],
-            [],
-            3,
-            id="behind one of ours that could not be deleted",
-        ),
-    ],
-)
-def test_what_was_deleted_comes_back(
-    there: list[Route], wanted: list[StaticRoute], refused: int
-) -> None:
-    """Routes of ours that were deleted are put back, in their order, behind those that hold their
-    key.
+@text_rows(
     """
+# behind another program's
+PLACE_1 proto 186; PLACE_2 proto ours; PLACE_3 proto ours; OTHER_1 proto ours | | 3
+# beside the successors
+PLACE_1 proto ours; OTHER_1 proto ours | PLACE OTHER | 4
+# behind one of ours that could not be deleted
+PLACE_1 proto ours; PLACE_2 proto ours; PLACE_3 proto ours | | 3
+"""
+)
+def test_what_was_deleted_comes_back(row: list[str]) -> None:
+    """Routes of ours that were deleted are put back, in their order, behind those that hold their
+    key. Those that are wanted lead by the second router.
+    """
+    there, wanted, refused = row
+    places = {"PLACE": PLACE, "OTHER": OTHER_PLACE}
+    for name, prefix in places.items():
+        there = re.sub(f"{name}_(.)", rf"{prefix} via 10.0.0.\1 dev eth0", there)
     kernel = faulty()
-    put(kernel, there)
-    plan, before = planned(kernel, wanted)
-    kernel.fail("change", errno.EINVAL, nth=refused)
+    put(kernel, routes_of(there))
+    plan, before = planned(kernel, [by(places[name], ROUTER_2) for name in wanted.split()])
+    kernel.fail("change", errno.EINVAL, nth=int(refused))
 
     with pytest.raises(ApplyError) as caught:
         apply_plan(plan, kernel, before=before)

@@ -2,7 +2,6 @@
 
 import errno
 from collections.abc import Callable
-from ipaddress import ip_network
 
 import pytest
 from hypothesis import given
@@ -265,15 +264,6 @@ def test_an_expected_device_that_is_down() -> None:
     expected = config.route_overlap._replace(expected_devs=("eth9",))
     outcome = make_pass(host, config._replace(route_overlap=expected))
     assert "the device eth9 is not up" in outcome.waits
-
-
-def test_name_servers() -> None:
-    """The host knows its name servers, and no kernel does: one may not lie in a service network."""
-    host = node(kernel=plain_vm(), files=OddFiles({"/etc/resolv.conf": "nameserver 10.96.0.10\n"}))
-    config = wanting(cidrs=())
-    services = config.route_overlap._replace(service_cidrs=(ip_network("10.96.0.0/12"),))
-    outcome = make_pass(host, config._replace(route_overlap=services))
-    assert "a name server" in " ".join(map(str, outcome.findings))
 
 
 def test_a_marker_that_cannot_be_replaced() -> None:

@@ -254,21 +254,6 @@ def test_a_list_that_is_refused(backend: NetlinkBackend) -> None:
             list_routes(netlink, 4, [TABLE_MAIN], RouteReader({}))
 
 
-def test_a_socket_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is closed, and the error says what is missing."""
-    opened: list[socket.socket] = []
-
-    def refused(_netlink: NetlinkSocket, half_made: socket.socket) -> None:
-        opened.append(half_made)
-        raise OSError(errno.ENOPROTOOPT, "refused")
-
-    monkeypatch.setattr(NetlinkSocket, "_set_options", refused)
-    with raises(BackendError, "unavailable", match="netlink of Linux 4.20 or later is needed"):
-        NetlinkBackend()
-    [closed] = opened
-    assert closed.fileno() == -1
-
-
 def test_a_name_that_no_device_can_have(backend: NetlinkBackend) -> None:
     """It is a refusal like that of any device that does not exist."""
     for name in ("a" * 16, "eth0\0", "", "eth0\ud800"):

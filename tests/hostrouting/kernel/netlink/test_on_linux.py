@@ -299,13 +299,6 @@ def test_next_hops_side_by_side() -> None:
     assert [str(hop.gateway) for hop in route.next_hops] == ["10.0.0.1", "10.0.0.2"]
 
 
-def test_an_encapsulation_of_a_later_linux() -> None:
-    """It has no name yet, and is named by its number: its route is still known to have one."""
-    encap_type = attribute(21, struct.pack("=H", 99))
-    listed = listed_message(4, 0, Kind(length=24, protocol=12, metric=0, device=1))
-    assert decode(listed + encap_type, {1: "eth0"}).unread == ("encap 99",)
-
-
 def test_protocols_have_the_names_that_ip_has(namespace: Namespace) -> None:
     """Some releases of `ip` do not know all of them."""
     namespace.batch(
@@ -395,11 +388,9 @@ def test_what_else_a_rule_selects_by(
     ("listed", "others"),
     [
         ({23: "50505050", 28: "ffff"}, {"sport": "20560"}),
-        ({25: "0a", 30: "3f"}, {"dscp": "0xa"}),
         ({25: "0a", 30: "0f"}, {"dscp": "0xa", "attribute-30": "0f"}),
         ({40: "02", 39: "01"}, {"attribute-39": "01", "attribute-40": "02"}),
     ],
-    ids=["sport", "dscp", "a part of dscp", "two of a later Linux"],
 )
 def test_a_mask_beside_its_value(
     namespace: Namespace,
