@@ -17,7 +17,7 @@ from hostrouting.config.cni import POD_NETWORKS, Cni, Device, Use, devices_of
 from hostrouting.fib.engine import ByPrefix
 from hostrouting.model.link_kinds import OF_GUESTS, is_card, is_tunnel
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import SCOPE_UNIVERSE
+from hostrouting.model.route import SCOPE_UNIVERSE, TABLE_MAIN
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -145,7 +145,8 @@ class Devices:
     @cached_property
     def routes_to_pods(self) -> ByPrefix[Route]:
         """The usable routes to pods of this node: to a single pod by its device, or to a network by
-        the bridge of the pods. They are in any table that a rule looks up for plain packets.
+        the bridge of the pods. They are in table main, or in any that a rule looks up for plain
+        packets.
 
         Field state of another table: aws-vpc-cni-security-groups-strict.
         """
@@ -164,7 +165,7 @@ class Devices:
         """
         if route.type != "unicast" or route.tos or route.source or route.is_passed_over:
             return False
-        if route.table not in self._fib.tables_for_plain:
+        if route.table not in {TABLE_MAIN, *self._fib.tables_for_plain}:
             return False
         own = [Prefix.of(address.ip) for address in self.addresses if address.dev in route.devs]
         if route.prefix.is_single:

@@ -82,18 +82,22 @@ def _host_inside(ip: IP, what: str, whose: str, block: Prefix) -> Finding:
 
 
 def _networks_of_overlays(judge: Judge) -> tuple[Prefix, ...]:
-    """The networks to which a tunnel of a CNI leads, and those of `podCidrs` if there are any.
-    Without an overlay, pods may have addresses of the host's own network.
+    """The networks in expected CIDRs to which a tunnel of a CNI leads, and those of `podCidrs` if
+    there are any. Without an overlay, pods may have addresses of the host's own network.
     """
     overlays = judge.devices.overlays
     if not overlays:  # as on most hosts, where there may be many routes
         return ()
     routes = [route for route in judge.fib.routes if not overlays.isdisjoint(route.devs)]
-    networks = {route.prefix for route in routes if not route.prefix.is_single}
-    networks.discard(Prefix(judge.fib.family, 0, 0))
-    if not networks:
-        return ()
-    return tuple(outermost([*networks, *judge.pods]))
+    cidrs = of_family(judge.config.cidrs, judge.fib.family)
+    networks: list[Prefix] = []
+    for prefix in {route.prefix for route in routes}:
+        is_network = prefix.length and not prefix.is_single
+        if is_network and any(map(prefix.overlaps, cidrs)):
+            networks.append(prefix)
+    if networks:
+        networks += judge.pods
+    return tuple(outermost(networks))
 
 
 def _known_addresses(judge: Judge) -> dict[IP, str]:

@@ -233,7 +233,8 @@ def _decides_before_routes(rule: Rule, escape: Escape, repair: Repair) -> bool:
 
 
 def _how_to_reach_pods(escape: Escape, hidden: Route, family: FamilyReport) -> Remedy | None:
-    """How packets reach the pods that this route leads to.
+    """How packets reach the pods that this route leads to: first of all, nothing may come before it
+    in its own table.
 
     A new rule looks up the pods' table before the rule that hides them, only for pods: for a
     network of the bridge, or in the CIDR for routes to single addresses.
@@ -242,8 +243,11 @@ def _how_to_reach_pods(escape: Escape, hidden: Route, family: FamilyReport) -> R
     route = escape.decision.route
     if rule is None or route is None:
         return None
-    if not escape.is_by_rule:
-        return _how_to_delete_routes([route])
+    hiding = [each for each in family.snapshot.routes if _comes_before(each, hidden, escape.first)]
+    if route.table == TABLE_LOCAL:
+        hiding = [route]
+    if hiding:
+        return _how_to_delete_routes(hiding)
     if rule.priority == 0:  # nothing comes before it
         return Remedy(f"if rule {rule.priority} is not intended", rule_command("del", rule))
     to_pods = Rule(family.family, rule.priority - 1, table=hidden.table, dst=hidden.prefix)
@@ -252,6 +256,15 @@ def _how_to_reach_pods(escape: Escape, hidden: Route, family: FamilyReport) -> R
         to_pods = to_pods._replace(dst=escape.cidr, suppress_prefixlength=longest)
     words = f"exclude the pods in the program that added rule {rule.priority}; until then"
     return Remedy(words, rule_command("add", to_pods))
+
+
+def _comes_before(route: Route, hidden: Route, address: int) -> bool:
+    """Whether Linux uses this route for the address, and not the hidden one, in their table."""
+    prefix = route.prefix
+    if route.table != hidden.table or prefix not in hidden.prefix:
+        return False
+    is_around = prefix.first <= address <= prefix.last
+    return is_around and (prefix != hidden.prefix or route.rank < hidden.rank)
 
 
 def _how_to_delete_decider(decision: Decision) -> Remedy | None:

@@ -214,8 +214,9 @@ def test_what_is_proposed_reaches_the_pods(
             [command] = hidden[0].to_mapping()["commands"]
             assert command not in typed
             typed.append(command)
-            done = namespace.ip(*command.split()[1:])
-            assert done.returncode == 0, f"{command}: {done.stderr}"
+            for line in command.split(" && "):
+                done = namespace.ip(*line.split()[1:])
+                assert done.returncode == 0, f"{line}: {done.stderr}"
     event(f"commands: {len(typed)}")
 
 
