@@ -81,7 +81,8 @@ def _may_be_typed(route: Route, ways: Collection[_Way]) -> bool:
     """Whether `ip route add` makes such a route, and it leads by one of these ways."""
     if (route.protocol, route.table, route.type) != (PROTOCOL_BOOT, TABLE_MAIN, "unicast"):
         return False
-    return route.prefix.length > 0 and _way(route) in ways
+    is_default = route.prefix.length <= 1  # or one of its halves, as a VPN sets them
+    return not is_default and _way(route) in ways
 
 
 def _way(route: Route) -> _Way:

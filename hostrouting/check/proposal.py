@@ -14,7 +14,7 @@ from hostrouting.routes.plan import plan_static_routes
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
-    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.config.settings import HostRoutingConfig, StaticRoute
     from hostrouting.finding import Finding
     from hostrouting.model.snapshot import Snapshot
     from hostrouting.routes.steps import Step
@@ -52,5 +52,15 @@ def propose_configuration(config: HostRoutingConfig, snapshot: Snapshot) -> Prop
     kept = [route for route in config.static_routes.routes if route.key not in replaced]
 
     routes = (*kept, *report.routes)
-    proposed = config._replace(static_routes=StaticRoutesConfig(bool(routes), routes))
+    proposed = _with_routes(config, routes)
+    # A route that is gone after the next boot may itself lead addresses elsewhere until then.
+    now = check_snapshot(plan_static_routes(proposed, snapshot).apply_to(snapshot), proposed)
+    if now.routes:
+        until_boot = {route.key for route in now.routes}
+        others = [route for route in routes if route.key not in until_boot]
+        proposed = _with_routes(config, (*others, *now.routes))
     return Proposal(proposed, report, tuple(step.finding for step in conflicts))
+
+
+def _with_routes(config: HostRoutingConfig, routes: tuple[StaticRoute, ...]) -> HostRoutingConfig:
+    return config._replace(static_routes=StaticRoutesConfig(bool(routes), routes))
