@@ -226,27 +226,6 @@ def gateway_on(family: int, dev: str) -> str:
     return f"10.7.{place}.1" if family == 4 else f"fe80::{place}"
 
 
-def test_a_route_of_table_main_inside_one_of_table_local() -> None:
-    """IPv4 has both tables in one until a rule is added, and the engine does not judge what
-    differs.
-    """
-    address = ip_at(4, BLOCK[4].first)
-    with private_namespace() as namespace, namespace.inside(), NetlinkBackend() as backend:
-        namespace.batch(HOST)
-        namespace.batch(
-            ["route add local 10.8.0.0/15 dev lo table local", f"route add {BLOCK[4]} dev eth0"]
-        )
-        [in_one_table] = backend.lookup([address])
-        not_judged = Fib(backend.snapshot(), 4).lookup(address)
-        namespace.batch(["rule add priority 50000 lookup 200"])
-        [in_two_tables] = backend.lookup([address])
-        judged = Fib(backend.snapshot(), 4).lookup(address)
-    assert in_one_table.kind == "unicast"
-    assert not_judged.kind == "not-judged"
-    assert in_two_tables.kind == "local"
-    assert judged.kind == "local"
-
-
 OWN = {4: "10.0.0.4", 6: "fd00::4"}
 """An address of this host."""
 SENDER = {4: "10.77.0.5", 6: "fd77::5"}

@@ -8,7 +8,7 @@ from hostrouting.check.results import CheckReport
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import SCOPE_HOST, TABLE_LOCAL, TABLE_MAIN, NextHop, Route
+from hostrouting.model.route import SCOPE_HOST, TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import plain_vm
@@ -204,45 +204,6 @@ def test_an_escape_beside_what_is_not_judged(
 ) -> None:
     """What is not judged and cannot hide the escape leaves the verdict as it is."""
     assert verdict_of(things, pods) == "overlap"
-
-
-SERVICES = Route.to("172.16.0.0/15", type="local", dev="lo", table=TABLE_LOCAL)
-LOOKS_ELSEWHERE = [
-    Rule(family=4, priority=50, table=100),
-    Rule(family=4, priority=50, l3mdev=True),
-]
-
-
-def test_a_route_of_table_main_inside_one_of_table_local() -> None:
-    """Until a rule is added, Linux has both tables in one, so the verdict on the inner one is in
-    doubt.
-    """
-    host = vm_with(SERVICES, Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1"))
-    [doubt] = checked(host, "172.16.0.0/17").families[0].doubts
-    assert "172.16.0.0/17 via 10.0.0.1 dev eth0" in doubt.sentence
-    assert "until a rule is added, it comes before a route of table local" in doubt.sentence
-    assert checked(host, "172.16.128.0/17").verdict == "overlap"
-    elsewhere = SERVICES._replace(prefix=Prefix.parse("10.96.0.0/12"))
-    assert checked(host.with_routes([elsewhere]), "172.16.0.0/17").verdict == "undecided"
-
-
-@pytest.mark.parametrize("rule", LOOKS_ELSEWHERE, ids=str)
-def test_the_tables_main_and_local_where_a_rule_was_added(rule: Rule) -> None:
-    """Linux looks up table local first."""
-    inner = Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1")
-    host = vm_with(SERVICES, inner, rules=(rule,))
-    assert checked(host, "172.16.0.0/17").verdict == "overlap"
-
-
-def test_routes_of_the_tables_main_and_local_to_one_prefix() -> None:
-    """Linux uses the one of table local in any case, also inside a wider one and with a worse
-    metric.
-    """
-    alike = Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1")
-    local = Route.to("172.16.0.0/17", type="local", dev="lo", table=TABLE_LOCAL, metric=100)
-    for around in ([], [SERVICES]):
-        host = vm_with(*around, local, alike)
-        assert checked(host, "172.16.0.0/17").families[0].doubts == ()
 
 
 @pytest.mark.parametrize(
