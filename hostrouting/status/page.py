@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hostrouting.command import AS_ROOT, LineToType, Operator, call
+from hostrouting.config.mistypes import MISTYPES
 from hostrouting.gate.unit_gates import APPLY
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS
@@ -127,7 +128,7 @@ def _way_lines(finding: Finding, status: Status, who: Operator) -> Iterator[str]
 
 def _verdict_lines(status: Status, who: Operator) -> Iterator[str]:
     """The verdict on what leaves as it should, and what explains the others, unless apply ends what
-    is wrong: what escapes is a finding.
+    is wrong: what escapes is a finding. What may be typed wrong, apply has said.
     """
     if status.check is None:
         return
@@ -137,11 +138,12 @@ def _verdict_lines(status: Status, who: Operator) -> Iterator[str]:
     if status.command == APPLY.command:
         return
     said = {(finding.name, finding.target) for finding in status.findings}
-    explaining = [
-        _block(finding, status, who)
-        for finding in status.check.findings
-        if finding.severity != "note" and (finding.name, finding.target) not in said
-    ]
+    explaining: list[Sequence[str]] = []
+    for finding in status.check.findings:
+        if finding.severity == "note" or finding.name in MISTYPES:
+            continue
+        if (finding.name, finding.target) not in said:
+            explaining.append(_block(finding, status, who))
     yield from _first(explaining)
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from hostrouting.check.proposal import Proposal, propose_configuration
 from hostrouting.check.results import CheckReport
-from hostrouting.check.sentences import grouped_costs, repair_commands
+from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import Answer, say
 from hostrouting.cli.source import (
     as_whom,
@@ -170,7 +170,7 @@ def _remarks_on(arguments: argparse.Namespace, now: HostCheck, proposal: Proposa
 
 def _limits(now: HostCheck, before_repair: HostCheck, who: Operator) -> list[str]:
     """What no route repairs, and what the repair costs."""
-    return _texts([*before_repair.named("unsafe"), *grouped_costs(now.report)], who)
+    return _texts([*before_repair.named("unsafe"), *now.named("repair-cost")], who)
 
 
 def _texts(findings: Iterable[Finding], who: Operator) -> list[str]:

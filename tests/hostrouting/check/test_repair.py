@@ -12,11 +12,11 @@ from hostrouting.check.hiding import HiddenParts
 from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts
 from hostrouting.check.repair import Case, prove
-from hostrouting.check.results import CheckReport, Grade, Opinion, Repair
+from hostrouting.check.results import Grade, Opinion, Repair
 from hostrouting.check.way_out import WayOut, find_way_out
 from hostrouting.config.settings import RouteOverlapConfig, StaticRoutesConfig
 from hostrouting.fib.engine import Fib
-from hostrouting.model.prefix import Prefix, as_ip, extent
+from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
@@ -232,13 +232,6 @@ class TestRulesBesideTableMain:
         assert reasons(report) == []
 
 
-def lost_by_device(report: CheckReport) -> list[tuple[str, str]]:
-    """What the repair costs: each device with a range that it loses."""
-    [family] = report.families
-    costs = family.repair.costs
-    return [(cost.dev, extent(family.family, cost.first, cost.last)) for cost in costs]
-
-
 class TestWayOut:
     """The device and the gateway of a repair."""
 
@@ -312,19 +305,6 @@ class TestWayOut:
         assert {route.dev for route in report.routes} == {"eth0"}
         assert family.repair.lacks == "mtu 1400"
 
-    def test_a_route_inside_the_network_of_a_tunnel(self) -> None:
-        """Only what left by the tunnel is taken from it."""
-        inside = Route.to("172.16.5.0/24", dev="wg1")
-        host = node(inside, links=(WG1,), addresses=(address("172.16.0.2/16", "wg1"),))
-        assert lost_by_device(checked(host)) == [("wg1", "172.16.5.0/24")]
-
-    def test_a_default_route_by_a_partition_of_infiniband(self) -> None:
-        """It does not say that there are hosts, as a VPN's would: nothing is taken from it."""
-        vpn, partition = WG1, Link(name="ib0.8001", index=20, kind="ipoib", type=32)
-        for link, costs in ((vpn, [("wg1", CIDR)]), (partition, [])):
-            host = node(Route.to("0.0.0.0/0", dev=link.name), links=(link,))
-            assert lost_by_device(checked(host, expected_devs=["eth0"])) == costs
-
     @pytest.mark.parametrize(
         ("marked", "routes"),
         [
@@ -348,20 +328,6 @@ class TestWayOut:
         right = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=200)
         report = checked(node(ELSEWHERE, by_mark, right, rules=rules), expected_devs=["eth0"])
         assert destinations(report) == routes
-
-    def test_a_network_of_the_device_of_the_repair(self) -> None:
-        """Its packets leave by the same device as before: only ib0 loses some."""
-        hops = (NextHop("eth0"), NextHop("ib0"))
-        networks = (address("172.16.0.2/16", "eth0"), address("172.16.0.3/16", "ib0"))
-        host = node(Route(Prefix.parse("172.16.5.0/24"), hops), addresses=networks)
-        assert lost_by_device(checked(host)) == [("ib0", "172.16.5.0/24")]
-
-    @pytest.mark.parametrize("taken", ["172.16.5.0", "172.16.5.255"])
-    def test_one_address_of_a_network(self, taken: str) -> None:
-        """The device loses it, be it the first or the last of the network."""
-        escapes = Route.to(f"{taken}/32", dev="ib0", metric=100)
-        host = node(escapes, addresses=(address("172.16.5.9/24", "ib0"),))
-        assert lost_by_device(checked(host)) == [("ib0", taken)]
 
 
 class TestProof:

@@ -179,7 +179,7 @@ class TestRules:
         )
         report = checked(host)
         assert report.routes == ()
-        assert set(causes(report)) == {"with these routes, other packets would be worse off"}
+        assert set(causes(report)) == {"with these routes, other packets would be lost or in doubt"}
 
 
 class TestKeys:
@@ -275,7 +275,7 @@ class TestGateways:
         of_vpn = Route.to("0.0.0.0/0", dev="wg1")
         routes = [route for route in host.routes if route.prefix.length > 0]
         report = checked(host._replace(routes=(*routes, of_vpn)))
-        assert causes(report) == [f"{TO_NAME}: wg1 or the network card that is meant"]
+        assert causes(report) == [f"{TO_NAME}: wg1 or a network card"]
 
     @pytest.mark.parametrize(
         ("connected", "halves", "refused"),
@@ -305,24 +305,6 @@ class TestGateways:
                 )
         assert destinations(report) == halves
         assert lacking == refused
-
-    @pytest.mark.parametrize(
-        ("gateway", "repaired"),
-        [
-            pytest.param("2001:db8::1", "2001:db8:8000::", id="the second half"),
-            pytest.param("2001:db8:ffff::1", "2001:db8::", id="the first half"),
-        ],
-    )
-    def test_what_the_repair_of_one_half_costs(self, gateway: str, repaired: str) -> None:
-        """What escapes in the other half still leaves by ib0."""
-        default = Route.to("::/0", dev="eth0", gateway=gateway, metric=1024)
-        to_gateway = Route.to("2001:db8::/32", dev="eth0", metric=256, protocol=2)
-        escapes = Route.to("2001:db8::/32", dev="ib0", metric=100)
-        report = checked(node(default, to_gateway, escapes), "2001:db8::/32")
-        assert destinations(report) == [f"{repaired}/33"]
-        [cost] = report.families[0].repair.costs
-        taken = Prefix.parse(f"{repaired}/33")
-        assert (cost.first, cost.last) == (taken.first, taken.last)
 
     def test_an_ipv4_gateway_that_linux_refuses(self) -> None:
         """Linux looks for a gateway only by routes whose scope is link or host."""
@@ -380,7 +362,8 @@ class TestHiding:
         [unsafe] = report.families[0].repair.unrepairable
         assert unsafe.why.to_delete == (first, second)
         [remedy] = [each.remedy for each in check_findings(report) if each.name == "unsafe"]
-        assert str(remedy).startswith("give eth1 and ib0 another network")
+        words = "if the route to 172.16.5.1/32 is not intended, give eth1 and ib0 another network"
+        assert str(remedy).startswith(words)
 
     def test_one_of_them_is_ours(self) -> None:
         """Its line in the configuration has to go as well: the guard would bring the route back."""
@@ -389,7 +372,7 @@ class TestHiding:
         other = Route.to("172.16.5.1/32", dev="eth1", metric=50, protocol=4)
         report = checked(node(of_pod, other, ours, links=(IB0, ETH1, CALI1)))
         [remedy] = [each.remedy for each in check_findings(report) if each.name == "unsafe"]
-        assert "remove hostrouting's route from staticRoutes.routes" in str(remedy)
+        assert "remove hostrouting's from staticRoutes.routes" in str(remedy)
 
 
 class TestReserved:
@@ -427,16 +410,6 @@ class TestReserved:
         report = checked(host, "0.0.0.0/7", expected_devs=["eth0"], allowed_devs=["wg1"])
         assert report.routes == ()
         assert causes(report) == ["the range is reserved"]
-
-    def test_a_range_of_which_a_half_is_reserved(self) -> None:
-        """Each half has its own reason."""
-        host = node(Route.to("0.0.0.0/7", dev="ib0"))
-        report = checked(host, "0.0.0.0/4", expected_devs=["eth1"])
-        reason_at: dict[str, str] = {}
-        for unsafe in report.families[0].repair.unrepairable:
-            reason_at[extent(4, unsafe.first, unsafe.last)] = unsafe.why.reason
-        assert reason_at["0.0.0.0/8"] == "host-route"
-        assert {*reason_at.values()} == {"host-route", "no-gateway"}
 
 
 class TestSeveralReasons:

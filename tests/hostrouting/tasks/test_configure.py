@@ -147,7 +147,7 @@ def test_a_dry_run_foresees_the_verdict(mode: str, names: list[str]) -> None:
     assert plan.report.verdict == "overlap"
     assert [finding.name for finding in plan.failures] == names
     verdict, action = str(plan).splitlines()[-2:]
-    assert verdict.startswith("afterwards: OVERLAP: all of 172.16.0.0/16 leaves through ib0")
+    assert verdict.startswith("afterwards: OVERLAP: 172.16.0.0/16 leaves through ib0")
     assert action.startswith("2 static routes would repair it; ")
 
 
