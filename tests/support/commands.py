@@ -10,8 +10,8 @@ from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import PROTOCOL_KERNEL, Route
 from hostrouting.model.rule import Rule, default_rules, rule_command as rule_addition
 from hostrouting.testing import FakeKernel
-from hostrouting.testing.strategies import DEVICES, routes, rules
 from tests.support.namespace import Namespace
+from tests.support.routing import DEVICES, routes, rules
 from tests.support.waiting import wait_for
 
 ENCAPS = {
