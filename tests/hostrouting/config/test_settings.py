@@ -121,8 +121,12 @@ def test_sections_beside_ours() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["{}", '{"hostRouting": {}, "gate": {"url": "https://a"}, "guard": true}'],
-    ids=["empty", "an agent's"],
+    [
+        "{}",
+        '{"hostRouting": {}, "gate": {"url": "https://a"}, "guard": true}',
+        '{"hostRouting": {}, "routeOverlap": null}',
+    ],
+    ids=["empty", "an agent's", "null"],
 )
 def test_an_empty_configuration_where_ours_is_required(text: str) -> None:
     """An empty object is the empty configuration; a key of the agent that only has the name of a
