@@ -35,7 +35,7 @@ TASKS: tuple[type[SectionTask], ...] = (
 
 
 @own_constructor
-class Configure(InstallTask):
+class Configure(InstallTask[CheckResult]):
     """Make the host what the configuration asks for: files first, then routes, the table for
     probes, the check.
 
@@ -82,9 +82,6 @@ class Configure(InstallTask):
             return result
         # No check was made.
         return CheckResult(result.changes, result.files, result.operations, result.warnings)
-
-    def do(self, ctx: phases.Context) -> CheckResult | phases.Skip:
-        return self.install(ctx, self.wanted)
 
 
 @attrs.frozen
