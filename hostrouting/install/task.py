@@ -53,6 +53,8 @@ class InstallTask(ABC, Generic[R]):
     name = ""  # not a ClassVar, which pyright would not accept for a phases.Task
     reason_to_skip: ClassVar[str]
     """That nothing is configured, and nothing of ours is there."""
+    has_steps: ClassVar[bool] = False
+    """Whether each part is a step of its own; or all do their work in the step of this task."""
 
     config: HostRoutingConfig = attrs.field(validator=IS_CONFIG)
     host: Host = attrs.field(factory=Host.local, validator=IS_HOST, kw_only=True)
@@ -82,8 +84,8 @@ class InstallTask(ABC, Generic[R]):
         """What this task is about in a configuration: one section, or all of it."""
 
     @abstractmethod
-    def install(self, ctx: phases.Context, read_wanted: Callable[[], Wanted]) -> R | phases.Skip:
-        """Make the host what is wanted; `install` with what is this task's own."""
+    def result_of(self, effects: Effects) -> R:
+        """The result of a run, from its effects."""
 
     def plan(self, ctx: phases.Context | None = None) -> Plan:
         """What do() would do on this host now, and what would make it fail; changes nothing.
@@ -98,6 +100,19 @@ class InstallTask(ABC, Generic[R]):
     def do(self, ctx: phases.Context) -> R | phases.Skip:
         self.runs.add(ctx.run_id)
         return self.install(ctx, self.wanted)
+
+    def install(self, ctx: phases.Context, read_wanted: Callable[[], Wanted]) -> R | phases.Skip:
+        """Make the host what is wanted; see the function."""
+        result = install(
+            self.host,
+            read_wanted,
+            self.parts(),
+            ctx,
+            as_steps=self.has_steps,
+            keep=partial(self.keep, ctx.run_id),
+            nothing=self.reason_to_skip,
+        )
+        return result if isinstance(result, phases.Skip) else self.result_of(result)
 
     def keep(
         self, run: str, former: HostRoutingConfig | None, changes: Iterable[RouteRequest]
@@ -214,16 +229,9 @@ class SectionTask(InstallTask[Effects]):
         """See InstallTask."""
         return getattr(config, self.section)
 
-    def install(
-        self, ctx: phases.Context, read_wanted: Callable[[], Wanted]
-    ) -> Effects | phases.Skip:
-        """See InstallTask. All parts do their work in the step of this task."""
-        keep = partial(self.keep, ctx.run_id)
-        nothing = self.reason_to_skip
-        parts = self.parts()
-        return install(
-            self.host, read_wanted, parts, ctx, as_steps=False, keep=keep, nothing=nothing
-        )
+    def result_of(self, effects: Effects) -> Effects:
+        """See InstallTask."""
+        return effects
 
     @contextmanager
     def changing(self, ctx: phases.Context, wanted: Wanted) -> Iterator[HostRoutingConfig]:

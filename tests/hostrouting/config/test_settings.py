@@ -92,13 +92,9 @@ WITHOUT_OURS = {
         '{"kubelet": {}}',
         f"the configuration has none of the keys {KEYS}; in an agent's larger file, put",
     ),
-    "a section beside ours": (
-        '{"writtenBy": "x", "hostRouting": {}, "guard": true}',
-        "guard is beside hostRouting, where it would be ignored; move it into",
-    ),
-    "one of two sections beside ours": (
+    "a section beside ours, and a key that may be the agent's": (
         '{"hostRouting": {}, "guard": {"own": 1}, "routeOverlap": {}}',
-        "routeOverlap is beside hostRouting",
+        "routeOverlap is beside hostRouting, where it would be ignored; move it into",
     ),
 }
 
@@ -113,10 +109,10 @@ def test_an_agents_file_where_ours_is_required(text: str, said: str) -> None:
 
 def test_sections_beside_ours() -> None:
     """All that stand beside our key are named at once."""
-    text = '{"hostRouting": {}, "gate": {"units": ["kubelet.service"]}, "guard": {"enabled": 1}}'
+    text = '{"hostRouting": {}, "staticRoutes": {}, "manageForeign": 1}'
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.from_json(text, required=True)
-    assert [fault.path for fault in caught.value.faults] == ["gate", "guard"]
+    assert [fault.path for fault in caught.value.faults] == ["staticRoutes", "manageForeign"]
 
 
 @pytest.mark.parametrize(
