@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.files import WRITER
-from hostrouting.boot.on_disk import files_on, writer_of
+from hostrouting.boot.files import WRITER, files_on, writer_of
 from hostrouting.boot.program import Program, read_stamp
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy, worst_first
 from hostrouting.gate.trusted import find_untrusted, foreign_scripts, why_not_trusted
 from hostrouting.gate.unit_gates import APPLY, judge_gates
-from hostrouting.host.fileset import File, WantedFile, describe_mask, is_masked
+from hostrouting.host.fileset import File, describe_mask, is_masked
 from hostrouting.host.interpreter import TO_INSTALL, minor_version
 from hostrouting.host.layout import DROP_IN, HostLayout
 
@@ -163,7 +162,7 @@ def _note_of_writer(writer: str) -> Finding:
     return Finding("file", "note", sentence, HostLayout.config_path, remedy)
 
 
-def _why_unusable(files: Files, file: WantedFile) -> Finding | None:
+def _why_unusable(files: Files, file: File) -> Finding | None:
     """That a file of ours is missing or empty, or is not a file, or that a unit of ours is
     masked.
     """
@@ -188,7 +187,7 @@ def _why_unusable(files: Files, file: WantedFile) -> Finding | None:
     return None
 
 
-def _deviation(files: Files, file: WantedFile, *, is_current: bool) -> Finding | None:
+def _deviation(files: Files, file: File, *, is_current: bool) -> Finding | None:
     """What is wrong with the owner, the mode or the content of a file, or with the target of a
     link.
 
@@ -212,10 +211,10 @@ def _fault(path: str, predicate: str, remedy: Remedy = APPLY) -> Finding:
     return Finding("file", "error", f"{path} {predicate}", path, remedy)
 
 
-def _how_it_differs(files: Files, file: WantedFile) -> str:
+def _how_it_differs(files: Files, file: File) -> str:
     """What is wrong with a file that is there."""
     if file.path == HostLayout.program_path:
         return "is not the program of this release, or is damaged"
-    if isinstance(file, File) and not file.target and files.read(file.path) == file.text:
+    if not file.target and files.read(file.path) == file.text:
         return _OTHER_OWNER_OR_MODE
     return f"is not what {HostLayout.config_path} asks for"
