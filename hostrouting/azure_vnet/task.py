@@ -108,7 +108,7 @@ class CleanStaleAzureVnet:
     """Delete what azure-vnet left behind for pods whose addresses another CNI manages now.
 
     In a dry run, the default, the task only reports. Otherwise it locks the host, makes the plan
-    again and deletes what is in the plan, unless a finding is an error. First it writes a shell
+    and deletes what is in it, unless a finding is an error. First it writes a shell
     script that restores everything. It deletes the rules in one batch, all or none. Then it deletes
     the neighbours, each after it was read once more, and the routes, and checks that nothing has
     come back.
@@ -144,18 +144,15 @@ class CleanStaleAzureVnet:
         section = self.config.azure_vnet_cleanup
         if section is None:
             return phases.Skip("azureVnetCleanup is not in the configuration")
-        plan = self.plan()
         if section.dry_run:
+            plan = self.plan()
             for finding in plan.findings:
                 ctx.log.log(finding.level, "%s", finding)
             for entry in plan.deletions:
                 ctx.log.info("stale: %s", entry)
             return CleanupResult(plan=plan)
-        if not plan.deletions and not plan.errors:
-            return CleanupResult(plan=plan)
         self.host.rights().require_network()  # before the undo file is written
         with self.host.locked(ctx):
-            ctx.check()  # the last time: the undo file has to match what is deleted
             return self._clean(ctx)
 
     def _read_facts(self) -> CleanupFacts:
@@ -205,6 +202,7 @@ class CleanStaleAzureVnet:
             return CleanupResult(plan=plan)
         for entry in plan.deletions:
             ctx.log.info("will delete %s", entry)
+        ctx.check()  # the last time: the undo file has to match what is deleted
         undo_file = self._new_undo_file()
         self.host.files.write(undo_file, undo_script(plan.deletions), mode=0o600)
         deleted = self._delete(plan, undo_file)
