@@ -74,9 +74,7 @@ class EbtablesProgram:
                     raise
                 unusable.append(error)
         if not listed:
-            # A program that is there lacks only its module: nothing has to be installed.
-            not_loaded = [error for error in unusable if error.kind == "not-loaded"]
-            raise (not_loaded or unusable)[0]
+            raise unusable[0]
         filled = [rules for rules in listed if rules]
         if len(filled) > 1:
             raise _two_backends(filled)

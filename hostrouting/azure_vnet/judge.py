@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
-from hostrouting.azure_vnet.conflists import FOLDER, active_file
 from hostrouting.azure_vnet.rules import VIRTUAL_MAC, PodRule, pod_rule
 from hostrouting.azure_vnet.state import STATE_FILE, Endpoint, read_state
 from hostrouting.finding import Finding, Remedy
@@ -62,8 +61,8 @@ class CleanupFacts:
     snapshot: Snapshot
     state: str | None = None
     """The text of azure-vnet's state file; None if there is none."""
-    conflists: Mapping[str, str] = attrs.field(factory=dict)
-    """The texts of the CNI configurations, by name."""
+    active_file: str = ""
+    """The path of the CNI configuration that makes azure-vnet active; empty if none does."""
 
 
 @attrs.frozen
@@ -118,9 +117,8 @@ def judge(
     entries = (*rules, *_judge_neighbours(node), *_judge_routes(node, facts.snapshot))
 
     findings: list[Finding] = []
-    active = active_file(facts.conflists)
-    if active:
-        findings.append(_is_active(f"{FOLDER}/{active}"))
+    if facts.active_file:
+        findings.append(_is_active(facts.active_file))
     if pods is None:
         findings.append(_UNREADABLE_STATE)
     if facts.rules is None and node.bridges:
@@ -185,10 +183,10 @@ class _Node:
     """Where frames from the node's network arrive at a bridge: any bridge, because the rules act in
     each.
     """
-    pod_ports: Sequence[Link]
+    pod_ports: Sequence[str]
     """The other ports of azure-vnet's bridges: each can have a pod of azure-vnet behind it."""
-    readable_ports: Collection[str]
-    """The veths whose other end has a known MAC address."""
+    opaque_ports: Sequence[str]
+    """Those of them that are not a veth whose other end can be read."""
     holder_of_mac: Mapping[str, str]
     """Who has each live MAC address."""
     reserved: Mapping[IP, str]
@@ -209,7 +207,7 @@ def _node(facts: CleanupFacts, config: AzureVnetCleanupConfig, pods: Iterable[En
     ports = [link for link in links.values() if link.master in bridges]
     uplinks = {*config.uplinks, *(port.name for port in ports if port.kind in _UPLINK_KINDS)}
     pod_ports = [
-        port for port in ports if port.master in azure_bridges and port.name not in uplinks
+        port.name for port in ports if port.master in azure_bridges and port.name not in uplinks
     ]
     rules = _pod_rules(facts.rules or ())
     neighbours = [
@@ -222,7 +220,7 @@ def _node(facts: CleanupFacts, config: AzureVnetCleanupConfig, pods: Iterable[En
         bridges=azure_bridges,
         uplinks=uplinks,
         pod_ports=pod_ports,
-        readable_ports=facts.view.peers,
+        opaque_ports=[port for port in pod_ports if port not in facts.view.peers],
         holder_of_mac=_holder_of_each_mac(facts.view, uplinks),
         reserved=_reserved_addresses(facts.snapshot),
         pods=_pods_with_a_device(pods, links),
@@ -394,9 +392,9 @@ def _why_perhaps_alive(node: _Node, ip: IP, macs: Sequence[str]) -> str:
     if pod is not None:
         device = f"its device {pod.device} exists"
         return f"azure-vnet's state file gives {ip} to {pod.name}, and {device}"
-    perhaps = [port.name for port in node.pod_ports if port.name not in node.readable_ports]
+    perhaps = node.opaque_ports
     if not macs:  # so the pod behind any port may be this one
-        perhaps = [port.name for port in node.pod_ports]
+        perhaps = node.pod_ports
     if perhaps:
         where = f"behind {spoken(perhaps)}, where its MAC address cannot be looked for"
         return f"its pod may be alive {where}"

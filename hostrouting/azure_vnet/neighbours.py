@@ -141,8 +141,11 @@ def _look(netlink: NetlinkSocket) -> LinkLayerView:
     for (_type, index, _flags), link in links:
         name = text_of(link[IFNAME])
         names[index] = name
-        macs[name] = _mac(link)
-        peers[name] = _peer_mac(netlink, link)
+        mac, peer_mac = _mac(link), _peer_mac(netlink, link)
+        if mac:
+            macs[name] = mac
+        if peer_mac:
+            peers[name] = peer_mac
 
     neighbours: list[Neighbour] = []
     for entry in entries:
@@ -158,16 +161,11 @@ def _look(netlink: NetlinkSocket) -> LinkLayerView:
             learned.add((entry.mac, names[entry.ifindex]))
 
     return LinkLayerView(
-        macs=_known(macs),
-        peers=_known(peers),
+        macs=macs,
+        peers=peers,
         neighbours=tuple(sorted(neighbours, key=str)),
         learned=tuple(sorted(learned)),
     )
-
-
-def _known(macs: Mapping[str, str]) -> dict[str, str]:
-    """The MAC addresses that are not empty."""
-    return {dev: mac for dev, mac in macs.items() if mac}
 
 
 class _Entry(NamedTuple):

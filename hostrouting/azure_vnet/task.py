@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import attrs
 
 import phases
-from hostrouting.azure_vnet.conflists import FOLDER
+from hostrouting.azure_vnet.conflists import active_file
 from hostrouting.azure_vnet.ebtables import Ebtables, EbtablesProgram
 from hostrouting.azure_vnet.judge import CleanupEntry, CleanupFacts, Fate, judge
 from hostrouting.azure_vnet.neighbours import KernelLinkLayer, LinkLayer, Neighbour
@@ -167,7 +167,7 @@ class CleanStaleAzureVnet:
             view=view,
             snapshot=snapshot,
             state=self.host.files.read(STATE_FILE),
-            conflists=self._read_conflists(),
+            active_file=active_file(self.host.files),
         )
 
     def _kernel(self) -> AbstractContextManager[RouteBackend]:
@@ -185,13 +185,6 @@ class CleanStaleAzureVnet:
             if error.is_absent:
                 return None
             raise
-
-    def _read_conflists(self) -> dict[str, str]:
-        conflists: dict[str, str] = {}
-        for name in self.host.files.names(FOLDER):
-            if name.endswith((".conf", ".conflist", ".json")):
-                conflists[name] = self.host.files.read(f"{FOLDER}/{name}") or ""
-        return conflists
 
     def _clean(self, ctx: phases.Context) -> CleanupResult:
         """Delete what is stale now, and check that it is gone; the host is locked."""

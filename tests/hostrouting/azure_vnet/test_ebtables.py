@@ -225,11 +225,6 @@ def test_the_backend_that_has_the_rules(
             "missing",
             "the program ebtables-nft-save was not found; install the package iptables or ebtables",
         ),
-        (
-            UNKNOWN,
-            "not-loaded",
-            "ebtables-legacy-save could not list its rules; the kernel has no such tables",
-        ),
         (NO_NFT | UNKNOWN, "not-loaded", "ebtable_nat"),
         (
             nft(R1) | legacy(R2, R2),

@@ -8,14 +8,14 @@ import attrs
 import pytest
 from hypothesis import example, given, strategies as st
 
-from hostrouting.azure_vnet.conflists import active_file
+from hostrouting.azure_vnet.conflists import FOLDER, active_file
 from hostrouting.azure_vnet.judge import CleanupEntry, CleanupFacts, judge
 from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import NextHop, Route
 from hostrouting.model.snapshot import Address, Link, Snapshot
-from hostrouting.testing import FakeEbtables
+from hostrouting.testing import FakeEbtables, FakeFiles
 from tests.support import azure_leftovers as azure
 from tests.support.azure_leftovers import DEAD, LINKS, LIVE, MACS, OTHER, section, state
 from tests.support.azure_rules import LOOK_ALIKES, NODE_RULES, pod_rules
@@ -333,6 +333,7 @@ AZURE, CILIUM = (
     ("files", "wanted"),
     [
         ({}, ""),
+        ({"05-azure.conflist.bak": AZURE, "10.json": AZURE}, "10.json"),
         ({"05-cilium.conf": CILIUM, "10-azure.conflist": AZURE}, ""),
         ({"15-cilium.conf": CILIUM, "10-azure.conflist": AZURE}, "10-azure.conflist"),
         ({"05.conf": '{"Type": "azure-vnet"}', "10.conf": CILIUM}, "05.conf"),
@@ -341,8 +342,9 @@ AZURE, CILIUM = (
     ],
 )
 def test_whether_azure_vnet_is_active(files: dict[str, str], wanted: str) -> None:
-    """The first file decides, with what it contains, also as a text in it."""
-    assert active_file(files) == wanted
+    """The first file that a runtime reads decides, with what it contains, also as a text in it."""
+    texts = {f"{FOLDER}/{name}": text for name, text in files.items()}
+    assert active_file(FakeFiles(texts)).removeprefix(f"{FOLDER}/") == wanted
 
 
 @pytest.mark.parametrize(

@@ -201,22 +201,6 @@ def test_it_is_refused_although_nothing_is_stale() -> None:
     assert azure.task(azure.config(), host=host).plan().would_fail
 
 
-@pytest.mark.parametrize(
-    ("name", "is_refused"),
-    [
-        ("10-azure.conf", True),
-        ("10-azure.conflist", True),
-        ("10-azure.json", True),
-        ("10-azure.conflist.bak", False),
-    ],
-)
-def test_the_files_that_a_runtime_reads(name: str, *, is_refused: bool) -> None:
-    """Only these say that azure-vnet is active; a copy of one beside them says nothing."""
-    [text] = CONFLIST.values()
-    host = azure.host(files=FakeFiles({f"/etc/cni/net.d/{name}": text}))
-    assert bool(azure.task(azure.config(), host=host).plan().errors) is is_refused
-
-
 @pytest.mark.parametrize("kind", ["missing", "not-loaded"])
 def test_ebtables_cannot_be_had(kind: str) -> None:
     """Without ebtables the task is refused on a host with a bridge of azure-vnet."""
