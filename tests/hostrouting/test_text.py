@@ -4,7 +4,7 @@ of a value is shown.
 
 import pytest
 
-from hostrouting.cli.output import capped
+from hostrouting.lines import capped
 from hostrouting.text import agreeing, counted, first_of, nearest, show, spoken
 
 
