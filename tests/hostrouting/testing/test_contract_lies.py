@@ -324,7 +324,7 @@ ABOUT_CHANGES: dict[str, tuple[Lie, str]] = {
     ),
     "any next hops are deleted": (
         misread(lambda route: route._replace(next_hops=()), "delete"),
-        TAKES_NO_OTHER,
+        "`delete` leaves a route with more next hops",
     ),
     "any device's route is deleted": (
         misread(lambda route: with_hops(route, dev=None), "delete"),
