@@ -299,7 +299,9 @@ class FakeKernel(RouteBackend):
 
     def _require_open(self) -> None:
         if self._closed:
-            raise BackendError("the backend was closed", kind="unusable")
+            sentence = "the backend was closed; if another one has closed it, and a run goes on"
+            remedy = "write backend=lambda: contextlib.nullcontext(…)"
+            raise BackendError(f"{sentence}, {remedy}", kind="unusable")
 
     def _apply(self, request: RouteRequest) -> BackendError | None:
         """Make the change; the refusal if Linux would refuse."""

@@ -113,44 +113,6 @@ def test_what_is_not_a_path(make: Callable[[], Files], path: Any) -> None:
             call()
 
 
-UNWRITABLE: dict[str, tuple[Callable[[Files, str], object], str]] = {
-    "content must be a str or bytes, not a bytearray": (
-        lambda files, path: files.write(path, bytearray(b"secret")),  # type: ignore[arg-type]  # so are the others
-        "TypeError",
-    ),
-    "mode is '0644'; it must be a number, such as 0o644": (
-        lambda files, path: files.write(path, "text", mode="0644"),  # type: ignore[arg-type]
-        "TypeError",
-    ),
-    "mode is 644; it must be one to 0o777, in octal digits: 0o644": (
-        lambda files, path: files.write(path, "text", mode=644),
-        "ValueError",
-    ),
-    "position 7: surrogates not allowed": (
-        lambda files, path: files.write(path, "secret \udce9"),
-        "UnicodeEncodeError",
-    ),
-    "target is ''; it must be a str, not empty": (
-        lambda files, path: files.link(path, ""),
-        "ValueError",
-    ),
-}
-
-
-@pytest.mark.parametrize("said", UNWRITABLE)
-def test_what_cannot_be_written(tmp_path: Path, said: str) -> None:
-    """Both refuse it with one sentence, which does not quote the file, and write nothing."""
-    step, kind = UNWRITABLE[said]
-    fake = FakeFiles()
-    for files in (fake, LocalFiles(tmp_path)):
-        with pytest.raises((TypeError, ValueError), match=said) as caught:
-            step(files, "/folder/file")
-        assert caught.typename == kind
-        assert "secret" not in str(caught.value)
-    assert fake == FakeFiles()
-    assert os.listdir(tmp_path) == []
-
-
 # An image, and what a process sees that has it as its root
 
 NAMES = st.sampled_from(["a", "b", "c", ".", ".."])

@@ -2,8 +2,8 @@
 
 import errno
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,9 @@ from hostrouting.fib.engine import Fib
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import SystemdManager
-from hostrouting.kernel.base import RouteBackend, RouteRequest
+from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest
 from hostrouting.kernel.rights import Rights
-from hostrouting.model.prefix import as_ip
+from hostrouting.model.prefix import IP, as_ip
 from hostrouting.model.route import OURS, Route
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import (
@@ -237,8 +237,12 @@ def test_somebody_else() -> None:
     assert [outcome.ok for outcome in backend.change(CHANGES)] == [True, False]
 
 
+TRIED_AGAIN = ("ENODEV", "ENETDOWN", "EAGAIN", "ENOBUFS", "ENOMEM", "EBUSY")
+
+
 @pytest.mark.parametrize(
-    ("number", "attempts"), [(errno.ENODEV, 2), (errno.ENETDOWN, 2), (errno.ENOBUFS, 1)]
+    ("number", "attempts"),
+    [*((getattr(errno, name), 2) for name in TRIED_AGAIN), (errno.EINVAL, 1), (errno.EMLINK, 1)],
 )
 def test_what_is_tried_again_after_a_fault(number: int, attempts: int) -> None:
     """An errno of a fault has the effect that it has on Linux, as docs/testing.md says."""
@@ -248,6 +252,48 @@ def test_what_is_tried_again_after_a_fault(number: int, attempts: int) -> None:
     report = phases.run(task, clock=FakeClock(), observers=[])
     assert report.attempts == attempts
     assert report.ok == (attempts == 2)
+
+
+class Forgetful(FaultyBackend):
+    """A backend of somebody else that does its work, and leaves the first outcome out."""
+
+    def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        """See RouteBackend."""
+        return super().change(requests)[1:]
+
+
+class Silent(FaultyBackend):
+    """One that answers nothing."""
+
+    def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
+        """See RouteBackend."""
+        return super().lookup(destinations)[:0]
+
+
+@pytest.mark.parametrize(
+    ("backend", "said"),
+    [
+        (Forgetful(h200()), "change returned 1 of 2 answers"),
+        (Silent(h200()), "lookup returned 0 of 1 answers"),
+    ],
+)
+def test_a_backend_with_too_few_answers(backend: FaultyBackend, said: str) -> None:
+    """The call is named, and no route is left that nobody knows of."""
+    wanted = config("10.9.0.0/16", "10.10.0.0/16", cidrs=("10.9.0.0/16",))
+    before = backend.inner.snapshot()
+    host = FakeHost(backend=lambda: nullcontext(backend))
+    report = phases.run(Configure(wanted, host=host), undo_on_failure=True, observers=[])
+    assert not report.ok
+    assert said in str(report.failures[0].error)
+    assert backend.inner.snapshot() == before
+
+
+def test_a_fake_that_the_backend_around_it_has_closed() -> None:
+    """A run connects more than once, so the message says how to leave the fake open."""
+    kernel = h200()
+    host = FakeHost(kernel=kernel, backend=lambda: FaultyBackend(kernel))
+    report = phases.run(Configure(config("10.9.0.0/16"), host=host), observers=[])
+    assert "write backend=lambda: contextlib.nullcontext(…)" in str(report.failures[0].error)
 
 
 # Hosts.
