@@ -160,18 +160,6 @@ def test_planned_changes() -> None:
         watch.wait(0)
 
 
-def test_addresses_that_it_refuses() -> None:
-    """A second one in a network of IPv4, of which it does not know what Linux would do. With
-    another length, Linux has it beside the first in IPv4, and refuses it in IPv6.
-    """
-    kernel = h200(dual_stack=True)
-    with pytest.raises(BackendError, match="one address for each network of a device"):
-        kernel.add_address("eth0", "10.0.0.5/24")
-    kernel.add_address("eth0", "10.0.0.4/16")
-    with pytest.raises(BackendError, match="the address is assigned already"):
-        kernel.add_address("eth0", "2001:db8::4/56")
-
-
 # Faults: each happens once, at its moment.
 
 

@@ -44,6 +44,7 @@ ALIKE = {errno.ENOENT: errno.ESRCH, errno.EHOSTUNREACH: errno.ENETUNREACH}
 INTERFACES = (
     *(
         "10.0.0.4/24",
+        "10.0.0.5/24",
         "10.0.1.4/24",
         "10.0.0.4/32",
         "172.16.0.1/28",
