@@ -15,7 +15,6 @@ from hostrouting.config.settings import (
     HostRoutingConfig,
     ProbeRewriteConfig,
 )
-from hostrouting.errors import ConfigError
 from hostrouting.install.plan import Plan
 from hostrouting.install.task import InstallTask
 from hostrouting.model.prefix import Prefix
@@ -26,7 +25,6 @@ from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import (
-    FakeFiles,
     FakeHost,
     FakeKernel,
     FakeManager,
@@ -37,17 +35,13 @@ from hostrouting.testing import (
 from hostrouting.testing.interpreter import FakeInterpreter
 from hostrouting.testing.strategies import configs
 from phases.testing import FakeClock
-from tests.support import azure_leftovers as azure
 from tests.support.tasks import (
     CIDR,
     LAYOUT,
     REPAIR,
     config,
     configured,
-    failure_of,
     lose_routes,
-    manager_of,
-    run,
     type_routes,
 )
 
@@ -357,18 +351,6 @@ def test_configured_routes_that_others_replace_while_those_wait() -> None:
     assert plan.errors == ()
 
 
-def test_protection_comes_before_routes() -> None:
-    """A run that would lose both fails for the protection; the plan has both, before a warning."""
-    host = repaired_by_hand()
-    manager_of(host).states["k3s.service"] = "active"
-    freeing = STRICT._replace(gate=GateConfig(("kubelet.service",)))
-    task = Configure(freeing, host=host, allow_removal=False)
-    *errors, warning = [finding.name for finding in task.plan().findings]
-    assert set(errors) == {"removal"}
-    assert warning == "unit-not-gated"
-    failure_of(run, task, of=ConfigError, match="would no longer wait for the gate")
-
-
 def foreseen(task: phases.Task[Any]) -> phases.Step:
     """The dry run, which changes nothing and agrees with the run that follows it."""
     dry = phases.plan(task)
@@ -402,17 +384,6 @@ def test_each_cause(name: str) -> None:
         assert dry.ok
         assert dry.exit_code == 0
     assert dry.result.to_mapping()["wouldFail"] == dry.result.would_fail
-
-
-@pytest.mark.parametrize("only_reports", [False, True])
-def test_a_refused_clean_up(*, only_reports: bool) -> None:
-    """The clean-up after azure-vnet would fail while azure-vnet is active, unless it only reports
-    that.
-    """
-    active = {"/etc/cni/net.d/10-azure.conflist": '{"plugins": [{"type": "azure-vnet"}]}'}
-    wanted = settings(azureVnetCleanup={"managed": list(azure.MANAGED), "dryRun": only_reports})
-    host = azure.host(files=FakeFiles(active))
-    assert foreseen(azure.task(wanted, host=host)).ok is only_reports
 
 
 @given(
