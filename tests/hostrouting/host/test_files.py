@@ -24,6 +24,7 @@ from hostrouting.host.files import LocalFiles
 from hostrouting.host.fileset import File
 from hostrouting.testing import FakeFiles
 from tests.support.children import in_child
+from tests.support.locks import wait_until_no_thread_locks
 from tests.support.programs import completed
 
 # The contract of Files, on a folder and on the fake
@@ -228,6 +229,7 @@ def test_an_image_behind_a_link(tmp_path: Path) -> None:
     assert not other.is_held()
     lock.release()
     other.release()
+    wait_until_no_thread_locks()
     link.write("/etc/unit", "text")
     assert root.read("/etc/unit") == "text"
     with pytest.raises(HostError, match=r"/run: its links form a loop; remove one of them"):

@@ -148,7 +148,7 @@ def refuse_to_list(host: FakeHost) -> None:
         (add_a_rival, "route-conflict", ""),
         (lose_the_default, "route-waits", "need an IPv4 default route"),
         (meet_a_vpn, "route-waits", "leads through a tunnel"),
-        (refuse_the_second, "requirement", ""),
+        (refuse_the_second, "requirement", "No buffer space available"),
         (refuse_to_list, "requirement", "no answer in time"),
     ],
 )
