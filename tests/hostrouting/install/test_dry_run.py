@@ -160,20 +160,18 @@ def losing() -> FakeHost:
     return host
 
 
-def repaired_by_hand() -> FakeHost:
-    """A host that the installed configuration, in mode STRICT, does not repair, and typed routes
-    do.
-    """
+def repaired_by_hand(mode: str = "STRICT") -> FakeHost:
+    """A host that the installed configuration does not repair, and typed routes do."""
     host = FakeHost(kernel=h200())
-    expecting = config(cidrs=(CIDR, "10.96.0.0/12"))
+    expecting = config(cidrs=(CIDR, "10.96.0.0/12"), mode=mode)
     phases.run(Configure(expecting, host=host), observers=[], clock=FakeClock())
     type_routes(host, *REPAIR)
     return host
 
 
-def without_default_route() -> FakeHost:
+def without_default_route(mode: str = "STRICT") -> FakeHost:
     """The same host after its default route has gone."""
-    host = repaired_by_hand()
+    host = repaired_by_hand(mode)
     delete_default_route(host)
     return host
 
@@ -310,6 +308,12 @@ CASES: dict[str, Case] = {
         wanted=config("10.77.0.0/16"),
         task=partial(ConfigureStaticRoutes, allow_removal=False),
     ),
+    "routes alone, which takes others away while one waits, WARN": case(
+        "needs an IPv4 default route",
+        partial(without_default_route, "WARN"),
+        wanted=config("10.77.0.0/16"),
+        task=partial(ConfigureStaticRoutes, allow_removal=False),
+    ),
     "routes alone, which may take needed ones away": case(
         "", repaired_by_hand, wanted=config("10.77.0.0/16"), task=ConfigureStaticRoutes
     ),
@@ -328,9 +332,12 @@ def deleted_by(plan: Plan) -> list[str]:
 
 
 def test_typed_routes_to_what_is_not_expected_do_not_matter() -> None:
-    """While another route waits, those to expected addresses keep a run from beginning; others are
-    deleted.
+    """While another route waits, in STRICT those to expected addresses keep a run from beginning;
+    others are deleted.
     """
+    host = without_default_route("WARN")
+    plan = ConfigureStaticRoutes(config("10.77.0.0/16"), host=host, allow_removal=False).plan()
+    assert "removal" not in {finding.name for finding in plan.findings}
     host = without_default_route()
     before = ConfigureStaticRoutes(config("10.77.0.0/16"), host=host, allow_removal=False).plan()
     lose_routes(host)

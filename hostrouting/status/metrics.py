@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hostrouting.errors import HostRoutingError
-    from hostrouting.status import Status
+    from hostrouting.status.status import Status
 
 Samples: TypeAlias = "dict[str, float]"
 """By its labels as they are printed: the value of each sample of a metric; empty if nothing is
