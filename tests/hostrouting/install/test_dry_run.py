@@ -308,12 +308,6 @@ CASES: dict[str, Case] = {
         wanted=config("10.77.0.0/16"),
         task=partial(ConfigureStaticRoutes, allow_removal=False),
     ),
-    "routes alone, which takes others away while one waits, WARN": case(
-        "needs an IPv4 default route",
-        partial(without_default_route, "WARN"),
-        wanted=config("10.77.0.0/16"),
-        task=partial(ConfigureStaticRoutes, allow_removal=False),
-    ),
     "routes alone, which may take needed ones away": case(
         "", repaired_by_hand, wanted=config("10.77.0.0/16"), task=ConfigureStaticRoutes
     ),
