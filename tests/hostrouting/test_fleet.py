@@ -214,12 +214,6 @@ class TestTheCommand:
             words += ["--snapshots", str(nodes / f"{name}.json")]
         assert say("check", CIDR, *words).code == code
 
-    def test_a_folder_that_cannot_be_read(self, nodes: Path) -> None:
-        """There is no verdict, and the reason."""
-        with mock.patch("os.listdir", side_effect=PermissionError(13, "Permission denied")):
-            said = say("check", CIDR, "--snapshots", str(nodes))
-        assert said == (3, "", f"hostrouting: {nodes} cannot be read: Permission denied\n")
-
 
 def test_what_is_not_a_snapshot_is_a_row(tmp_path: Path) -> None:
     """Whatever a *.json in a folder is, it has a result that says so, and the others are judged."""

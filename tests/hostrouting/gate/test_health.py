@@ -224,8 +224,8 @@ FILES: dict[str, tuple[Sequence[Change], str]] = {
     "another program's script": (
         [write(SCRIPT, "exit 1\n")],
         (
-            f"file note: {SCRIPT} was not installed by hostrouting: a gated unit starts only after it "
-            "succeeds"
+            f"file note: {SCRIPT} was not installed by hostrouting: a gated unit starts only after "
+            "it succeeds"
         ),
     ),
     "others can change a script": (
