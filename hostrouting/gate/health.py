@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.files import WRITER
-from hostrouting.boot.on_disk import files_on, writer_of
+from hostrouting.boot.files import WRITER, files_on, writer_of
 from hostrouting.boot.program import Program, read_stamp
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy, worst_first
 from hostrouting.gate.trusted import find_untrusted, foreign_scripts
 from hostrouting.gate.unit_gates import APPLY, judge_gates
-from hostrouting.host.fileset import File, WantedFile, describe_mask, is_masked
+from hostrouting.host.fileset import File, describe_mask, is_masked
 from hostrouting.host.interpreter import TO_INSTALL, minor_version
 from hostrouting.host.layout import DROP_IN, HostLayout
 
@@ -160,7 +159,7 @@ def _note_of_writer(writer: str) -> Finding:
     return Finding("file", "note", sentence, HostLayout.config_path, remedy)
 
 
-def _fault_of(files: Files, file: WantedFile, *, is_current: bool) -> Finding | None:
+def _fault_of(files: Files, file: File, *, is_current: bool) -> Finding | None:
     """What is wrong with a file or a link of ours. What another release wrote is not compared:
     `apply` writes it anew.
     """
@@ -188,10 +187,10 @@ def _fault(path: str, predicate: str, remedy: Remedy = APPLY) -> Finding:
     return Finding("file", "error", f"{path} {predicate}", path, remedy)
 
 
-def _how_it_differs(files: Files, file: WantedFile) -> str:
+def _how_it_differs(files: Files, file: File) -> str:
     """What is wrong with a file that is there."""
     if file.path == HostLayout.program_path:
         return "is not the program of this release, or is damaged"
-    if isinstance(file, File) and not file.target and files.read(file.path) == file.text:
+    if not file.target and files.read(file.path) == file.text:
         return "has another owner or mode"
     return f"is not what {HostLayout.config_path} asks for"

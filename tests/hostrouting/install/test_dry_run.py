@@ -427,7 +427,7 @@ def test_law(
     wanted: HostRoutingConfig,
     installed: HostRoutingConfig | None,
     kernel: Callable[[], FakeKernel],
-    kind: type[InstallTask],
+    kind: type[InstallTask[Any]],
     is_typed: bool,
 ) -> None:
     """For any two configurations, one of them installed or not, and whether routes were typed or
