@@ -83,9 +83,8 @@ def main() -> int:
     )
     given = parser.parse_args()
     if given.host:
-        bootstrap = agent(
-            HostRoutingConfig.load(given.host), Host.local(), start=("/usr/bin/machinectl", "start")
-        )
+        config = HostRoutingConfig.load(given.host, required=True)
+        bootstrap = agent(config, Host.local(), start=("/usr/bin/machinectl", "start"))
     else:
         # A fake host has no machine to start, so `true` replaces machinectl.
         in_memory = FakeHost(kernel=h200())
