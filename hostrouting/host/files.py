@@ -103,12 +103,19 @@ def _is_name(value: object) -> bool:
     return isinstance(value, str) and value != "" and "\0" not in value
 
 
+def as_text(content: bytes) -> str:
+    """The content of a file as text, which `as_bytes` makes the same bytes of. Bytes that are not
+    UTF-8 become lone surrogates.
+    """
+    return content.decode("utf-8", "surrogateescape")
+
+
 def as_bytes(content: object) -> bytes:
     """The content of a file as bytes. TypeError or ValueError if no file can have it; it may be a
     secret, so it is not quoted.
     """
     if isinstance(content, str):
-        return content.encode()  # or UnicodeEncodeError, a ValueError
+        return content.encode("utf-8", "surrogateescape")  # or UnicodeEncodeError, a ValueError
     if isinstance(content, bytes):
         return content
     raise TypeError(f"content must be a str or bytes, not a {type(content).__name__}")
@@ -142,8 +149,7 @@ class LocalFiles:
 
     def read(self, path: str) -> str | None:
         content = self.read_bytes(path)
-        # A text with invalid UTF-8 is not ours; the rest of it shows which program wrote it.
-        return None if content is None else content.decode("utf-8", errors="replace")
+        return None if content is None else as_text(content)
 
     def read_bytes(self, path: str) -> bytes | None:
         place = self._followed(path)

@@ -12,6 +12,7 @@ from hostrouting.host.base import LockHolder
 from hostrouting.host.files import (
     Entry,
     as_bytes,
+    as_text,
     require_kind,
     require_mode,
     require_path,
@@ -44,7 +45,7 @@ class FakeFiles:
 
     def read(self, path: str) -> str | None:
         content = self.read_bytes(path)
-        return None if content is None else content.decode(errors="replace")
+        return None if content is None else as_text(content)
 
     def read_bytes(self, path: str) -> bytes | None:
         require_path(path)
@@ -54,7 +55,7 @@ class FakeFiles:
             return b""
         require_kind("read", place, self.look(place), "file")
         if place in self.texts:
-            return self.texts[place].encode()
+            return as_bytes(self.texts[place])
         return self.programs.get(place)
 
     def look(self, path: str) -> Entry | None:

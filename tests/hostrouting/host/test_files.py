@@ -112,6 +112,17 @@ def test_what_is_not_a_path(make: Callable[[], Files], path: Any) -> None:
             call()
 
 
+@pytest.mark.parametrize("content", [b"caf\xe9\r\n", b"\xed\xb2\x80\0\xff", "caf\u00e9".encode()])
+def test_a_text_is_written_back_as_it_was(tmp_path: Path, content: bytes) -> None:
+    """A task that restores what it has read changes no byte, whatever the encoding is."""
+    for files in (FakeFiles(), LocalFiles(tmp_path)):
+        files.write("/file", content)
+        former = files.read("/file")
+        assert former is not None
+        files.write("/file", former)
+        assert files.read_bytes("/file") == content
+
+
 UNWRITABLE: dict[str, tuple[Callable[[Files, str], object], str]] = {
     "content must be a str or bytes, not a bytearray": (
         lambda files, path: files.write(path, bytearray(b"secret")),  # type: ignore[arg-type]  # so are the others
@@ -126,7 +137,7 @@ UNWRITABLE: dict[str, tuple[Callable[[Files, str], object], str]] = {
         "ValueError",
     ),
     "position 7: surrogates not allowed": (
-        lambda files, path: files.write(path, "secret \udce9"),
+        lambda files, path: files.write(path, "secret \ud800"),
         "UnicodeEncodeError",
     ),
     "target is ''; it must be a str, not empty": (
