@@ -122,7 +122,8 @@ class FakeFiles:
         return (LockHolder(4711, "flock"),) if path in self.locked else ()
 
     def _change(self, verb: str, path: str, *kinds: str) -> None:
-        require_path(path)
+        for given in (path, *self.broken):
+            require_path(given)
         reason = self.broken.get(path) or self.why_unwritable(os.path.dirname(path))
         if reason:
             raise HostError(f"cannot {verb} {path}: {reason}", what="file", target=path)
