@@ -125,10 +125,10 @@ def refuse(host: FakeHost, unit: str = KUBELET, *reasons: str) -> None:
     leave_note(host, unit, *reasons or ["OVERLAP: ..."], refused=True)
 
 
-def let_pass(host: FakeHost) -> None:
-    """The gate lets kubelet start, which runs."""
-    manager_of(host).properties[KUBELET]["InvocationID"] = _INVOCATION
-    leave_note(host, KUBELET, refused=False)
+def let_pass(host: FakeHost, unit: str = KUBELET) -> None:
+    """The gate lets the unit start, which runs."""
+    manager_of(host).properties[unit]["InvocationID"] = _INVOCATION
+    leave_note(host, unit, refused=False)
 
 
 def leave_note(host: FakeHost, unit: str, *errors: str, refused: bool) -> None:
