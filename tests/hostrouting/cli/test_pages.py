@@ -326,8 +326,8 @@ def pages(name: str, folder: Path) -> str:
     as_called = CALL.sub(rf"{CALLED} \1", page.out)
     assert_fits(narrow.lines, as_called.splitlines(), 50)
     if command != "clean":  # standard error has log lines
-        remarks = CALL.sub(rf"{CALLED} \1", page.err)
-        assert_fits(narrow.err.splitlines(), remarks.splitlines(), 50)
+        said_as_called = CALL.sub(rf"{CALLED} \1", page.err)
+        assert_fits(narrow.err.splitlines(), said_as_called.splitlines(), 50)
 
     text = without_repetitions(page.out)
     if not name.startswith("check"):
