@@ -11,9 +11,9 @@ from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.testing import FakeHost
 from tests.support.cli import say
-from tests.support.incidents import KUBELET, config, node, refuse
+from tests.support.incidents import KUBELET, refuse
 from tests.support.statuses import HOSTS, kubelet, right, right_but, with_private_files
-from tests.support.tasks import LAYOUT, REPAIR, manager_of
+from tests.support.tasks import LAYOUT
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="[^"\\\n]*"'
@@ -129,16 +129,6 @@ def test_a_part_that_does_not_answer() -> None:
     assert 'hostrouting_gated_units{state="runs"}' in values
 
 
-def test_a_host_without_a_gate() -> None:
-    """It has no gate that could be open, no gated units, no guard, and nothing that could be in
-    force.
-    """
-    values = read(HOSTS["nothing"]())
-    assert "hostrouting_in_force" not in values
-    of_gate = ("hostrouting_gate", "hostrouting_guard")
-    assert not [name for name in values if name.startswith(of_gate)]
-
-
 def test_a_user_who_may_not_read_the_configuration() -> None:
     """Whether it can be used, and whether the host matches it, is not known: an alert about a file
     that cannot be used stays silent. It hides neither the gate nor the units: their drop-ins and
@@ -160,14 +150,6 @@ def test_a_folder_in_the_place_of_the_configuration() -> None:
     assert values["hostrouting_config_usable"] == 0
     assert values["hostrouting_gate_open"] == 0
     assert 'hostrouting_gated_units{state="runs"}' in values
-
-
-def test_an_open_gate_is_told_whatever_else_is_unknown() -> None:
-    """A unit starts even if the gate refuses, and this user may not read the configuration."""
-    host = node(config(*REPAIR))
-    manager_of(host).properties[KUBELET]["SuccessExitStatus"] = "255"
-    values = read(with_private_files(host))
-    assert values["hostrouting_gate_open"] == 1
 
 
 def test_systemd_does_not_answer() -> None:
