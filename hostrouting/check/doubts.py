@@ -29,11 +29,13 @@ if TYPE_CHECKING:
     from hostrouting.model.route import Route
 
 
-def repair_line(option: str, devs: Iterable[str], cidrs: Iterable[Prefix]) -> Command:
-    """The line to type that has these devices expected (`--dev`) or allowed (`--allow`)."""
+def repair_line(option: str, values: Iterable[str], cidrs: Iterable[Prefix]) -> Command:
+    """The line to type that has these devices expected (`--dev`), or these devices and the rules
+    with these selectors allowed (`--allow`).
+    """
     words = ["repair", *map(str, cidrs)]
-    for dev in devs:
-        words += [option, dev]
+    for value in values:
+        words += [option, value]
     return joined(" | ", call(shlex.join(words)), call("apply --config -"))
 
 
@@ -67,10 +69,7 @@ DOUBTS = {
     "doubtful-route": Wording("packets to {where} may be lost: {reason}", Remedy()),
     "other-packets": Wording(
         "some packets to {where} are routed differently, by {reason}",
-        Remedy(
-            "if this is intended, add the rule's selectors to routeOverlap.intendedRules: "
-            '"{selection}"'
-        ),
+        Remedy("if this is intended"),
     ),
     "unknown-source": Wording(
         "which source packets to {where} have is not known, and matters: {reason}",
@@ -100,10 +99,8 @@ def describe_doubts(report: FamilyReport, doubts: Iterable[RangeInDoubt]) -> Ite
         where = phrase_of_extents([extent(report.family, *each) for each in ranges])
         wording = DOUBTS[opinion.name]
         sentence = wording.sentence.format(where=where, reason=opinion.reason)
-        remedy: Remedy | None = wording.remedy._replace(
-            words=wording.remedy.words.format(selection=opinion.selection),
-            command=wording.remedy.command.format(address=ip_at(report.family, ranges[0][0])),
-        )
+        command = wording.remedy.command.format(address=ip_at(report.family, ranges[0][0]))
+        remedy: Remedy | None = wording.remedy._replace(command=command)
         facts: dict[str, Any] = {}
         if opinion.candidates:
             devs = devices_to_name(opinion.candidates, report)
@@ -116,6 +113,10 @@ def describe_doubts(report: FamilyReport, doubts: Iterable[RangeInDoubt]) -> Ite
                 facts["mayAllow"] = kinds
                 ways.insert(0, how_to_allow(kinds, repair_line("--allow", kinds, report.cidrs)))
             remedy = in_turn(ways)
+        elif opinion.selection:
+            facts["mayIntend"] = opinion.selection
+            command = repair_line("--allow", [opinion.selection], report.cidrs)
+            remedy = wording.remedy._replace(command=command)
         yield Finding(cast("Name", opinion.name), "warning", sentence, where, remedy, facts)
 
 

@@ -136,8 +136,9 @@ def _competing_defaults(judge: Judge, report: FamilyReport) -> Iterator[Finding]
     if cards:
         used = spoken(sorted(uplinks.devs))
         sentence = f"Linux prefers the default route of {used} to that of {spoken(cards)}"
-        remedy = how_to_name_a_device(cards, report)
-        facts = {"candidates": cards}
+        devs = [*cards, *sorted(uplinks.devs)]
+        remedy = how_to_name_a_device(devs, report)
+        facts = {"candidates": devs}
         yield Finding("default-routes", "warning", sentence, spoken(cards), remedy, facts)
 
 

@@ -285,6 +285,8 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
         facts: dict[str, Any] = {"reason": why.reason, "ranges": ranges}
         if why.devs:
             facts["candidates"] = devices_to_name(why.devs, family)
+        if why.rule is not None and why.may_be_intended:
+            facts["mayIntend"] = why.rule.selection
         yield Finding(
             "unsafe", severity, sentence, where, _remedy_for_unrepairable(why, family), facts
         )
@@ -298,8 +300,8 @@ def _remedy_for_unrepairable(why: Why, family: FamilyReport) -> Remedy | None:
         return in_turn(how_to_delete(why.to_delete))
     ways: list[Remedy] = []
     if why.may_be_intended:
-        intend = f"if rule {why.rule.priority} is intended, add to routeOverlap.intendedRules"
-        ways.append(Remedy(f"{intend}: {json.dumps([why.rule.selection])}"))
+        command = repair_line("--allow", [why.rule.selection], family.cidrs)
+        ways.append(Remedy(f"if rule {why.rule.priority} is intended", command))
     words = f"exclude this network in the program that added rule {why.rule.priority}; until then"
     return in_turn([*ways, Remedy(words, rule_command("del", why.rule))])
 

@@ -17,17 +17,16 @@ from hostrouting.model.route import DEFAULT_METRIC, TABLE_MAIN, RouteKey
 from hostrouting.model.rule import SELECTORS
 from hostrouting.reading import (
     json_value,
-    keys_of,
     load,
     matches,
     must,
     parse,
-    path_of,
     read,
     register,
     section,
     text_as,
 )
+from hostrouting.reading.types import form_of, path_of
 from hostrouting.text import nearest, show
 
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -528,7 +527,7 @@ class HostRoutingConfig(NamedTuple):
         document: Any = mapping  # JSON can be anything
         if not isinstance(required, bool):
             raise TypeError(f"required is {required!r:.80}; it must be True or False")
-        ours = keys_of(cls)
+        ours = tuple(form_of(cls).readers)
         if not isinstance(document, Mapping):
             return read(cls, document)  # a HostRoutingConfig is returned, all else is a fault
         keys = [key for key, value in document.items() if value is not None]
@@ -567,30 +566,20 @@ class HostRoutingConfig(NamedTuple):
         return changed._replace(guard=self.guard)
 
 
-_AGENTS_MAY_HAVE = {"gate": GateConfig._fields, "guard": GuardConfig._fields}
-"""The keys that an agent may also use for something else, and what is in ours."""
+_AGENTS_MAY_HAVE = ("gate", "guard")
+"""The keys that an agent may also use for something else."""
 
 
 def _require_none_beside(document: Mapping[str, object], ours: Sequence[str]) -> None:
     """Raise ConfigError if settings of ours are beside `hostRouting`, where nobody reads them."""
     rule = f"is beside {_OUR_KEY}, where it would be ignored"
     remedy = f"move it into {_OUR_KEY}"
-    is_copy = "writtenBy" in document  # a copy of config.json, in which no key is an agent's
     faults: list[Fault] = []
     for key, value in document.items():
-        if key in ours and value is not None and (is_copy or _is_ours(key, value)):
+        if key in ours and key not in _AGENTS_MAY_HAVE and value is not None:
             faults.append(Fault(key, "", rule, remedy))
     if faults:
         raise ConfigError(faults)
-
-
-def _is_ours(key: str, value: object) -> bool:
-    """Whether a value with the name of a section of ours is one."""
-    if key not in _AGENTS_MAY_HAVE:
-        return True
-    if not isinstance(value, Mapping):
-        return False
-    return any(name in value for name in _AGENTS_MAY_HAVE[key])
 
 
 def _require_none_misspelt(keys: Iterable[object], known: Sequence[str]) -> None:

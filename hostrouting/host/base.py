@@ -26,14 +26,15 @@ class LockHolder(NamedTuple):
 
 class Files(Protocol):
     """The files of a host. Paths are absolute, as the host sees them; a HostError names the path
-    and the remedy. An argument that no host could take is a TypeError or ValueError.
+    and the remedy. A path that no host could have is a ValueError.
 
     No method waits, whatever is at the path. Whoever writes, links or removes holds the lock of the
     host (`Host.locked`), if another process may do so at the same time.
     """
 
     def read(self, path: str) -> str | None:
-        """The text of a file; None if it is absent, or a link to a missing file.
+        """The text of a file; None if it is absent, or a link to a missing file. Bytes that are not
+        UTF-8 become lone surrogates, of which `write` makes the same bytes.
 
         A link to /dev/null, by which systemd masks a unit, is read as an empty file. Anything else
         that is not a regular file raises HostError.

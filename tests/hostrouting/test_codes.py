@@ -2,7 +2,6 @@
 
 import errno
 import signal
-from typing import Any
 
 import pytest
 
@@ -28,9 +27,11 @@ def fails(error: Exception) -> phases.Task[object]:
 
 
 def code_of_run(*tasks: phases.AnyTask) -> int:
-    """The exit code for a run of these tasks at once."""
+    """The exit code for a run of these tasks at once, which its report in JSON has as well."""
     report = phases.run(phases.parallel(*tasks, name="all"), observers=[], clock=FakeClock())
-    return hostrouting.exit_code(report)
+    code = hostrouting.exit_code(report)
+    assert hostrouting.exit_code(phases.Step.from_json(report.to_json())) == code
+    return code
 
 
 @pytest.mark.parametrize(
@@ -70,19 +71,12 @@ def test_an_error_before_the_run() -> None:
     assert hostrouting.exit_code(denied) == 3
 
 
-@pytest.mark.parametrize("outcome", [None, {}, OSError("x"), 3])
-def test_neither_a_report_nor_an_error_of_hostrouting(outcome: Any) -> None:
-    """The argument is named."""
-    with pytest.raises(
-        TypeError, match=r"exit_code: .* is not the report of a run, a TaskFailed, or an error"
-    ):
-        hostrouting.exit_code(outcome)
-
-
 def test_the_worst_counts() -> None:
     """A failure of somebody else's task is a problem, and a problem is worse than no answer."""
     assert code_of_run(fails(HostRoutingError("ours"))) == 1
     assert code_of_run(fails(OSError("somebody else's"))) == 1
+    assert code_of_run(fails(HostError("systemd", what="systemd", kind="no-answer"))) == 3
+    assert code_of_run(fails(HostError("denied", what="file", errno=errno.EACCES))) == 3
     assert worst_code(3, 0, 1, 2) == 1
     assert worst_code(3, 2, 0) == 2
 

@@ -90,71 +90,20 @@ def a_new_overlap_refuses(system: System) -> None:
     assert gate.markers(system) == {LAYOUT.ok_path}
 
 
-def test_warn_and_undecided() -> None:
-    """WARN starts a machine that overlaps, with a marker; UNDECIDED starts it in STRICT, without
-    one; both are logged.
-    """
-    with gate.host() as system:
-        warn_starts_a_machine_that_overlaps(system)
-        gate.end(system)
-        undecided_starts_it_in_strict(system)
-
-
-def warn_starts_a_machine_that_overlaps(system: System) -> None:
-    """The marker has what is logged."""
-    assert f"{gate.CIDR} leaves through ib0" in gate.apply(system, gate.config(mode="WARN"))
-    system.must("rm", LAYOUT.detected_path)
-    assert gate.start(system) == 0
-    assert gate.pid(system)
-    marker = system.read(LAYOUT.detected_path)
-    assert marker is not None
-    assert marker.startswith(ESCAPE)
-    # The journal has the command of the node.
-    assert marker.partition("; if leaving")[0] in system.journal(KUBE1)
-
-
-def undecided_starts_it_in_strict(system: System) -> None:
-    """Two cards share the default route: nobody but an operator knows whether both are right."""
-    system.must("ip", "route", "append", "default", "via", "172.16.0.1", "dev", "ib0")
-    gate.apply(system, gate.config(mode="STRICT"))
-    assert gate.start(system) == 0
-    assert gate.pid(system)
-    assert not gate.markers(system)
-    assert "it is unclear whether packets to " in log_of(system, "warning")
-
-
 def test_routes_that_cannot_be_installed() -> None:
-    """A route that conflicts, or still waits, holds the machine back beside a check that holds back
-    nothing; the conflict is left as it was.
+    """A route that conflicts holds the machine back beside a check that holds back nothing. The
+    other program's route is named and left alone, and no route of ours is set.
     """
     with gate.host(gate.config(static(CIDR), *HALVES, mode="WARN")) as system:
-        a_conflict_refuses_the_start(system)
+        assert gate.start(system) == 1
+        journal = system.journal(KUBE1)
+        assert "a route that is not hostrouting's has the same destination and metric" in journal
+        assert f"metric: [{CIDR} dev ib0 proto kernel " in journal
+        assert f"{KUBE1} was not started" in journal
+        assert f"{CIDR} dev ib0 proto kernel" in system.must("ip", "route", "show", CIDR)
+        assert gate.ours(system) == []
         gate.remove(system)
         assert gate.start(system) == 0
-        gate.end(system)
-        system.must("ip", "route", "del", "default")
-        gate.apply(system, gate.config(*HALVES, mode="WARN"), code=3)
-        the_start_waits_for_the_default_route(system)
-
-
-def a_conflict_refuses_the_start(system: System) -> None:
-    """The other program's route is named and left alone, and no route of ours is set."""
-    assert gate.start(system) == 1
-    journal = system.journal(KUBE1)
-    assert "a route that is not hostrouting's has the same destination and metric" in journal
-    assert f"metric: [{CIDR} dev ib0 proto kernel " in journal
-    assert f"{KUBE1} was not started" in journal
-    assert f"{CIDR} dev ib0 proto kernel" in system.must("ip", "route", "show", CIDR)
-    assert gate.ours(system) == []
-
-
-def the_start_waits_for_the_default_route(system: System) -> None:
-    """When that comes, the machine starts."""
-    gate.begin_start(system)
-    wait_for("the gate to wait", lambda: "need an IPv4 default route" in system.journal(KUBE1))
-    assert gate.is_in_the_gate(system)
-    system.must("ip", "route", "add", "default", "via", "10.0.0.1", "dev", "eth0")
-    assert gate.has_started(system)
 
 
 def routes_wait(system: System) -> bool:
@@ -231,39 +180,8 @@ def a_new_default_route_ends_both_waits(system: System) -> None:
     assert system.show(LAYOUT.routes_unit, "Result") == "success"
 
 
-def test_a_default_route_that_goes() -> None:
-    """Routes that are there are right without it, and behind a VPN's: nothing is awaited, nothing
-    is refused in STRICT, and none of them moves.
-    """
-    wanted = gate.config(HALVES[0], static("172.16.128.0/17", dev="eth0"))
-    wanted = wanted._replace(route_overlap=expect(CIDR, mode="STRICT", expected_devs=["eth0"]))
-    with gate.host() as system:
-        gate.apply(system, wanted)
-        before = system.must("ip", "route", "show", "proto", "213")
-        assert "172.16.0.0/17 via 10.0.0.1 dev eth0" in before
-
-        system.must("ip", "route", "del", "default")
-        the_machine_starts_and_no_route_moves(system, before)
-
-        system.must("ip", "tuntap", "add", "tun0", "mode", "tun")
-        system.must("ip", "link", "set", "tun0", "up")
-        system.must("ip", "route", "add", "default", "dev", "tun0")
-        the_machine_starts_and_no_route_moves(system, before)
-
-        journal = system.journal(KUBE1)
-        assert "waits" not in journal
-
-
-def the_machine_starts_and_no_route_moves(system: System, before: str) -> None:
-    """Our routes are as they were before."""
-    assert gate.start(system) == 0
-    assert gate.pid(system)
-    gate.end(system)
-    assert system.must("ip", "route", "show", "proto", "213") == before
-
-
 def test_boot() -> None:
-    """At every boot the routes of both families are back before the machine starts; a late default
+    """After a boot the routes of both families are back before the machine starts; a late default
     route is awaited.
     """
     wanted = gate.config(*HALVES, static("fd16::/48", metric=1))
@@ -276,23 +194,17 @@ def test_boot() -> None:
             "/lib/systemd/system/systemd-nspawn@.service",
         )
         system.must("systemctl", "enable", "machines.target")
-        for _ in range(2):
-            system.reboot()
-            the_machine_waits_for_a_late_default_route(system)
-            system.lay(LET_ROUTE, "")
-            system.settled()
-            assert gate.pid(system)
-            the_routes_of_both_families_are_back(system)
-            # The check says so if routes still change while it looks, as they may at boot.
-            if "UNDECIDED" not in system.journal(KUBE1):
-                assert gate.markers(system) == {LAYOUT.ok_path}
-
-
-def the_machine_waits_for_a_late_default_route(system: System) -> None:
-    """With the unit of the routes, which has set none."""
-    wait_for("the routes to be awaited", lambda: routes_wait(system))
-    assert not gate.pid(system)
-    assert gate.ours(system) == []
+        system.reboot()
+        wait_for("the routes to be awaited", lambda: routes_wait(system))
+        assert not gate.pid(system)
+        assert gate.ours(system) == []
+        system.lay(LET_ROUTE, "")
+        system.settled()
+        assert gate.pid(system)
+        the_routes_of_both_families_are_back(system)
+        # The check says so if routes still change while it looks, as they may at boot.
+        if "UNDECIDED" not in system.journal(KUBE1):
+            assert gate.markers(system) == {LAYOUT.ok_path}
 
 
 def the_routes_of_both_families_are_back(system: System) -> None:

@@ -83,25 +83,6 @@ class TestIneffectiveGates:
         assert lacking(host) == []
 
     @pytest.mark.parametrize(
-        "folder",
-        [
-            f"{UNITS}/service.d",
-            f"{UNITS}/systemd-nspawn@gpu.service.d",
-            f"/usr/lib/systemd/system/{KUBELET}.d",
-            f"/run/systemd/system.control/{KUBELET}.d",
-        ],
-    )
-    def test_a_drop_in(self, host: FakeHost, folder: str) -> None:
-        """Wherever it is: the gate would never be in force."""
-        path = f"{folder}/50-x.conf"
-        host.files.texts[path] = RESET
-        findings = requirements(host, GATED)
-        assert findings
-        for finding in findings:
-            assert finding.name == "gate-open"
-            assert path in finding.sentence
-
-    @pytest.mark.parametrize(
         "folder", [f"{UNITS}/{KUBELET}.d", f"{UNITS}/service.d", f"/run/systemd/system/{KUBELET}.d"]
     )
     def test_a_drop_in_beside_a_gate(self, host: FakeHost, folder: str) -> None:
@@ -114,19 +95,6 @@ class TestIneffectiveGates:
         assert finding.name == "gate-open"
         assert finding.target == KUBELET
         assert path in finding.sentence
-
-    def test_a_drop_in_that_does_not_count(self, host: FakeHost) -> None:
-        """An administrator has masked it, by a link or another file; or it comes before ours."""
-        run(Configure(GATED, host=host))
-        vendor = f"/usr/lib/systemd/system/{KUBELET}.d"
-        host.files.texts[f"{vendor}/50-a.conf"] = RESET
-        host.files.links[f"{UNITS}/{KUBELET}.d/50-a.conf"] = "/dev/null"
-        host.files.texts[f"{vendor}/60-b.conf"] = RESET
-        host.files.texts[f"{UNITS}/{KUBELET}.d/60-b.conf"] = "[Service]\n"
-        host.files.texts[f"{vendor}/00-a.conf"] = RESET
-        [shown] = manager_of(host).show(("NeedDaemonReload",), KUBELET)
-        assert shown["NeedDaemonReload"] == "yes"
-        assert lacking(host) == []
 
 
 class TestPaths:
@@ -190,29 +158,6 @@ def test_an_image_that_is_not_roots(caplog: pytest.LogCaptureFixture) -> None:
     assert "another user owns" in finding.sentence
     run(Configure(OLD, host=image))
     assert caplog.text.count("another user owns") == 1
-
-
-@pytest.mark.parametrize("name", ["systemd-nspawn@.service", "systemd-nspawn@kube1.service"])
-@pytest.mark.parametrize("is_new", [True, False], ids=["before it is gated", "gated"])
-def test_a_drop_in_of_an_image_that_cancels_the_gate(
-    name: str, caplog: pytest.LogCaptureFixture, *, is_new: bool
-) -> None:
-    """It is named, and may be gone when the image boots. No command is proposed: it would change
-    the host on which the image is prepared.
-    """
-    image = FakeHost.image()
-    if not is_new:
-        run(Configure(OLD, host=image))
-    path = f"{UNITS}/{name}.d/zz-x.conf"
-    image.files.texts[path] = RESET
-    [finding] = requirements(image)
-    assert finding.name == "gate-open"
-    assert finding.severity == "warning"
-    assert finding.sentence.endswith(f'"ExecCondition=" in {path} cancels the gate')
-    assert finding.target == name
-    assert str(finding.remedy) == "change that in the image"
-    run(Configure(GATED, host=image))
-    assert caplog.text.count("change that in the image") == 1
 
 
 @pytest.mark.parametrize("path", [LAYOUT.config_path, LAYOUT.program_path])

@@ -204,18 +204,6 @@ class TestTypedRoutes:
         undo(task)
         assert our_destinations(host) == ["10.7.0.0/16"]
 
-    def test_one_with_the_key_of_a_former_one(self) -> None:
-        """The former configuration brings its own route back."""
-        host = configured(FORMER)
-        before = ours(host)
-        task = Configure(OTHER, host=host)
-        run(task)
-        typed = Route.to("10.8.0.0/16", dev="eth0", gateway="10.0.0.2", protocol=OURS)
-        host.kernel.ip_route("add", typed)
-        run(task)
-        undo(task)
-        assert ours(host) == before
-
     def test_one_that_the_kernel_refuses(self) -> None:
         """The undo fails at its end: all else is as before, and the error has what was added."""
         host = configured(FORMER)
@@ -334,17 +322,13 @@ class TestReports:
         return task
 
     def test_a_run_that_changed_nothing(self, host: FakeHost, task: Configure) -> None:
-        """Nothing at all is taken back, whichever object is asked, and also if the next task
-        fails.
-        """
+        """Nothing at all is taken back, also if the next task fails."""
         installed = dict(host.files.texts)
         fails = phases.serial(task, StubTask("x", errors=repeat(OSError())), name="all")
         assert not phases.run(fails, observers=[], undo_on_failure=True).ok
-        report = phases.run(task, observers=[])
-        for each in (task, Configure(WANTED, host=host)):
-            undone = phases.undo(each, of=report)
-            assert undone.ok
-            assert "it changed nothing in that run, or that is undone" in str(undone)
+        undone = phases.undo(task, of=phases.run(task, observers=[]))
+        assert undone.ok
+        assert "it has changed nothing, or that is undone" in str(undone)
         assert host.files.texts == installed
         assert len(ours(host)) == 2
 
@@ -365,7 +349,7 @@ class TestReports:
         self, host: FakeHost, make: Callable[..., phases.Task[object]]
     ) -> None:
         """Another object does not know what was there before that run: its undo fails, and takes
-        nothing away. Once the run is undone, there is nothing to fail for.
+        nothing away.
         """
         task = make(WANTED, host=host)
         report = phases.run(task, observers=[])
@@ -373,9 +357,9 @@ class TestReports:
         assert not undone.ok
         assert "another object made that run" in str(undone)
         assert len(ours(host)) == 2
-        assert phases.undo(task, of=report).ok
-        assert phases.undo(make(WANTED, host=host), of=report).ok
-        assert host.files.texts == {}
+        for _ in range(2):
+            assert phases.undo(task, of=report).ok
+            assert host.files.texts == {}
 
     def test_two_attempts(self, host: FakeHost) -> None:
         """What there was before the first of them is installed again. The routes that it has added
