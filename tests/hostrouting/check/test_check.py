@@ -16,7 +16,7 @@ from hostrouting.errors import ConfigError
 from hostrouting.fib.engine import FROM_HOST
 from hostrouting.kernel.base import Answer
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model.prefix import IP, Prefix, as_ip
+from hostrouting.model.prefix import IP, Prefix
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
@@ -25,7 +25,6 @@ from tests.support.commands import furnish
 from tests.support.namespace import private_namespace
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, config, context
-from tests.support.topologies import checked, vm_with
 
 CIDR6 = "fd16::/48"
 
@@ -72,14 +71,6 @@ def host_with_default_routes_behind_main(dev: str) -> Snapshot:
     return kernel.snapshot()
 
 
-def test_a_repair_has_no_default_route() -> None:
-    """A configuration refuses one, so its halves are proposed."""
-    host = host_with_default_routes_behind_main("eth0")
-    report = check_snapshot(host, config(cidrs=("0.0.0.0/0",)))
-    assert str(report.routes[0].destination) == "0.0.0.0/1"
-    assert {route.dev for route in report.routes} == {"eth0"}
-
-
 def test_a_repair_by_a_device_that_cannot_be_configured() -> None:
     """No route is proposed: a configuration refuses the name."""
     host = host_with_default_routes_behind_main("eth:0")
@@ -113,35 +104,6 @@ def test_the_verdict_is_that_of_the_worse_family(default: str, verdicts: list[st
     assert report.verdict == "no-default-route"
 
 
-def test_several_cards_beside_several_uplinks() -> None:
-    """Devices are named in the order of their names, whatever that of the routes."""
-    hops = (NextHop("eth1", as_ip("10.0.0.1")), NextHop("eth0", as_ip("10.0.0.1")))
-    routes = [Route(Prefix.parse("0.0.0.0/0"), hops, metric=50)]
-    routes += [Route.to("0.0.0.0/0", dev=dev, metric=200) for dev in ("eth3", "eth2")]
-    links = tuple(Link(name=f"eth{number}", index=10 + number) for number in (1, 2, 3))
-    [family] = checked(vm_with(*routes, links=links), CIDR).families
-    [flaw] = [flaw for flaw in family.flaws if flaw.name == "default-routes"]
-    assert flaw.sentence.endswith("the default route of eth0 and eth1 to that of eth2 and eth3")
-
-
-def test_a_third_default_route_beside_two_equal_ones() -> None:
-    """While it is in doubt which card is meant, it is not said which one Linux prefers."""
-    kernel = FakeKernel()
-    for number, metric in enumerate((100, 100, 200)):
-        dev = f"eth{number}"
-        kernel.add_link(dev)
-        kernel.add_address(dev, f"10.{number}.0.4/24")
-        gateway = f"10.{number}.0.1"
-        default = Route.to("0.0.0.0/0", dev=dev, gateway=gateway, metric=metric)
-        kernel.ip_route("append", default)
-
-    [family] = check_snapshot(kernel.snapshot(), config(cidrs=(CIDR,))).families
-
-    assert family.verdict == "undecided"
-    assert [doubt.name for doubt in family.doubts] == ["default-routes"]
-    assert "default-routes" not in {flaw.name for flaw in family.flaws}
-
-
 @pytest.mark.parametrize(
     ("kernel", "verdict"),
     [
@@ -166,7 +128,6 @@ def test_a_host_that_never_rests(kernel: FakeKernel, verdict: str) -> None:
 
 
 BY_IB7 = Route(Prefix.parse(CIDR), (NextHop("ib7"),))
-REFUSING_RULE = Rule(family=4, priority=9, action="unreachable")
 STAYS_HERE = Route.to(CIDR, dev="eth0", type="local", table=255)
 BY_BOTH = Route(Prefix.parse(CIDR), (NextHop("eth0"), NextHop("ib7")))
 
@@ -226,46 +187,6 @@ def test_the_kernel_differs_in_one_range(address: str, monkeypatch: pytest.Monke
     [doubt] = family.doubts
     assert doubt.name == "kernel-differs"
     assert doubt.sentence.startswith(f"{address}: the kernel answers [{CIDR} dev ib7 ")
-
-
-def test_one_error_for_two_reasons() -> None:
-    """Linux refuses a lookup alike if there is no route and if a rule says `unreachable`: it does
-    not differ there.
-    """
-    kernel = plain_vm()
-    kernel.add_rule(REFUSING_RULE)
-
-    report = check_kernel(kernel, config(cidrs=(CIDR,)))
-
-    assert report.verdict == "overlap"
-    names = [finding.name for finding in check_findings(report, mode="STRICT")]
-    assert "kernel-differs" not in names
-
-
-@pytest.mark.parametrize(
-    ("rules", "words"),
-    [
-        pytest.param([], "no-route", id="no route"),
-        pytest.param([REFUSING_RULE], str(REFUSING_RULE), id="a rule"),
-    ],
-)
-def test_the_kernel_has_a_route_where_its_tables_have_none(
-    rules: list[Rule], words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The address escapes by the tables, and the report says that the kernel differs."""
-    kernel = plain_vm()
-    kernel.ip_route("add", Route.to(CIDR, type="throw"))
-    for rule in rules:
-        kernel.add_rule(rule)
-    monkeypatch.setattr(FakeKernel, "lookup", lambda *_: [Answer("unicast", BY_IB7)])
-
-    [family] = check_kernel(kernel, config(cidrs=(CIDR,))).families
-
-    assert family.verdict == "overlap"
-    [doubt] = family.doubts
-    assert doubt.sentence.startswith(
-        f"172.16.0.0: the kernel answers [{BY_IB7}], and its tables say [{words}]"
-    )
 
 
 @pytest.mark.linux

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, event, given
 
-from hostrouting.fib.engine import NO_ROUTE, NOT_JUDGED, Decision, Fib, PacketKind
+from hostrouting.fib.engine import NO_ROUTE, Decision, Fib, PacketKind
 from hostrouting.fib.trace import trace_rules
 from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
@@ -115,21 +115,6 @@ def end_of_met(fib: Fib, met: Rule, address: int) -> Decision:
     return decision._replace(rule=original)
 
 
-@pytest.mark.parametrize("table", [7, TABLE_MAIN, 99])
-def test_further_routes(table: int) -> None:
-    """An engine with further routes decides like that of the host with these routes: in a table
-    that only a rule looks up, in table main, and in one that no rule looks up.
-    """
-    host = plain_vm().snapshot()
-    host = host._replace(rules=(*host.rules, Rule(family=4, priority=9, table=7)))
-    further = [Route.to("8.8.8.8/32", dev="eth1", table=table)]
-    shared = Fib(host, 4).with_routes(further)
-    fresh = Fib(host.with_routes(further), 4)
-    assert shared.borders == fresh.borders
-    for address in (0, *fresh.borders[:-1]):
-        assert shared.outcomes(address) == fresh.outcomes(address)
-
-
 def test_the_other_family() -> None:
     """A family has its own engine: an address of the other one is refused, and so is one that was
     not read.
@@ -184,15 +169,6 @@ def test_rules_of_one_priority() -> None:
     added_first = Rule(family=4, priority=9, table=TABLE_MAIN)
     fib = Fib(host._replace(rules=(added_first, *host.rules)), 4)
     assert fib.lookup("8.8.8.8").rule == added_first
-
-
-def test_a_rule_to_a_network_inside_that_of_an_earlier_rule() -> None:
-    """The earlier rule decides, although the later one is more specific."""
-    wide = Rule(family=4, priority=9, table=7, dst=Prefix.parse("8.8.0.0/16"))
-    narrow = Rule(family=4, priority=10, table=TABLE_MAIN, dst=Prefix.parse("8.8.8.0/24"))
-    host = vm_with_table_7(narrow)
-    fib = Fib(host._replace(rules=(wide, *host.rules)), 4)
-    assert fib.lookup("8.8.8.8").rule == wide
 
 
 def test_a_rule_for_users() -> None:
@@ -254,15 +230,6 @@ def rules_of_others(fib: Fib, packet: PacketKind) -> list[Rule]:
     """The rules that tell some packets of this kind to 8.8.8.8 from the plain one."""
     _, others = fib.outcomes(0x08080808, packet)
     return [other.rule for other in others]
-
-
-def test_what_is_captured_already() -> None:
-    """All marked packets are captured: a rule for those that this host sends adds no outcome."""
-    marked = Rule(family=4, priority=9, table=7, fwmark=1, fwmask=0xFF)
-    host = vm_with_table_7(marked)
-    sent = marked._replace(priority=10, iif="lo")
-    fib = Fib(host._replace(rules=(marked, sent, *host.rules[1:])), 4)
-    assert rules_of_others(fib, PacketKind()) == [marked]
 
 
 def test_all_that_this_host_sends_is_captured_first() -> None:
@@ -350,28 +317,6 @@ def test_a_route_for_a_type_of_service() -> None:
     """
     narrow = Route.to("10.9.0.0/24", dev="narrow")._replace(tos=0x10)
     assert decision_beside_wider(narrow).devs == ("wider",)
-
-
-def test_a_route_for_some_sources() -> None:
-    """It hides the other routes to its prefix, and whether Linux uses it depends on the source,
-    which Linux chooses by the route: this is not judged.
-    """
-    narrow = Route.to("2001:db8:9::/64", dev="narrow")
-    for_some = narrow._replace(source=Prefix.parse("2001:db8:1::/64"))
-    fib = Fib(plain_vm().snapshot().with_routes([narrow, for_some]), 6)
-    assert fib.lookup("2001:db8:9::1").kind == NOT_JUDGED
-
-
-@pytest.mark.parametrize(("fwmask", "dev"), [(0x0F, "eth1"), (0xF0, "eth0")])
-def test_a_mark_outside_its_mask(fwmask: int, dev: str) -> None:
-    """Linux compares a mark only where the mask has a bit: of `fwmark 0x10/0xf` nothing is left,
-    and the plain packet, whose mark is 0, meets it.
-
-    Kills: the mark alone is compared with 0.
-    """
-    marked = Rule(family=4, priority=9, table=7, fwmark=0x10, fwmask=fwmask)
-    fib = Fib(vm_with_table_7(marked), 4)
-    assert fib.lookup("8.8.8.8").devs == (dev,)
 
 
 def test_equal_default_routes_of_another_type() -> None:

@@ -133,25 +133,6 @@ def test_every_address_of_a_random_host(family: int, data: st.DataObject) -> Non
         assert agree(answer, decision), f"{address}: Linux {answer}, the engine {decision}"
 
 
-@pytest.mark.parametrize("family", [4, 6])
-def test_a_next_hop_by_a_device_that_is_down(family: int) -> None:
-    """A route with another next hop is still used, without the dead one."""
-    address = ip_at(family, BLOCK[family].first)
-    several = f"nexthop via {GATEWAY[family]} dev eth0 nexthop {ON_LINK[family]} dev eth1"
-    with private_namespace() as namespace, namespace.inside(), NetlinkBackend() as backend:
-        namespace.batch(HOST)
-        commands = [
-            "route add default dev ib0 metric 9999",
-            f"route add {BLOCK[family]} {several}",
-            "link set eth1 down",
-        ]
-        namespace.batch(commands, family=family)
-        decision = Fib(backend.snapshot(), family).lookup(address)
-        [answer] = backend.lookup([address])
-    assert agree(answer, decision)
-    assert decision.devs == ("eth0",)
-
-
 # Three default routes of one metric, each by a device of its own. IPv6 has no next hop without a
 # gateway among several, does not list a route without one between two with one, and never uses the
 # second without one.

@@ -7,8 +7,8 @@ import pytest
 from hostrouting.check.results import CheckReport
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.not_judged import not_judged
-from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import SCOPE_HOST, TABLE_MAIN, NextHop, Route
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import SCOPE_HOST, TABLE_MAIN, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import plain_vm
@@ -240,13 +240,4 @@ def test_equal_ipv6_routes_behind_a_better_one() -> None:
     better = Route.to("8000::/4", dev="eth0", gateway="fe80::1", metric=512)
     equal = [better._replace(metric=1024), Route.to("8000::/4", dev="ib0", metric=1024)]
     host = Snapshot((), (), default_rules(6), (DEFAULT, better, *equal), ipv6_forwarding=False)
-    assert [*not_judged(Fib(host, 6))] == []
-
-
-def test_equal_ipv6_routes_through_fewer_devices() -> None:
-    """Packets leave by no other device if they take the second one."""
-    hops = (NextHop("eth0", as_ip("fe80::1")), NextHop("ib0", as_ip("fe80::1")))
-    by_both = Route(Prefix.parse("8000::/4"), hops, metric=1024)
-    by_one = Route.to("8000::/4", dev="ib0", gateway="fe80::2", metric=1024, protocol=9)
-    host = Snapshot((), (), default_rules(6), (DEFAULT, by_both, by_one), ipv6_forwarding=False)
     assert [*not_judged(Fib(host, 6))] == []
