@@ -58,6 +58,14 @@ def test_cells_are_a_partition_of_the_block(node: tuple[int, Snapshot]) -> None:
             assert by_sight.setdefault(cell.sight, outcomes) == outcomes
 
 
+def test_a_route_to_the_last_address_of_a_block() -> None:
+    """It is a cell of its own."""
+    block = Prefix.parse("10.9.0.0/24")
+    host = plain_vm().snapshot().with_routes([Route.to("10.9.0.255/32", dev="eth1")])
+    cells = [(cell.first, cell.last) for cell in Fib(host, 4).cells(block.first, block.last)]
+    assert cells == [(block.first, block.last - 1), (block.last, block.last)]
+
+
 def borders_of(fib: Fib) -> set[int]:
     """Where a prefix begins that may decide, and what follows its end."""
     tables = {rule.table for rule in fib.rules if rule.action == "to_table"}

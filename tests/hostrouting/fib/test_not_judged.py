@@ -8,7 +8,7 @@ from hostrouting.check.results import CheckReport
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import SCOPE_HOST, TABLE_MAIN, Route
+from hostrouting.model.route import SCOPE_HOST, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import plain_vm
@@ -126,84 +126,6 @@ def test_a_default_route_that_is_not_judged() -> None:
 
 
 DEFAULT = Route.to("::/0", dev="eth0", gateway="fe80::1")
-REFUSAL = Route.to("8000::/1", type="blackhole", table=100)
-BY_IB0 = Route.to("8000::/1", dev="ib0", table=100)
-PODS_SOURCE = Prefix.parse("fd00:16::/124")
-OF_A_SOURCE = Route.to("8000::/1", dev="eth0", table=100)._replace(source=PODS_SOURCE)
-TABLE_100 = Rule(family=6, priority=51, table=100)
-TABLE_100_WITHOUT_GROUP = TABLE_100._replace(suppress_ifgroup=7)
-REFUSING_RULE = Rule(family=6, priority=52, action="blackhole")
-GOTO_MAIN = Rule(family=6, priority=40, action="goto", target=32766)
-# Linux passes over the other routes to the prefix of a route with a source, unless that is ::/0. If
-# a packet is refused, Linux looks again, with the source that it would have.
-MAY_BE_HIDDEN: dict[str, list[Rule | Route]] = {
-    "by a route with a source": [TABLE_100, OF_A_SOURCE, REFUSAL],
-    "by a longer route with a source": [
-        TABLE_100,
-        OF_A_SOURCE._replace(prefix=Prefix.parse("8000::/4")),
-        REFUSAL,
-    ],
-    "by a throw with a source": [
-        TABLE_100,
-        OF_A_SOURCE._replace(type="throw", next_hops=()),
-        REFUSAL,
-    ],
-    "in a later table": [TABLE_100, OF_A_SOURCE, REFUSAL._replace(table=TABLE_MAIN)],
-    "in a later rule": [TABLE_100, OF_A_SOURCE, REFUSING_RULE],
-    "by a goto": [GOTO_MAIN, TABLE_100, REFUSAL],
-    "by a group of devices": [TABLE_100_WITHOUT_GROUP, BY_IB0],
-}
-IS_NOT_HIDDEN: dict[str, list[Rule | Route]] = {
-    "the default route has a source": [
-        TABLE_100,
-        OF_A_SOURCE._replace(prefix=Prefix.parse("::/0")),
-        REFUSAL,
-    ],
-    "the route with a source comes later": [
-        TABLE_100,
-        OF_A_SOURCE._replace(table=TABLE_MAIN),
-        REFUSAL,
-    ],
-    "the goto comes later": [GOTO_MAIN._replace(priority=60), TABLE_100, REFUSAL],
-    "a group suppresses no refusal": [TABLE_100_WITHOUT_GROUP, REFUSAL],
-}
-
-
-def verdict_of(things: list[Rule | Route], pods: tuple[str, ...]) -> str:
-    """The verdict on a host with these rules and routes."""
-    rules = [*default_rules(6)]
-    routes = [DEFAULT]
-    for thing in things:
-        if isinstance(thing, Rule):
-            rules.append(thing)
-        else:
-            routes.append(thing)
-    snapshot = Snapshot(
-        links=(Link(name="eth0", index=2), Link(name="ib0", index=3)),
-        addresses=(),
-        rules=tuple(sorted(rules, key=lambda rule: rule.priority)),
-        routes=tuple(routes),
-    )
-    return checked(snapshot, "8000::/4", pod_cidrs=pods).verdict
-
-
-PODS = pytest.mark.parametrize("pods", [(), ("fd00:16::/124",), ("fd77::/64",)])
-
-
-@PODS
-@pytest.mark.parametrize("things", MAY_BE_HIDDEN.values(), ids=MAY_BE_HIDDEN)
-def test_an_escape_that_may_not_exist(things: list[Rule | Route], pods: tuple[str, ...]) -> None:
-    """Where such a thing comes first, or hides what escapes, the verdict is undecided."""
-    assert verdict_of(things, pods) == "undecided"
-
-
-@PODS
-@pytest.mark.parametrize("things", IS_NOT_HIDDEN.values(), ids=IS_NOT_HIDDEN)
-def test_an_escape_beside_what_is_not_judged(
-    things: list[Rule | Route], pods: tuple[str, ...]
-) -> None:
-    """What is not judged and cannot hide the escape leaves the verdict as it is."""
-    assert verdict_of(things, pods) == "overlap"
 
 
 @pytest.mark.parametrize(
