@@ -25,8 +25,6 @@ TYPE_CHECKING = False  # importing `typing` would take five times as long as all
 if TYPE_CHECKING:  # the names below once more, for type checkers
     from hostrouting.azure_vnet.task import CleanStaleAzureVnet as CleanStaleAzureVnet
     from hostrouting.check import (
-        CheckReport as CheckReport,
-        check_document as check_document,
         check_findings as check_findings,
         check_kernel as check_kernel,
         check_snapshot as check_snapshot,
@@ -49,12 +47,12 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
         RouteConflict as RouteConflict,
         RouteOverlapError as RouteOverlapError,
     )
-    from hostrouting.finding import Finding as Finding, Remedy as Remedy
+    from hostrouting.finding import Finding as Finding
     from hostrouting.host import Host as Host, HostLayout as HostLayout
     from hostrouting.kernel import RouteBackend as RouteBackend
     from hostrouting.kernel.netlink import NetlinkBackend as NetlinkBackend
     from hostrouting.kernel.pyroute2 import Pyroute2Backend as Pyroute2Backend
-    from hostrouting.model import Link as Link, Route as Route, Snapshot as Snapshot
+    from hostrouting.model import Route as Route, Snapshot as Snapshot
     from hostrouting.tasks.configure import Configure as Configure, Remove as Remove
     from hostrouting.tasks.overlap_check import (
         CheckResult as CheckResult,
@@ -67,18 +65,9 @@ else:
     def __getattr__(name: str) -> object:
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        import sys  # noqa: PLC0415  any interpreter has these loaded already
-        from importlib import import_module  # noqa: PLC0415
+        from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already
 
-        try:
-            value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-        finally:
-            phases = sys.modules.get("phases")
-            if phases is not None and not hasattr(phases, "run_async"):
-                raise ImportError(
-                    f"the package phases in {phases.__file__} is another project's, in the place "
-                    "of hostrouting's; run `pip uninstall phases`, then install hostrouting again"
-                )
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
         return value
 
 
@@ -94,17 +83,17 @@ The configuration, whose sections are frozen values, checked when they are made
 Errors, all of them HostRoutingError, and findings
     errors                   HostRoutingError ConfigError RequirementError RouteConflict ApplyError
     errors                   RouteOverlapError NotReady HostError BackendError
-    finding                  Finding Remedy
+    finding                  Finding
     codes                    exit_code
 The check, of a kernel or of a snapshot
-    check                    check_kernel check_snapshot CheckReport check_findings check_document
+    check                    check_kernel check_snapshot check_findings
 The host and its kernel
     host                     Host HostLayout
     kernel                   RouteBackend
     kernel.netlink           NetlinkBackend
     kernel.pyroute2          Pyroute2Backend
 The routing of a host, as plain values
-    model                    Snapshot Link Route
+    model                    Snapshot Route
 """
 """Each public name, behind the package or module that it is loaded from when it is first used."""
 

@@ -281,11 +281,6 @@ class HostError(HostRoutingError):
         """Whether the program is not installed, or its part of the kernel is not loaded."""
         return self.kind in {"missing", "not-loaded"}
 
-    @property
-    def is_refusal(self) -> bool:
-        """Whether it answered, and did nothing."""
-        return self.kind == "refused"
-
 
 class BackendError(HostRoutingError):
     """The kernel, or the connection to it, did not do what was asked.

@@ -121,8 +121,7 @@ def _snapshots_in(directory: str) -> list[str]:
         raise ConfigError(
             [Fault("", "", f"cannot be read: {error.strerror}")], directory
         ) from error
-    visible = [name for name in names if not name.startswith(".")]
-    return [os.path.join(directory, name) for name in visible if name.endswith(".json")]
+    return [os.path.join(directory, name) for name in names if name.endswith(".json")]
 
 
 def check_snapshots(
@@ -163,7 +162,7 @@ def judge_file(path: str, config: HostRoutingConfig) -> NodeResult:
     have to be judged.
     """
     try:
-        return _judged(path, _read_snapshot(path), config)
+        return _judged(path, Snapshot.load(path), config)
     except ConfigError as error:
         # Without the path, so that all nodes with the same fault are one group.
         return NodeResult(path, NO_VERDICT, str(ConfigError(error.faults, "the snapshot")))
@@ -171,13 +170,6 @@ def judge_file(path: str, config: HostRoutingConfig) -> NodeResult:
         return NodeResult(
             path, NO_VERDICT, f"this is a bug in hostrouting, please report it: {error!r}"
         )
-
-
-def _read_snapshot(path: str) -> Snapshot:
-    # A fifo may block, and some devices have no end.
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise ConfigError([Fault("", "", "is not a regular file")], path)
-    return Snapshot.load(path)
 
 
 def _judged(path: str, snapshot: Snapshot, config: HostRoutingConfig) -> NodeResult:

@@ -16,20 +16,19 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from phases.arguments import must_be, must_be_number
 from phases.errors import Cancelled, DeadlineExceeded, UnknownTask
-from phases.observers import LOGGER, LogObserver, TaskLogger, logger_of
-from phases.step import is_named, last_named
+from phases.observers import LOGGER, LiveTree, LogObserver, TaskLogger, logger_of
+from phases.step import last_named
 
 if TYPE_CHECKING:
     import logging
     from collections.abc import Iterator
-    from types import TracebackType
 
     from phases.step import FailedAttempt, Observer, Step
 
@@ -81,7 +80,7 @@ class Stop(NamedTuple):
     moment: float
     reason: str
     signal: int | None = None
-    """The number of the signal that stops it, if it is one."""
+    """The signal that is the reason, if it is one."""
 
 
 class Scope:
@@ -92,21 +91,13 @@ class Scope:
         self.stop = Stop(math.inf, "")
 
     def cancel(self, reason: str, number: int | None = None) -> None:
-        """Stop now, unless the scope has stopped already; with the number of the signal, if that is
-        the reason. If two threads cancel at the same moment, either reason may be kept.
+        """Stop now, perhaps because of the signal with this number. Nothing if the scope has
+        stopped already. If two threads cancel at the same moment, either reason may be kept.
         """
         now = self.clock.now()
         if now < self.stop.moment:
             self.stop = Stop(now, reason, number)
         self.clock.wake()
-
-
-def name_of_signal(number: int) -> str:
-    """Its name, such as SIGTERM."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # most of the real-time signals have none
-        return f"signal {number}"
 
 
 RUNNING: ContextVar[str] = ContextVar("phases: the path of the running task", default="")
@@ -127,23 +118,20 @@ class Context:
         logger: logging.Logger | str = LOGGER,
         observers: Iterable[Observer] | None = None,
     ) -> None:
-        """Prepare a run. Without `observers`, each start and end becomes a line in the logger.
+        """Prepare a run. `logger` is a logger or its name.
 
-        `logger` is a logger or its name.
+        Without `observers`, each start and end becomes a line in the logger. With rich, and a
+        terminal on standard error, there is also a live tree.
         """
         self.clock = clock or Clock()
         must_be(Clock, self.clock, "clock", "a phases.Clock, such as FakeClock()")
         self.logger = logger_of(logger)
         if observers is None:
-            observers = [LogObserver(self.logger)]
+            observers = (LogObserver(self.logger), LiveTree(self.logger))
         must_be(Iterable, observers, "observers", "a list of observers")
         self.observers = tuple(observers)
         for observer in self.observers:
-            if isinstance(observer, type) or not callable(observer):
-                raise TypeError(
-                    f"observers has {observer!r:.80}; an observer is a function of a step, or an "
-                    "instance such as LogObserver()"
-                )
+            must_be(Callable, observer, "an observer", "a function of a step")
         self.run_id = ""
         """Empty outside of a run: several runs can share a context."""
         self.run_scope = Scope(self.clock)
@@ -194,11 +182,10 @@ class Context:
         steps = [] if self.root is None else list(self.root.walk())
         ran = [step for step in steps if step.seconds is not None and step.action != "undo"]
         passed_over = [step for step in steps if step.start is None and step.reason]
-        if not any(is_named(step, name) for step in ran):
-            for step in passed_over:
-                if is_named(step, name):
-                    raise UnknownTask(f"the step {name!r} has not run: {step.reason}")
-        return last_named(name, ran, "those that have run so far")
+        step = last_named(name, [*passed_over, *ran], "those of the run so far")
+        if step.start is None:
+            raise UnknownTask(f"the step {name!r} has not run: {step.reason}")
+        return step
 
     def remaining(self) -> float | None:
         """The seconds until the nearest deadline, never negative; 0 after a cancellation; None
@@ -225,18 +212,17 @@ class Context:
         self.clock.wait(lambda: self.cancelled, end)
         self.check()
 
-    def cancel(self, reason: str | int = "cancelled") -> None:
+    def cancel(self, reason: object = "cancelled") -> None:
         """Cancel the whole run. Can be called from any thread, any number of times; the first
-        reason is kept.
+        reason, a text or an error, is kept.
 
-        The reason is a text or, if a signal asks for it, that signal: `ctx.cancel(signal.SIGTERM)`.
-        The report then has the signal, and its exit code is that of a program which it has stopped:
-        143.
+        If the reason is a signal, as in `ctx.cancel(signal.SIGTERM)`, the exit code of the report
+        is that of a program which it has stopped: 143.
         """
-        if isinstance(reason, int):
-            self.run_scope.cancel(name_of_signal(reason), reason)
+        if isinstance(reason, signal.Signals):
+            self.run_scope.cancel(reason.name, reason)
         else:
-            self.run_scope.cancel(str(reason))  # an agent may have an error at hand
+            self.run_scope.cancel(str(reason))
 
     def on_cancel(self, callback: Callable[[], object]) -> AbstractContextManager[None]:
         """While the block runs, call back once on cancellation: `with
@@ -269,17 +255,14 @@ class Context:
                 raise
             raise DeadlineExceeded(f"not finished within {seconds:g} s") from cancelled
 
-    def shielded(self, *, grace: float | None = None) -> AbstractContextManager[Context]:
+    def shielded(self) -> AbstractContextManager[Context]:
         """A context that nothing outside the block can cancel: for work that must not be left half
         done.
 
-        Inside the block, use the context that it yields; `grace` limits it (DeadlineExceeded). A
+        Inside the block, use the context that it yields; its `within` limits the work. A
         cancellation takes effect in the next check(), sleep() or step after the block.
         """
-        shielded = self.derive(scopes=(Scope(self.clock),))
-        if grace is None:
-            return nullcontext(shielded)
-        return shielded.within(grace)
+        return nullcontext(self.derive(scopes=(Scope(self.clock),)))
 
     def in_a_run(self) -> Context:
         """The context of a new run; of a running task, the context itself."""
@@ -297,7 +280,7 @@ class Context:
         """Call every observer, one call at a time; what an observer raises is logged."""
         with self._notifying:
             for observer in self.observers:
-                self._call(observer, step)
+                self.call(observer, step)
 
     def notify_of_attempt(self, failed: FailedAttempt) -> None:
         """Tell each observer that wants to know it."""
@@ -305,15 +288,17 @@ class Context:
             for observer in self.observers:
                 method = getattr(observer, "attempt_failed", None)
                 if method is not None:
-                    self._call(method, failed)
+                    self.call(method, failed)
 
-    def _call(self, callback: Callable[..., object], *args: object) -> None:
-        """Call the function, and only log what it raises, even SystemExit; what the logging raises
-        is dropped. Ctrl-C is raised.
+    def call(self, callback: Callable[..., object], *args: object) -> None:
+        """Call the function, and only log the Exception that it raises; one that the logging raises
+        is dropped.
         """
-        error = _error_of(callback, *args)
-        if error is not None:
-            _error_of(self.logger.error, "%r raised; the run continues", callback, exc_info=error)
+        try:
+            callback(*args)
+        except Exception:
+            with suppress(Exception):
+                self.logger.exception("%r raised; the run continues", callback)
 
 
 class _OnCancel:
@@ -322,48 +307,27 @@ class _OnCancel:
     def __init__(self, ctx: Context, callback: Callable[[], object]) -> None:
         self._ctx = ctx
         self._callback = callback
-        self._has_ended = threading.Event()
-        self._is_entered = False
+        self._has_ended = False
         self._watcher: threading.Thread | None = None
 
     def __enter__(self) -> None:
-        self._is_entered = True
         self._watcher = self._ctx.clock.start(self._watch, name="phases-on-cancel")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         assert self._watcher is not None  # noqa: S101  __enter__ has started it
-        self._has_ended.set()
+        self._has_ended = True
         self._ctx.clock.wake()
         self._watcher.join()
         if error is None:
             self._ctx.check()
 
     def __del__(self) -> None:
-        if not self._is_entered:
+        if self._watcher is None:
             words = "ctx.on_cancel does nothing without a block: write `with ctx.on_cancel(…):`"
             warnings.warn(words, RuntimeWarning, stacklevel=2)
 
     def _watch(self) -> None:
         ctx = self._ctx
-        ctx.clock.wait(lambda: self._has_ended.is_set() or ctx.cancelled, ctx._scope.stop.moment)
-        if not self._has_ended.is_set():
-            ctx._call(self._callback)
-
-
-def _error_of(
-    function: Callable[..., object], *args: object, **options: Any
-) -> BaseException | None:
-    """Call the function, and return what it raises. Only Ctrl-C, in the main thread, is raised."""
-    try:
-        function(*args, **options)
-    except BaseException as error:
-        is_in_main_thread = threading.current_thread() is threading.main_thread()
-        if isinstance(error, KeyboardInterrupt) and is_in_main_thread:
-            raise
-        return error
-    return None
+        ctx.clock.wait(lambda: self._has_ended or ctx.cancelled, ctx._scope.stop.moment)
+        if not self._has_ended:
+            ctx.call(self._callback)

@@ -10,29 +10,26 @@ the runs of all, and is taken away after the last.
 
 from __future__ import annotations
 
-import contextvars
-import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING
 
-from phases.execution import record_error
-from phases.running import STOPPING, prepared_run
+from phases.running import prepared_run
+from phases.stopping import handling_signals
 
 if TYPE_CHECKING:
     import asyncio
-    from types import FrameType
 
     from phases.context import Context
-    from phases.running import Run
     from phases.step import Step
+    from phases.stopping import Run
     from phases.tasks import AnyTask, Names
 
-_told: list[Callable[[int], None]] = []
+_callbacks: list[Callable[[int], None]] = []
 """Called by the handler of signals: one for each run that is awaited in the main thread."""
-_former: dict[int, Any] = {}
-"""The handlers that were there before ours."""
+_handlers = ExitStack()
+"""While there are such runs, it handles signals."""
 
 
 async def run_async(
@@ -58,18 +55,13 @@ async def run_async(
     loop = asyncio.get_running_loop()
     end: asyncio.Future[None] = loop.create_future()
 
-    def work() -> None:
-        run.work()
+    def tell_of_end() -> None:
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(end.set_result, None)
 
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), name="phases")
-    with _told_of_signals(run, loop):
-        try:
-            thread.start()
-        except RuntimeError as error:  # the system starts no more threads
-            record_error(run.root, error)
-            return run.root
+    thread = run.thread(at_end=tell_of_end)
+    with _stopped_by_signals(run, loop):
+        thread.start()
         try:
             cancelled = await _cancellation_before(end, run.ctx)
         finally:
@@ -103,7 +95,7 @@ async def _cancellation_before(
 
 
 @contextmanager
-def _told_of_signals(run: Run, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+def _stopped_by_signals(run: Run, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     """In the block, SIGINT and SIGTERM cancel the run; in another thread than the main one, no
     signal is handled.
     """
@@ -111,36 +103,20 @@ def _told_of_signals(run: Run, loop: asyncio.AbstractEventLoop) -> Iterator[None
         yield
         return
 
-    def tell(number: int) -> None:
-        run.note(number)
+    def stop_soon(number: int) -> None:
         loop.call_soon_threadsafe(run.stop, number)
 
-    _told.append(tell)
+    _callbacks.append(stop_soon)
     try:
-        if len(_told) == 1:
-            _set_handlers()
+        if len(_callbacks) == 1:
+            _handlers.enter_context(handling_signals(_call_back))
         yield
     finally:
-        if len(_told) == 1:
-            _restore_handlers()
-        _told.remove(tell)
+        if len(_callbacks) == 1:
+            _handlers.close()
+        _callbacks.remove(stop_soon)
 
 
-def _set_handlers() -> None:
-    for number in STOPPING:
-        former = signal.getsignal(number)
-        if former is signal.SIG_DFL or callable(former):  # not where it is ignored, as under nohup
-            _former[number] = former
-            signal.signal(number, _handle)
-
-
-def _restore_handlers() -> None:
-    for number, former in _former.items():
-        if signal.getsignal(number) is _handle:  # else the program has set another one
-            signal.signal(number, former)
-    _former.clear()
-
-
-def _handle(number: int, _frame: FrameType | None) -> None:
-    for tell in tuple(_told):
-        tell(number)
+def _call_back(number: int) -> None:
+    for callback in tuple(_callbacks):
+        callback(number)

@@ -13,13 +13,14 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timezone
 from functools import partial
 from inspect import iscoroutine
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from phases.arguments import must_be
 from phases.context import RUNNING, Context
 from phases.errors import Cancelled, InvalidTask, WouldFail
 from phases.step import Status, Step, TaskFailed
 from phases.tasks import AnyTask, Method, Skip, Task, Verb, fault_of_name, valid_task
+from phases.values import fields_of
 
 T = TypeVar("T")
 
@@ -41,23 +42,25 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     asyncio.to_thread(phases.execute, task)`.
     """
     require_no_event_loop("execute", "await asyncio.to_thread(phases.execute, task)")
-    if ctx is None:
-        require_no_task_around("execute")
-        ctx = Context()
-    must_be(Context, ctx, "execute: ctx", "a phases.Context")
-    ctx = ctx.in_a_run()
+    ctx = context_of("execute", ctx).in_a_run()
     step = new_step(valid_task(task).name, ctx)
     return cast("T", run_step(task, step, ctx))
 
 
-def require_no_task_around(function: str) -> None:
-    """Raise InvalidTask in a running task: what stops its run would not stop the new one."""
+def context_of(function: str, given: Context | None, **settings: Any) -> Context:
+    """The given context; without one, a new one with these settings. In a running task, that is
+    refused with InvalidTask: what stops its run would not stop the new one.
+    """
+    if given is not None:
+        must_be(Context, given, f"{function}: ctx", "a phases.Context")
+        return given
     path = RUNNING.get()
     if path:
         raise InvalidTask(
             f"{function}: it is called in the task {path} without its context; pass ctx, or a "
             "phases.Context() for a run of its own, which nothing cancels"
         )
+    return Context(**settings)
 
 
 def require_no_event_loop(function: str, remedy: str) -> None:
@@ -132,10 +135,7 @@ def run_step(task: AnyTask, step: Step, ctx: Context, verb: Verb = "do") -> obje
         return record_unstarted(step, ctx, reason)
     if verb == "plan":
         step.reason = getattr(task, "plan_note", "")
-    try:
-        method = _method_of(task, verb)
-    except BaseException as error:  # noqa: BLE001  a property raised: the step fails with that
-        method = partial(_raise, error)
+    method = _method_of(task, verb)
     if method is None:
         return record_unstarted(step, ctx, f"offers no {verb}")
     with _recorded(step, ctx) as block:
@@ -155,10 +155,6 @@ def _method_of(task: AnyTask, verb: Verb) -> Method | None:
     if not subtasks:
         return None
     return partial(_call_each, subtasks, verb)
-
-
-def _raise(error: BaseException, _ctx: Context) -> object:
-    raise error
 
 
 def _call_each(tasks: Sequence[AnyTask], verb: Verb, ctx: Context) -> None:
@@ -209,7 +205,7 @@ def _recorded(step: Step, ctx: Context) -> Iterator[Block]:
         raise TaskFailed(step.failures) from error
     finally:
         step.seconds = ctx.clock.now() - began
-        _notify_of_end(step, ctx)
+        ctx.notify(step)
 
 
 def reject_coroutine(result: object, function: str) -> None:
@@ -233,6 +229,7 @@ def _record_result(step: Step, result: object) -> None:
     if result is Skip:
         raise InvalidTask("it returned the class Skip; write Skip('the reason')")
     step.result = result
+    step.fields = fields_of(result)
     if step.action == "plan":
         would_fail = getattr(result, "would_fail", None) or ""
         must_be(str, would_fail, "would_fail of its plan", "a sentence that says why")
@@ -279,17 +276,8 @@ def record_unstarted(
     """Record that the task of this step is not called: the step has an end and no start."""
     step.status = status
     step.reason = reason
-    _notify_of_end(step, ctx)
-    return Skip(reason)
-
-
-def _notify_of_end(step: Step, ctx: Context) -> None:
-    """Call the observers. Before that, the root, which runs inside no step, gets the signal that
-    has cancelled the run.
-    """
-    if ctx.step is None and step.signal is None:
-        step.signal = ctx.run_scope.stop.signal
     ctx.notify(step)
+    return Skip(reason)
 
 
 def raise_together(errors: Sequence[BaseException]) -> None:

@@ -14,7 +14,7 @@ from phases.arguments import must_be, must_be_count, must_be_number
 from phases.context import Context, Scope
 from phases.errors import Cancelled, InvalidTask
 from phases.execution import new_step, raise_together, record_unstarted, reject_coroutine, run_step
-from phases.step import FailedAttempt, Step, TaskFailed
+from phases.step import FailedAttempt, TaskFailed
 from phases.tasks import AnyTask, FunctionTask, Skip, Task, fault_of_method, valid_task, wrapped
 from phases.values import Results, describe_error
 
@@ -84,10 +84,8 @@ class _ParallelRun:
         self._at_once = at_once
         self._variables = contextvars.copy_context()
         self._count = len(tasks)
-        self._untaken: deque[tuple[int, AnyTask, Step]] = deque()
-        for index, task in enumerate(tasks):
-            step = new_step(task.name, self._ctx)
-            self._untaken.append((index, task, step))
+        steps = [new_step(task.name, self._ctx) for task in tasks]
+        self._untaken = deque(zip(range(self._count), tasks, steps, strict=True))
         self._results: dict[int, object] = {}
         """Of the tasks that have ended; None for one that raised."""
         self._errors: list[BaseException] = []
@@ -116,8 +114,7 @@ class _ParallelRun:
     def _start_threads(self) -> None:
         name = f"phases:{'/'.join(self._ctx.path)}"
         while self._untaken and len(self._threads) < self._at_once:
-            thread = self._ctx.clock.start(self._take_tasks, name=f"{name}#{len(self._threads)}")
-            self._threads.append(thread)
+            self._threads.append(self._ctx.clock.start(self._take_tasks, name=name))
 
     def _take_tasks(self) -> None:
         while True:
@@ -174,12 +171,7 @@ def retry(
     must_be_number(factor, "retry: factor")
     must_be_number(longest, "retry: longest")
     must_be_number(jitter, "retry: jitter", most=1)
-    try:
-        isinstance(None, on)
-    except TypeError as error:
-        raise TypeError(
-            f"retry: on is {on!r:.80}; it must be a type of errors, or a tuple of types"
-        ) from error
+    must_be((type, tuple), on, "retry: on", "a type of errors, or a tuple of types")
 
     def do(ctx: Context) -> T:
         pause = min(delay, longest)
@@ -194,7 +186,6 @@ def retry(
                 jittered = pause * (1 - jitter * random.random())  # noqa: S311  it protects nothing
                 wait = _wait_in_time(jittered, ctx, took=ctx.clock.now() - began)
                 if wait is None:
-                    _set_reason(ctx, "the deadline left no time for another attempt")
                     raise
                 if ctx.step is not None:
                     failed = FailedAttempt(ctx.step, attempt, attempts, error, wait)
@@ -204,7 +195,6 @@ def retry(
             attempt += 1
             if ctx.step is not None:
                 ctx.step.attempts += 1
-            _set_reason(ctx, "")  # a retry inside this one may have given one
 
     return wrapped(task, do)
 
@@ -220,12 +210,6 @@ def _wait_in_time(wait: float, ctx: Context, *, took: float) -> float | None:
     if wait < 0.001:  # a difference of floats need not be 0
         return None
     return wait
-
-
-def _set_reason(ctx: Context, reason: str) -> None:
-    """Say in the report why the task was not tried again."""
-    if ctx.step is not None:
-        ctx.step.reason = reason
 
 
 def _worth_retrying(error: BaseException | None, on: ErrorTypes) -> bool:
@@ -268,10 +252,6 @@ def when(
             return wrapped(task, valid_task(task).do)
         return wrapped(task, lambda _ctx: is_false, plan=lambda _ctx: is_false)
 
-    given: object = condition  # not every author checks types
-    if not callable(given):
-        rule = "it must be True, False or a function of the context"
-        raise InvalidTask(f"when: its condition is {given!r:.80}; {rule}")
     fault = fault_of_method("condition", condition)
     if fault:
         raise InvalidTask(f"when: {fault}")

@@ -70,30 +70,29 @@ class LogObserver:
 
     def __call__(self, step: Step) -> None:
         """Log the start or the end."""
-        facts = {name: value for name, value in step.facts.items() if value is not None}
-        name = facts["task"]
-        if step.action != "do":
-            name = f"{name} ({step.action})"
         level, words = _event(step)
-        extra = {FIELDS: {**step.result_fields, **facts}}
+        extra = {FIELDS: {**step.fields, **_known_facts(step)}}
         raised = step.failed_with if self.logger.isEnabledFor(logging.DEBUG) else None
-        self.logger.log(level, "%s %s", name, words, extra=extra, exc_info=raised)
+        self.logger.log(level, "%s %s", step.label, words, extra=extra, exc_info=raised)
 
     def attempt_failed(self, failed: FailedAttempt) -> None:
         """Log the attempt, and when the next one is made."""
-        task = "/".join(failed.step.path)
         error = describe_error(failed.error)
-        limit = "" if failed.attempts is None else f" of {failed.attempts}"
-        fields = {"run": failed.step.run, "task": task, "attempts": failed.number, "error": error}
+        number = f"attempt {failed.number}"
+        if failed.attempts is not None:
+            number += f" of {failed.attempts}"
         self.logger.warning(
-            "%s: attempt %s%s failed: %s; again in %s",
-            task,
-            failed.number,
-            limit,
+            "%s: %s failed: %s; again in %s",
+            failed.step.label,
+            number,
             error,
             seconds_in_words(failed.wait),
-            extra={FIELDS: fields},
+            extra={FIELDS: {**_known_facts(failed.step), "error": error}},
         )
+
+
+def _known_facts(step: Step) -> dict[str, object]:
+    return {name: value for name, value in step.facts.items() if value is not None}
 
 
 def _event(step: Step) -> tuple[int, str]:
@@ -123,12 +122,8 @@ class LiveTree:
     that write to this terminal write above it. Of runs at the same time, the first one is shown.
     """
 
-    def __init__(
-        self, logger: logging.Logger | str = LOGGER, *, console: Console | None = None
-    ) -> None:
-        """`console` is a console of rich, in place of that of standard error."""
+    def __init__(self, logger: logging.Logger | str = LOGGER) -> None:
         self._logger = logger_of(logger)
-        self._console = console
         self._shown: _ShownTree | None = None
 
     def __call__(self, step: Step) -> None:
@@ -136,7 +131,7 @@ class LiveTree:
         root has ended.
         """
         if self._shown is None and step.status is Status.RUNNING and len(step.path) == 1:
-            console = self._console or _console_of_terminal()
+            console = _console_of_terminal()
             if console is not None:
                 self._shown = _ShownTree(step, console, self._logger)
         if self._shown is None:
@@ -148,7 +143,7 @@ class LiveTree:
 
 
 def _console_of_terminal() -> Console | None:
-    if sys.stderr is None or not sys.stderr.isatty():
+    if not _is_terminal(sys.stderr):
         return None
     if os.environ.get("TERM", "dumb") == "dumb":
         return None
@@ -166,25 +161,21 @@ class _ShownTree:
         from rich.live import Live  # noqa: PLC0415  see _console_of_terminal
 
         self.root = root
-        self._logger = logger
-        self._streams = [console.file]
-        """Those that write to the terminal of the tree."""
         # On a terminal, rich writes what a task prints above the tree. What is printed into a file
         # or a pipe has to arrive there.
-        prints_on_terminal = sys.stdout is not None and sys.stdout.isatty()
-        if prints_on_terminal:
-            self._streams.append(sys.stdout)
         self._live = Live(
             console=console,
             get_renderable=self.render,
             auto_refresh=False,
             transient=True,
-            redirect_stdout=prints_on_terminal,
+            redirect_stdout=_is_terminal(sys.stdout),
         )
+        self._live.start()
         self._moved: list[tuple[logging.StreamHandler[Any], Any]] = []
         """Each handler that was moved, and its own stream."""
-        self._live.start()
-        self._move_handlers()
+        for handler in _handlers_on_terminals(logger):
+            self._moved.append((handler, handler.stream))
+            handler.setStream(sys.stderr)  # that of rich, which writes above the tree
 
     def refresh(self) -> None:
         """Draw it again."""
@@ -192,7 +183,7 @@ class _ShownTree:
 
     def remove(self) -> None:
         """Remove it from the terminal, and give the handlers their own streams again."""
-        for handler, stream in self._moved:
+        for handler, stream in reversed(self._moved):
             handler.setStream(stream)
         self._live.stop()
 
@@ -205,25 +196,16 @@ class _ShownTree:
             text.highlight_words([f" {status} "], style)
         return text
 
-    def _move_handlers(self) -> None:
-        """Have what is logged to this terminal written above the tree, by the stream that rich has
-        put into `sys.stderr`.
-        """
-        from rich.file_proxy import FileProxy  # noqa: PLC0415  see _console_of_terminal
 
-        if not isinstance(sys.stderr, FileProxy):  # the console is not on a terminal
-            return
-        for handler in self._handlers():
-            if not isinstance(handler, logging.StreamHandler):
-                continue
-            if handler.stream in self._streams:
-                self._moved.append((handler, handler.stream))
-                handler.setStream(sys.stderr)
+def _handlers_on_terminals(logger: logging.Logger) -> Iterator[logging.StreamHandler[Any]]:
+    """Those of the logger, and of each logger above it, that write to a terminal."""
+    around: logging.Logger | None = logger
+    while around is not None:
+        for handler in around.handlers:
+            if isinstance(handler, logging.StreamHandler) and _is_terminal(handler.stream):
+                yield handler
+        around = around.parent
 
-    def _handlers(self) -> Iterator[logging.Handler]:
-        """Those of the logger, of each logger above it, and of the root logger."""
-        logger: logging.Logger | None = self._logger
-        while logger is not None and logger is not logging.root:
-            yield from logger.handlers
-            logger = logger.parent
-        yield from logging.root.handlers
+
+def _is_terminal(stream: Any) -> bool:
+    return stream is not None and stream.isatty()

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import enum
 import json
-import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import attrs
@@ -32,8 +31,10 @@ from phases.values import (
 )
 
 _SCHEMA = "phases/report/1"
-_COMPARED = ("status", "attempts", "reason", "error", "fields", "result")
-"""The keys of the JSON in which reports of two runs are compared: those that are not about time."""
+_COMPARED = ("status", "reason", "error", "fields", "result")
+"""The keys of the JSON in which the reports of two runs are compared."""
+_PLAIN = ("run", "action", "seconds", "signal", "attempts", "attempt")
+"""The attributes that are JSON values, and keys of the JSON by the same name."""
 
 
 class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
@@ -68,6 +69,8 @@ class Step:
     start: datetime | None = None
     seconds: float | None = None
     result: object = None
+    fields: Mapping[str, object] = attrs.field(factory=dict)
+    """What the `log_fields()` of the result have returned, as JSON values."""
     error: BaseException | None = None
     """What the task raised itself, or Cancelled; None if it passed on the failures of steps inside
     it. `failed_with` is the same without Cancelled; `why` is that and the reason, in words.
@@ -92,13 +95,19 @@ class Step:
     """
     children: list[Step] = attrs.field(factory=list)
     """The steps inside this one, in the order in which their tasks are listed."""
-    _document: Mapping[str, Any] | None = None
-    """The JSON object that it was read from, if it was."""
 
     @property
     def name(self) -> str:
         """The task's name."""
         return self.path[-1]
+
+    @property
+    def label(self) -> str:
+        """Its path and, if that is not do, its action."""
+        path = "/".join(self.path)
+        if self.action == "do":
+            return path
+        return f"{path} ({self.action})"
 
     @property
     def ok(self) -> bool:
@@ -134,36 +143,13 @@ class Step:
         return words
 
     @property
-    def result_fields(self) -> Mapping[str, object]:
-        """The log fields of its result. A result that cannot describe itself does not fail its
-        task.
-        """
-        if self._document is not None:
-            return dict(self._document["fields"])
-        try:
-            describe = getattr(self.result, "log_fields", None)
-            if callable(describe):
-                return dict(describe())
-        except Exception as error:  # noqa: BLE001  the caller's code; only the description is lost
-            return {"log_fields_error": describe_error(error)}
-        return {}
-
-    @property
     def facts(self) -> dict[str, object]:
         """What its log lines and its JSON have in common: all but the result."""
-        facts: dict[str, object] = {
-            "run": self.run,
-            "task": "/".join(self.path),
-            "action": self.action,
-            "status": str(self.status),
-            "start": None,
-            "seconds": self.seconds,
-            "signal": self.signal,
-            "attempts": self.attempts,
-            "attempt": self.attempt,
-            "reason": self.reason or None,
-            "error": None,
-        }
+        facts: dict[str, object] = {name: getattr(self, name) for name in _PLAIN}
+        facts["task"] = "/".join(self.path)
+        facts["status"] = str(self.status)
+        facts["reason"] = self.reason or None
+        facts["start"] = facts["error"] = None
         if self.start is not None:
             facts["start"] = self.start.isoformat()
         if self.failed_with is not None:
@@ -172,10 +158,7 @@ class Step:
 
     def __repr__(self) -> str:
         """One line: a report has hundreds."""
-        words = "/".join(self.path)
-        if self.action != "do":
-            words += f" ({self.action})"
-        words += f" {self.status}"
+        words = f"{self.label} {self.status}"
         if self.why:
             words += f": {self.why}"
         return f"<Step {printable(words)}>"
@@ -199,20 +182,19 @@ class Step:
         return last_named(name, steps, "those of this report")
 
     def differences(self, later: Step) -> tuple[Difference, ...]:
-        """In what a later report differs from this one, step by step, apart from the times.
+        """In what a later report differs from this one, step by step, apart from times and numbers
+        of attempts.
 
         Of several steps with the same path and action, the last one counts.
         """
         must_be(Step, later, "differences: later", "a report: Step.from_json(text) reads one")
-        before, after = _by_path(self), _by_path(later)
+        before = _compared_values(self)
+        after = _compared_values(later)
         differences: list[Difference] = []
-        for path, action in {**before, **after}:
-            one, other = before.get((path, action), {}), after.get((path, action), {})
-            keys = _COMPARED if one and other else ("status",)
-            for key in keys:
-                if one.get(key) != other.get(key):
-                    name = path if action == "do" else f"{path} ({action})"
-                    differences.append(Difference(name, key, one.get(key), other.get(key)))
+        for task, key in {**before, **after}:
+            difference = Difference(task, key, before.get((task, key)), after.get((task, key)))
+            if difference.before != difference.after:
+                differences.append(difference)
         return tuple(differences)
 
     def __str__(self) -> str:
@@ -229,7 +211,7 @@ class Step:
             first, *others = step._note.splitlines() or [""]
             lines.append((line + first).rstrip())
             lines.extend(f"{indent}  {other}" for other in others)
-        return _for_standard_output("\n".join(lines))
+        return printable("\n".join(lines))
 
     @property
     def _note(self) -> str:
@@ -241,20 +223,17 @@ class Step:
             parts.append(f"attempt {self.attempt}")
         if self.attempts > 1:
             parts.append(f"{self.attempts} attempts")
-        if self.failed_with is not None:
-            parts.append(describe_error(self.failed_with))
-        if self.reason:
-            parts.append(self.reason)
+        if self.why:
+            parts.append(self.why)
         if self.action != "plan":
-            for key, value in self.result_fields.items():
-                parts.append(f"{key}={as_data(value)}")
-        elif isinstance(self.result, str) or (self.result is not None and self._document is None):
+            parts.extend(f"{name}={value}" for name, value in self.fields.items())
+        elif self.result is not None:
             plan = printable(self.result)
             if "\n" in plan:
-                return printable(", ".join(parts)) + f"\n{plan}"
+                return ", ".join(parts) + f"\n{plan}"
             if plan:
                 parts.append(plan)
-        return printable(", ".join(parts))
+        return ", ".join(parts)
 
     def to_json(self) -> str:
         """The report as JSON."""
@@ -264,16 +243,31 @@ class Step:
         """The report as plain values. An error is at the step that raised it, a result at the step
         that returned it.
         """
-        return {"schema": _SCHEMA, **self._without_schema()}
+        return {"schema": _SCHEMA, **self._tree()}
+
+    def _tree(self) -> dict[str, object]:
+        return {**self._values(), "children": [child._tree() for child in self.children]}
+
+    def _values(self) -> dict[str, object]:
+        """The JSON of the step, without those inside it."""
+        values = {**self.facts, "fields": self.fields, "result": None}
+        if not isinstance(self.result, Results):  # those of a group are at the steps inside it
+            values["result"] = as_data(self.result)
+        values["details"] = values["traceback"] = None
+        error = self.failed_with
+        if error is not None:
+            values["traceback"] = "".join(traceback.format_exception(error))
+            if hasattr(error, "to_mapping"):
+                values["details"] = as_data(error)
+        return values
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Step:
         """The report that was written as this JSON: to print it, to find steps in it, and to
         compare it with another one. Raises ValueError for any other text.
 
-        A result is what JSON has of it, and an error is a ReportedError, which has the words.
-        `failures` are all steps of the last attempts that have an error. A dry run is printed
-        without its plans, except those that are texts.
+        A result is what JSON has of it. An error is a ReportedError, which has the words, and
+        neither details nor a traceback. `failures` are all steps that have an error.
         """
         document = json.loads(text)
         schema = document.get("schema") if isinstance(document, dict) else None
@@ -288,44 +282,20 @@ class Step:
     def _from_mapping(cls, document: Mapping[str, Any]) -> Step:
         step = cls(
             path=tuple(document["task"].split("/")),
-            run=document["run"],
-            action=document["action"],
             status=Status(document["status"]),
-            seconds=document["seconds"],
-            result=document["result"],
             reason=document["reason"] or "",
-            attempts=document["attempts"],
-            attempt=document["attempt"],
-            signal=document["signal"],
+            fields=document["fields"],
+            result=document["result"],
             children=[cls._from_mapping(child) for child in document["children"]],
-            document=document,
+            **{name: document[name] for name in _PLAIN},
         )
         if document["start"] is not None:
             step.start = datetime.fromisoformat(document["start"])
         if document["error"] is not None:
             step.error = ReportedError(document["error"])
-        step.failures = _failures_of(step)
+        if step.status is Status.FAILED:
+            step.failures = tuple(inner for inner in step.walk() if inner.failed_with is not None)
         return step
-
-    def _without_schema(self) -> dict[str, object]:
-        if self._document is not None:
-            return {key: value for key, value in self._document.items() if key != "schema"}
-        mapping: dict[str, object] = {
-            **self.facts,
-            "details": None,
-            "traceback": None,
-            "fields": as_data(self.result_fields),
-            "result": None,
-            "children": [child._without_schema() for child in self.children],
-        }
-        error = self.failed_with
-        if error is not None:
-            mapping["traceback"] = "".join(traceback.format_exception(error))
-            if hasattr(error, "to_mapping"):
-                mapping["details"] = as_data(error)
-        if not isinstance(self.result, Results):  # those of a group are at the steps inside it
-            mapping["result"] = as_data(self.result)
-        return mapping
 
 
 class Difference(NamedTuple):
@@ -344,32 +314,14 @@ class Difference(NamedTuple):
         return printable(f"{self.task}: {self.key} was {self.before}, is {self.after}")
 
 
-def _by_path(report: Step) -> dict[tuple[str, str], Mapping[str, Any]]:
-    """The JSON of each step, by its path and its action."""
-    documents: dict[tuple[str, str], Mapping[str, Any]] = {}
+def _compared_values(report: Step) -> dict[tuple[str, str], object]:
+    """What is compared of each step: the value of a key in its JSON, None if that says nothing."""
+    compared: dict[tuple[str, str], object] = {}
     for step in report.walk():
-        documents["/".join(step.path), step.action] = step._without_schema()
-    return documents
-
-
-def _failures_of(step: Step) -> tuple[Step, ...]:
-    """The steps inside this one, and itself, in which its failure began."""
-    if step.status is not Status.FAILED:
-        return ()
-    failures: list[Step] = []
-    for child in step.children:
-        is_of_its_undo = child.action != step.action
-        if child.attempt == step.attempts and (step.error is None or is_of_its_undo):
-            failures.extend(child.failures)
-    failures.sort(key=_end_of)
-    if step.error is not None:
-        failures.insert(0, step)
-    return tuple(failures)
-
-
-def _end_of(step: Step) -> datetime:
-    assert step.start is not None  # noqa: S101  it has failed
-    return step.start + timedelta(seconds=step.seconds or 0)
+        values = step._values()
+        for key in _COMPARED:
+            compared[step.label, key] = values[key] or None
+    return compared
 
 
 Observer = Callable[[Step], object]
@@ -419,20 +371,15 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
         return type(self), (self.failures,), vars(self)
 
 
-def is_named(step: Step, name: str) -> bool:
-    """Whether this is its name, or the end of its path: `routes`, or `network/routes`."""
-    return f"/{'/'.join(step.path)}".endswith(f"/{name}")
-
-
 def last_named(name: str, steps: Sequence[Step], which: str) -> Step:
     """The last of the steps with this name (`routes`, or `network/routes`). Without one,
     UnknownTask says which steps these are, and names them.
     """
-    for step in reversed(steps):
-        if is_named(step, name):
+    paths = ["/".join(step.path) for step in steps]
+    for path, step in zip(reversed(paths), reversed(steps), strict=True):
+        if f"/{path}".endswith(f"/{name}"):
             return step
-    known = ", ".join("/".join(step.path) for step in steps) or "none"
-    raise UnknownTask(f"no step {name!r} among {which}: {known}")
+    raise UnknownTask(f"no step {name!r} among {which}: {', '.join(paths) or 'none'}")
 
 
 def _failure_in_words(step: Step) -> str:
@@ -455,11 +402,3 @@ def _drawn(step: Step, branch: str = "", indent: str = "") -> Iterator[tuple[str
             yield from _drawn(child, indent + "└─ ", indent + "   ")
         else:
             yield from _drawn(child, indent + "├─ ", indent + "│  ")
-
-
-def _for_standard_output(text: str) -> str:
-    """The text, with what standard output cannot encode escaped: `print(report)` raises nothing,
-    whatever the locale is.
-    """
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    return text.encode(encoding, "backslashreplace").decode(encoding)

@@ -103,9 +103,7 @@ def task(
     undo: Method | None = None,
 ) -> Callable[[Callable[[Context], T]], FunctionTask[T]]:
     """Make a task from a function: `@task("download")` above `def download(ctx): …`."""
-    if callable(name):
-        function = getattr(name, "__name__", "name")
-        raise InvalidTask(f"the task has no name; write @phases.task({function!r})")
+    must_be(str, name, "task: name", "a text, as in @phases.task('download')")
     return lambda function: FunctionTask(name, function, plan, undo)
 
 
@@ -129,23 +127,16 @@ def wrapped(
 
 def valid_task(candidate: Task[T]) -> Task[T]:
     """The same object if it is a task; otherwise raises InvalidTask, which says what is missing."""
-    if type(candidate) in {list, tuple}:
-        kind = type(candidate).__name__
-        raise InvalidTask(f"you passed a {kind}; pass each task: serial(*tasks)")
     fault = _fault(candidate)
     if fault:
         raise InvalidTask(f"{_shown(candidate)} cannot be used as a task: {fault}")
     return candidate
 
 
-def valid_tree(root: AnyTask, around: tuple[AnyTask, ...] = ()) -> AnyTask:
-    """The same task if it and the tasks inside it are tasks, and none contains itself; otherwise
-    raises InvalidTask.
-    """
-    if any(root is task for task in around):
-        raise InvalidTask(f"{_shown(root)} cannot be used as a task: it contains itself")
+def valid_tree(root: AnyTask) -> AnyTask:
+    """The same task if it and the tasks inside it are tasks; otherwise raises InvalidTask."""
     for member in getattr(valid_task(root), "subtasks", ()):
-        valid_tree(member, (*around, root))
+        valid_tree(member)
     return root
 
 
@@ -165,8 +156,9 @@ def _fault(candidate: object) -> str:
             "instance of a class"
         )
     for verb in get_args(Verb):
-        fault = fault_of_method(verb, getattr(candidate, verb, None))
-        if fault:
+        method = getattr(candidate, verb, None)
+        fault = fault_of_method(verb, method)
+        if method is not None and fault:
             return fault
     fault = fault_of_name(getattr(candidate, "name", None))
     if fault:
@@ -189,8 +181,6 @@ def fault_of_name(name: object) -> str:
 
 def fault_of_method(verb: str, method: object) -> str:
     """What is wrong with a function of the context that a task has; empty if nothing is."""
-    if method is None:
-        return ""
     if not callable(method):
         return f"its {verb} is {method!r:.80}; it must be a function of the context"
     if iscoroutinefunction(method) or isasyncgenfunction(method) or isgeneratorfunction(method):
@@ -248,11 +238,9 @@ def _ends(names: Names, paths: list[Path], *, option: str) -> list[Path]:
         return []
     if isinstance(names, str):
         names = [names]
-    rule = "a name, or a list of names"
-    must_be(Iterable, names, option, rule)
     ends: list[Path] = []
     for name in names:
-        must_be(str, name, option, rule)
+        must_be(str, name, option, "a name, or a list of names")
         end = tuple(name.split("/"))
         if not any(_has_end(path, [end]) for path in paths):
             known = dict.fromkeys(path[-1] for path in paths)  # each once

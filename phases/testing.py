@@ -1,6 +1,4 @@
-"""Tools for tests of a pipeline: a task to configure, an observer that records steps, a clock that
-never waits.
-"""
+"""Tools for tests of a pipeline: a task to configure, and a clock that never waits."""
 
 from __future__ import annotations
 
@@ -8,9 +6,9 @@ import math
 import threading
 from collections.abc import Callable, Iterable
 
-from phases.arguments import must_be
+import attrs
+
 from phases.context import Clock, Context
-from phases.step import Status, Step
 
 
 class StubTask:
@@ -28,7 +26,6 @@ class StubTask:
         seconds: float = 0.0,
         errors: Iterable[BaseException] = (),
     ) -> None:
-        must_be(Iterable, errors, "errors", "a list of errors")
         self.name = name
         self.result = result
         self.seconds = seconds
@@ -42,24 +39,6 @@ class StubTask:
         for error in self._errors:
             raise error
         return self.result
-
-
-class Recorder:
-    """An observer that records, in order, each start and each end with its status; some steps have
-    only an end.
-    """
-
-    def __init__(self) -> None:
-        self.starts: list[str] = []
-        self.ends: list[tuple[str, Status]] = []
-
-    def __call__(self, step: Step) -> None:
-        """Record the start or the end."""
-        path = "/".join(step.path)
-        if step.status is Status.RUNNING:
-            self.starts.append(path)
-        else:
-            self.ends.append((path, step.status))
 
 
 class FakeClock(Clock):
@@ -109,11 +88,7 @@ class FakeClock(Clock):
                 self._count(-1)
 
         self._count(+1)
-        try:
-            return super().start(counted, name=name)
-        except RuntimeError:
-            self._count(-1)
-            raise
+        return super().start(counted, name=name)
 
     def _count(self, change: int) -> None:
         """Add a busy thread, or take one away."""
@@ -138,10 +113,10 @@ class FakeClock(Clock):
             wait.is_over.set()
 
 
+@attrs.frozen(eq=False)
 class _Wait:
     """A thread that waits. Only its own thread is woken, and only once its wait is over."""
 
-    def __init__(self, done: Callable[[], bool], until: float) -> None:
-        self.done = done
-        self.until = until
-        self.is_over = threading.Event()
+    done: Callable[[], bool]
+    until: float
+    is_over: threading.Event = attrs.field(factory=threading.Event)

@@ -56,45 +56,51 @@ def _escaped(char: str) -> str:
 
 
 def seconds_in_words(seconds: float | None) -> str:
-    """A duration in words: `12 ms`, `3.25 s`, `2 min 05 s`; empty if there is none."""
+    """A duration in words: `12 ms`, `325.00 s`; empty if there is none."""
     if seconds is None:
         return ""
-    if seconds < 0.999_5:
+    if seconds < 1:
         return f"{seconds * 1e3:.0f} ms"
-    if seconds < 59.995:
-        return f"{seconds:.2f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02} s"
+    return f"{seconds:.2f} s"
 
 
-def as_data(value: object, around: tuple[object, ...] = ()) -> object:
+def as_data(value: object) -> object:
     """The value in JSON types. An object becomes the result of its `to_mapping()` or
     `log_fields()`, or its text.
-
-    `around` are the values that contain this one.
     """
-    if any(value is each for each in around):
-        return f"<{type(value).__name__} that contains itself>"
     try:
-        return _as_data(value, (*around, value))
+        return _plain(value)
     except Exception as error:  # noqa: BLE001  the caller's code; only the description is lost
         return f"<{type(value).__name__} that cannot be described: {describe_error(error)}>"
 
 
-def _as_data(value: object, around: tuple[object, ...]) -> object:
+def _plain(value: object) -> object:
     for name in ("to_mapping", "log_fields"):
         describe = getattr(value, name, None)
         if callable(describe) and not isinstance(value, type):
-            return as_data(describe(), around)
+            return _plain(describe())
     if isinstance(value, Mapping):
-        return {str(key): as_data(member, around) for key, member in value.items()}
+        return {str(key): _plain(member) for key, member in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [as_data(member, around) for member in value]
+        return [_plain(member) for member in value]
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, int | float) and math.isfinite(value):
         return value
     return printable(value)
+
+
+def fields_of(result: object) -> dict[str, object]:
+    """The log fields of a result, as JSON values. A result that cannot describe itself does not
+    fail its task.
+    """
+    try:
+        describe = getattr(result, "log_fields", None)
+        if callable(describe):
+            return {str(name): as_data(value) for name, value in dict(describe()).items()}
+    except Exception as error:  # noqa: BLE001  the caller's code; only the description is lost
+        return {"log_fields_error": describe_error(error)}
+    return {}
 
 
 def portable_result(result: object) -> object:

@@ -28,9 +28,7 @@ class BridgeRule(NamedTuple):
     """A rule of table nat."""
 
     program: str
-    """The program that lists it: "ebtables-nft", "ebtables-legacy" or "ebtables"."""
-    number: int
-    """Its place in its chain; the first rule has 1."""
+    """The program that lists it: "ebtables-nft" or "ebtables-legacy"."""
     text: str
     """The chain and the options, as ebtables prints them: "PREROUTING -p ARP -j DROP"."""
 
@@ -68,11 +66,7 @@ class EbtablesProgram:
     def list_rules(self) -> tuple[BridgeRule, ...]:
         listed: list[tuple[BridgeRule, ...]] = []
         unusable: list[HostError] = []
-        for program in (*_BACKENDS, "ebtables"):
-            if program == "ebtables" and listed:
-                # It is one of the two: whatever can delete in one batch has such a name, too
-                # (since ebtables 2.0.11 and iptables 1.8.2).
-                break
+        for program in _BACKENDS:
             try:
                 listed.append(self._list(program))
             except HostError as error:
@@ -80,9 +74,7 @@ class EbtablesProgram:
                     raise
                 unusable.append(error)
         if not listed:
-            # A program that is there lacks only its module: nothing has to be installed.
-            not_loaded = [error for error in unusable if error.kind == "not-loaded"]
-            raise (not_loaded or unusable)[0]
+            raise unusable[0]
         filled = [rules for rules in listed if rules]
         if len(filled) > 1:
             raise _two_backends(filled)
@@ -91,19 +83,13 @@ class EbtablesProgram:
     def delete(self, texts: Sequence[str]) -> None:
         if not texts:
             return
-        purpose = f"delete {counted(len(texts), 'rule')}"
+        rules = self.list_rules()
+        require_deletable(rules, texts)  # so there is a first rule
         # ebtables-legacy-restore does not know COMMIT, and crashes if the last line has no end.
         lines = ["*nat", *(f"-D {text}" for text in texts), ""]
-        before = self.list_rules()
-        require_deletable(before, texts)  # so there is a first rule
-        restore = f"{before[0].program}-restore"
-        ended = self._tool(restore, "--noflush", text="\n".join(lines), purpose=purpose)
-        # ebtables 2.0.10 takes --noflush for the name of a file, does nothing, and reports success.
-        # The others replace the table, so if one of our rules is gone, all were deleted: one that
-        # is there has been added again. What is gone beside them, another program has deleted.
-        gone = _counts(before) - _counts(self.list_rules())
-        if gone.keys().isdisjoint(texts):
-            raise tool_error(ended, restore, purpose=purpose, what="ebtables")
+        purpose = f"delete {counted(len(texts), 'rule')}"
+        restore = f"{rules[0].program}-restore"
+        self._tool(restore, "--noflush", text="\n".join(lines), purpose=purpose)
 
     def _list(self, program: str) -> tuple[BridgeRule, ...]:
         save = f"{program}-save"
@@ -131,15 +117,12 @@ def read_listing(text: str, program: str) -> tuple[BridgeRule, ...]:
     """The rules in the output of `ebtables -L`: each line of a chain is one."""
     rules: list[BridgeRule] = []
     chain = ""
-    number = 0
     for line in text.splitlines():
         heading = _CHAIN.match(line)
         if heading is not None:
             chain = heading[1]
-            number = 0
         elif chain and line.strip():
-            number += 1
-            rules.append(BridgeRule(program, number, f"{chain} {line.strip()}"))
+            rules.append(BridgeRule(program, f"{chain} {line.strip()}"))
     return tuple(rules)
 
 
@@ -150,12 +133,9 @@ def require_deletable(rules: Sequence[BridgeRule], texts: Sequence[str]) -> None
     addresses. ebtables-nft 1.8.9 compares these without their masks, and treats a missing address
     as zeros.
     """
-    missing = tuple((Counter(texts) - _counts(rules)).elements())
+    present = Counter(rule.text for rule in rules)
+    missing = tuple((Counter(texts) - present).elements())
     if missing:
         sentence = f"table nat no longer has the rule {missing[0]!r}, so nothing was deleted"
         text = f"{sentence}; run this again"
         raise HostError(text, what="ebtables", kind="no-such-rule", lines=missing)
-
-
-def _counts(rules: Sequence[BridgeRule]) -> Counter[str]:
-    return Counter(rule.text for rule in rules)

@@ -12,9 +12,9 @@ has such a port, no MAC address is known to be dead. All this rests on one spell
 addresses, lower case with all zeros: `pod_rule` gives it to those of rules, and the link layer has
 no other.
 
-A route is judged by the MAC addresses of the other entries for its address, or by that of the pod
-behind its veth. In tunnel mode, the rule that answers ARP has one virtual MAC address for all pods,
-so it is judged by the other entries, too.
+A route is judged by the MAC addresses of the other entries for its address. In tunnel mode, the
+rule that answers ARP has one virtual MAC address for all pods, so it is judged by the other
+entries, too. A route by a pod's veth goes with the pod, and is not looked at.
 
 `_Node` has the facts. `_fate_of_address` is the decision: the first of its questions that has an
 answer decides.
@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
-from hostrouting.azure_vnet.conflists import FOLDER, active_file
 from hostrouting.azure_vnet.rules import VIRTUAL_MAC, PodRule, pod_rule
 from hostrouting.azure_vnet.state import STATE_FILE, Endpoint, read_state
 from hostrouting.finding import Finding, Remedy
@@ -62,8 +61,8 @@ class CleanupFacts:
     snapshot: Snapshot
     state: str | None = None
     """The text of azure-vnet's state file; None if there is none."""
-    conflists: Mapping[str, str] = attrs.field(factory=dict)
-    """The texts of the CNI configurations, by name."""
+    active_file: str = ""
+    """The path of the CNI configuration that makes azure-vnet active; empty if none does."""
 
 
 @attrs.frozen
@@ -118,14 +117,19 @@ def judge(
     entries = (*rules, *_judge_neighbours(node), *_judge_routes(node, facts.snapshot))
 
     findings: list[Finding] = []
-    active = active_file(facts.conflists)
-    if active:
-        findings.append(_is_active(f"{FOLDER}/{active}"))
+    if facts.active_file:
+        findings.append(_is_active(facts.active_file))
     if pods is None:
         findings.append(_UNREADABLE_STATE)
     if facts.rules is None and node.bridges:
         findings.append(_NO_EBTABLES)
-    findings += _still_listed(node, rules, pods or ())
+    stale_ips: set[IP] = set()
+    for (_, pod), entry in zip(node.rules, rules, strict=True):
+        if entry.fate == "delete":
+            stale_ips.add(pod.ip)
+    listed = [pod.name for pod in pods or () if not stale_ips.isdisjoint(pod.ips)]
+    if listed:
+        findings.append(_still_listed(listed))
     stale = [entry for entry in entries if entry.fate == "delete"]
     if len(stale) > MOST:
         findings.append(_too_many(len(stale)))
@@ -140,22 +144,13 @@ def _is_active(path: str) -> Finding:
     return Finding("azure-vnet", "error", sentence, path, remedy)
 
 
-def _still_listed(
-    node: _Node, rules: Iterable[CleanupEntry], pods: Iterable[Endpoint]
-) -> Iterator[Finding]:
-    """That the state file has pods whose rules are stale: azure-cnms adds them again from there."""
-    stale: set[IP] = set()
-    for (_, pod), entry in zip(node.rules, rules, strict=True):
-        if entry.fate == "delete":
-            stale.add(pod.ip)
-    listed = [pod.name for pod in pods if not stale.isdisjoint(pod.ips)]
-    if listed:
-        sentence = (
-            f"{STATE_FILE} still lists {spoken(listed, most=3)}, whose rules are stale: "
-            "azure-cnms, if it runs, adds them again from there"
-        )
-        remedy = Remedy("delete azure-cnms first; the file goes with the next boot")
-        yield Finding("azure-vnet", "warning", sentence, STATE_FILE, remedy)
+def _still_listed(pods: Sequence[str]) -> Finding:
+    sentence = (
+        f"{STATE_FILE} still lists {spoken(pods, most=3)}, whose rules are stale: "
+        "azure-cnms, if it runs, adds them again from there"
+    )
+    remedy = Remedy("delete azure-cnms first; the file goes with the next boot")
+    return Finding("azure-vnet", "warning", sentence, STATE_FILE, remedy)
 
 
 def _too_many(count: int) -> Finding:
@@ -174,8 +169,6 @@ _UPLINK_KINDS = ("", "bond", "team", "vlan", "macvlan")
 """The kinds of port that are connected to the node's network: hardware, and devices on top of
 hardware.
 """
-_DEAD_ENDS = ("dummy", "ifb")
-"""The kinds of device that have nothing behind them."""
 _NO_MAC = ("", "00:00:00:00:00:00")
 
 
@@ -184,18 +177,16 @@ class _Node:
     """The facts that decide."""
 
     config: AzureVnetCleanupConfig
-    links: Mapping[str, Link]
-    """By name."""
     bridges: Collection[str]
     """The bridges of azure-vnet."""
     uplinks: Collection[str]
     """Where frames from the node's network arrive at a bridge: any bridge, because the rules act in
     each.
     """
-    pod_ports: Sequence[Link]
+    pod_ports: Sequence[str]
     """The other ports of azure-vnet's bridges: each can have a pod of azure-vnet behind it."""
-    peers: Mapping[str, str]
-    """The MAC address of the other end of each veth, where it can be read."""
+    opaque_ports: Sequence[str]
+    """Those of them that are not a veth whose other end can be read."""
     holder_of_mac: Mapping[str, str]
     """Who has each live MAC address."""
     reserved: Mapping[IP, str]
@@ -206,9 +197,7 @@ class _Node:
     neighbours: Sequence[Neighbour]
     """On azure-vnet's bridges, with a MAC address."""
     macs_of_ip: Mapping[IP, Sequence[str]]
-    """The MAC addresses that azure-vnet's entries give to each address, and those alive that the
-    kernel has seen with it.
-    """
+    """The MAC addresses that azure-vnet's entries give to each address."""
 
 
 def _node(facts: CleanupFacts, config: AzureVnetCleanupConfig, pods: Iterable[Endpoint]) -> _Node:
@@ -218,10 +207,9 @@ def _node(facts: CleanupFacts, config: AzureVnetCleanupConfig, pods: Iterable[En
     ports = [link for link in links.values() if link.master in bridges]
     uplinks = {*config.uplinks, *(port.name for port in ports if port.kind in _UPLINK_KINDS)}
     pod_ports = [
-        port for port in ports if port.master in azure_bridges and port.name not in uplinks
+        port.name for port in ports if port.master in azure_bridges and port.name not in uplinks
     ]
     rules = _pod_rules(facts.rules or ())
-    holder_of_mac = _holder_of_each_mac(facts.view, uplinks)
     neighbours = [
         neighbour
         for neighbour in facts.view.neighbours
@@ -229,17 +217,16 @@ def _node(facts: CleanupFacts, config: AzureVnetCleanupConfig, pods: Iterable[En
     ]
     return _Node(
         config=config,
-        links=links,
         bridges=azure_bridges,
         uplinks=uplinks,
         pod_ports=pod_ports,
-        peers=facts.view.peers,
-        holder_of_mac=holder_of_mac,
+        opaque_ports=[port for port in pod_ports if port not in facts.view.peers],
+        holder_of_mac=_holder_of_each_mac(facts.view, uplinks),
         reserved=_reserved_addresses(facts.snapshot),
         pods=_pods_with_a_device(pods, links),
         rules=rules,
         neighbours=neighbours,
-        macs_of_ip=_macs_of_each_ip(rules, neighbours, holder_of_mac),
+        macs_of_ip=_macs_of_each_ip(rules, neighbours),
     )
 
 
@@ -289,14 +276,10 @@ def _pods_with_a_device(pods: Iterable[Endpoint], links: Mapping[str, Link]) -> 
 
 
 def _macs_of_each_ip(
-    rules: Iterable[tuple[BridgeRule, PodRule]],
-    neighbours: Iterable[Neighbour],
-    live: Collection[str],
+    rules: Iterable[tuple[BridgeRule, PodRule]], neighbours: Iterable[Neighbour]
 ) -> dict[IP, list[str]]:
     pairs = [(pod.ip, pod.mac) for _, pod in rules if pod.mac != VIRTUAL_MAC]
-    # A dead MAC address that only the kernel remembers may be that of an earlier pod.
-    known = [each for each in neighbours if each.permanent or each.mac in live]
-    pairs += [(neighbour.ip, neighbour.mac) for neighbour in known]
+    pairs += [(neighbour.ip, neighbour.mac) for neighbour in neighbours]
     macs_of_ip: dict[IP, list[str]] = {}
     for ip, mac in dict.fromkeys(pairs):
         macs_of_ip.setdefault(ip, []).append(mac)
@@ -325,41 +308,31 @@ def _fate_of_rule(node: _Node, pod: PodRule) -> tuple[Fate, str]:
     macs: Sequence[str] = [pod.mac]
     if pod.mac == VIRTUAL_MAC:
         macs = node.macs_of_ip.get(pod.ip, ())
-    return _fate_of_address(node, pod.ip, macs, node.pod_ports)
+    return _fate_of_address(node, pod.ip, macs)
 
 
 def _judge_neighbours(node: _Node) -> Iterator[CleanupEntry]:
-    """Each permanent neighbour on a bridge of azure-vnet that no other program maintains."""
+    """Each permanent neighbour on a bridge of azure-vnet."""
     for neighbour in node.neighbours:
-        if neighbour.permanent:
-            fate, reason = _fate_of_address(node, neighbour.ip, [neighbour.mac], node.pod_ports)
-            yield CleanupEntry("neighbour", str(neighbour), fate, reason, neighbour)
+        fate, reason = _fate_of_address(node, neighbour.ip, [neighbour.mac])
+        yield CleanupEntry("neighbour", str(neighbour), fate, reason, neighbour)
 
 
 def _judge_routes(node: _Node, snapshot: Snapshot) -> Iterator[CleanupEntry]:
-    """Each route that azure-vnet adds for a pod, through its bridge or the pod's veth."""
+    """Each route that azure-vnet adds for a pod through its bridge."""
     for route in snapshot.routes:
-        pod_route = _as_pod_route(route)
-        if pod_route is None:
-            continue
-        ip = route.prefix.ip
-        dev = route.devs[0]
-        if dev in node.bridges:
-            fate, reason = _fate_of_address(node, ip, node.macs_of_ip.get(ip, ()), node.pod_ports)
-        elif dev.startswith("azv") and dev in node.links:
-            # The pod of a veth is alive. So only a route by what is not a veth can be stale.
-            macs = [node.peers[dev]] if dev in node.peers else []
-            fate, reason = _fate_of_address(node, ip, macs, [node.links[dev]])
-        else:
-            continue  # perhaps of a new pod, whose device appeared after the devices were read
-        yield CleanupEntry("route", str(pod_route), fate, reason, route)
+        pod_route = _as_pod_route(route, node.bridges)
+        if pod_route is not None:
+            ip = route.prefix.ip
+            fate, reason = _fate_of_address(node, ip, node.macs_of_ip.get(ip, ()))
+            yield CleanupEntry("route", str(pod_route), fate, reason, route)
 
 
-def _as_pod_route(route: Route) -> Route | None:
+def _as_pod_route(route: Route, bridges: Collection[str]) -> Route | None:
     """The route without the state of its next hop; None if azure-vnet would not give a pod such a
-    route: in table main, to one address, by a device, and nothing else.
+    route: in table main, to one address, by one of these bridges, and nothing else.
     """
-    if not route.devs or route.protocol not in _PROTOCOLS:
+    if route.protocol not in _PROTOCOLS or not any(dev in bridges for dev in route.devs):
         return None
     pod_route = Route(
         Prefix.of(route.prefix.ip),
@@ -374,11 +347,9 @@ def _as_pod_route(route: Route) -> Route | None:
     return pod_route
 
 
-def _fate_of_address(
-    node: _Node, ip: IP, macs: Sequence[str], ports: Sequence[Link]
-) -> tuple[Fate, str]:
+def _fate_of_address(node: _Node, ip: IP, macs: Sequence[str]) -> tuple[Fate, str]:
     """The fate of an entry for a pod's address. If the pod lives, it has one of these MAC
-    addresses, and is behind one of these ports. No MAC addresses mean that its own is not known.
+    addresses. No MAC addresses mean that its own is not known.
 
     Only an address that another CNI may have can be in conflict. The fate is conflict then, even if
     the pod may be alive, because that says more.
@@ -391,7 +362,7 @@ def _fate_of_address(
         if mac in node.holder_of_mac:
             holder = node.holder_of_mac[mac]
             return "conflict", f"{managed}, but azure-vnet's MAC address {mac} belongs to {holder}"
-    reason = _why_perhaps_alive(node, ip, macs, ports)
+    reason = _why_perhaps_alive(node, ip, macs)
     if reason:
         return "keep", reason
     if macs:
@@ -410,29 +381,21 @@ def _why_protected(node: _Node, ip: IP) -> str:
     return ""
 
 
-def _why_perhaps_alive(node: _Node, ip: IP, macs: Sequence[str], ports: Sequence[Link]) -> str:
+def _why_perhaps_alive(node: _Node, ip: IP, macs: Sequence[str]) -> str:
     """Why the pod may be alive although no device is known to have its MAC address; empty if it
     is dead.
+
+    What is behind a pod, such as a virtual machine in it, counts as known: a bridge learns it while
+    it sends, and forgets it after 300 s of silence.
     """
     pod = node.pods.get(ip)
     if pod is not None:
         device = f"its device {pod.device} exists"
         return f"azure-vnet's state file gives {ip} to {pod.name}, and {device}"
-    perhaps = [port.name for port in ports if _may_hide_macs(node, port)]
-    if not macs:  # so the pod behind any veth may be this one
-        perhaps += [port.name for port in ports if port.name in node.peers]
+    perhaps = node.opaque_ports
+    if not macs:  # so the pod behind any port may be this one
+        perhaps = node.pod_ports
     if perhaps:
         where = f"behind {spoken(perhaps)}, where its MAC address cannot be looked for"
         return f"its pod may be alive {where}"
     return ""
-
-
-def _may_hide_macs(node: _Node, port: Link) -> bool:
-    """Whether MAC addresses that cannot be read may exist behind this device.
-
-    What is behind a pod, such as a virtual machine in it, counts as known: a bridge learns it while
-    it sends, and forgets it after 300 s of silence.
-    """
-    if port.kind == "veth":
-        return port.name not in node.peers
-    return port.kind not in (*_UPLINK_KINDS, *_DEAD_ENDS)

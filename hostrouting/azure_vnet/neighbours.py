@@ -28,26 +28,17 @@ from hostrouting.model.prefix import IP, as_ip
 
 @attrs.frozen
 class Neighbour:
-    """An entry that maps an address to a MAC address on one device. `str()` is the line of `ip
-    neigh`, of whose states it has only PERMANENT, for `permanent`.
+    """A permanent entry that maps an address to a MAC address on one device: it stays until it is
+    deleted. `str()` is the line of `ip neigh`.
     """
 
     ip: IP = attrs.field(converter=as_ip)
     mac: str
-    """Empty while it is not known."""
+    """Empty if the entry has none."""
     dev: str
-    permanent: bool = True
-    """Whether the state is permanent: the entry stays until it is deleted. False if another program
-    maintains the entry (`extern_learn`), also in this state.
-    """
 
     def __str__(self) -> str:
-        line = f"{self.ip} dev {self.dev}"
-        if self.mac:
-            line += f" lladdr {self.mac}"
-        if self.permanent:
-            line += " PERMANENT"
-        return line
+        return f"{self.ip} dev {self.dev} lladdr {self.mac} PERMANENT"
 
 
 @attrs.frozen(kw_only=True)
@@ -75,13 +66,14 @@ class LinkLayer(Protocol):
     """
 
     def look(self) -> LinkLayerView:
-        """The devices, the other end of each veth, and the neighbours of both families.
+        """The devices, the other end of each veth, and the permanent neighbours of both families.
 
         If a list changes while it is read, or a bridge has learned something behind a port that has
         come since the devices were read, all are read again, a few times; then BackendError is
         raised (unsettled). Neighbours are read first, then devices, then what bridges have learned:
-        so the view does not have the neighbour of a new pod without the pod. Proxy entries and
-        entries of a bridge's forwarding table are not neighbours. The other end of a veth in
+        so the view does not have the neighbour of a new pod without the pod. Proxy entries,
+        those of a bridge's forwarding table and those that another program maintains
+        (`extern_learn`) are not among the neighbours. The other end of a veth in
         another namespace is read only with CAP_NET_ADMIN there.
         """
 
@@ -149,15 +141,17 @@ def _look(netlink: NetlinkSocket) -> LinkLayerView:
     for (_type, index, _flags), link in links:
         name = text_of(link[IFNAME])
         names[index] = name
-        macs[name] = _mac(link)
-        peers[name] = _peer_mac(netlink, link)
+        mac, peer_mac = _mac(link), _peer_mac(netlink, link)
+        if mac:
+            macs[name] = mac
+        if peer_mac:
+            peers[name] = peer_mac
 
     neighbours: list[Neighbour] = []
     for entry in entries:
-        if entry.ifindex in names:
+        if entry.is_permanent and entry.ifindex in names:
             ip = ip_address(entry.packed_ip)
-            dev = names[entry.ifindex]
-            neighbours.append(Neighbour(ip, entry.mac, dev, permanent=entry.is_permanent))
+            neighbours.append(Neighbour(ip, entry.mac, names[entry.ifindex]))
 
     learned: set[tuple[str, str]] = set()
     for entry in _entries(netlink, AF_BRIDGE):
@@ -167,16 +161,11 @@ def _look(netlink: NetlinkSocket) -> LinkLayerView:
             learned.add((entry.mac, names[entry.ifindex]))
 
     return LinkLayerView(
-        macs=_known(macs),
-        peers=_known(peers),
+        macs=macs,
+        peers=peers,
         neighbours=tuple(sorted(neighbours, key=str)),
         learned=tuple(sorted(learned)),
     )
-
-
-def _known(macs: Mapping[str, str]) -> dict[str, str]:
-    """The MAC addresses that are not empty."""
-    return {dev: mac for dev, mac in macs.items() if mac}
 
 
 class _Entry(NamedTuple):
@@ -239,7 +228,7 @@ def _delete(netlink: NetlinkSocket, neighbour: Neighbour) -> bool:
     if index is None:
         return True  # the device has taken its entries along
     packed_ip = neighbour.ip.packed
-    expected = _Entry(index, packed_ip, neighbour.mac, neighbour.permanent)
+    expected = _Entry(index, packed_ip, neighbour.mac, is_permanent=True)
     entries = _entries(netlink, family)
     present = [entry for entry in entries if (entry.ifindex, entry.packed_ip) == (index, packed_ip)]
     if not present:

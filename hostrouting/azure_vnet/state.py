@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from hostrouting.model.prefix import IP, as_ip
+from hostrouting.text import printable
 
 STATE_FILE = "/var/run/azure-vnet.json"
 
@@ -50,9 +51,7 @@ def _pod(name: str, pod: Any) -> Endpoint:
     device = _member(pod, "HostIfName", str)
     addresses = _member(pod, "IPAddresses", list)
     ips = [as_ip(_member(address, "IP", str)) for address in addresses]
-    if not name.isprintable():
-        name = ascii(name)
-    return Endpoint(name, device, tuple(ips))
+    return Endpoint(printable(name), device, tuple(ips))
 
 
 def _member(holder: Any, key: str, kind: type[Any]) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import attrs
 
 import phases
-from hostrouting.azure_vnet.conflists import FOLDER
+from hostrouting.azure_vnet.conflists import active_file
 from hostrouting.azure_vnet.ebtables import Ebtables, EbtablesProgram
 from hostrouting.azure_vnet.judge import CleanupEntry, CleanupFacts, Fate, judge
 from hostrouting.azure_vnet.neighbours import KernelLinkLayer, LinkLayer, Neighbour
@@ -108,7 +108,7 @@ class CleanStaleAzureVnet:
     """Delete what azure-vnet left behind for pods whose addresses another CNI manages now.
 
     In a dry run, the default, the task only reports. Otherwise it locks the host, makes the plan
-    again and deletes what is in the plan, unless a finding is an error. First it writes a shell
+    and deletes what is in it, unless a finding is an error. First it writes a shell
     script that restores everything. It deletes the rules in one batch, all or none. Then it deletes
     the neighbours, each after it was read once more, and the routes, and checks that nothing has
     come back.
@@ -144,18 +144,15 @@ class CleanStaleAzureVnet:
         section = self.config.azure_vnet_cleanup
         if section is None:
             return phases.Skip("azureVnetCleanup is not in the configuration")
-        plan = self.plan()
         if section.dry_run:
+            plan = self.plan()
             for finding in plan.findings:
                 ctx.log.log(finding.level, "%s", finding)
             for entry in plan.deletions:
                 ctx.log.info("stale: %s", entry)
             return CleanupResult(plan=plan)
-        if not plan.deletions and not plan.errors:
-            return CleanupResult(plan=plan)
         self.host.rights().require_network()  # before the undo file is written
         with self.host.locked(ctx):
-            ctx.check()  # the last time: the undo file has to match what is deleted
             return self._clean(ctx)
 
     def _read_facts(self) -> CleanupFacts:
@@ -170,7 +167,7 @@ class CleanStaleAzureVnet:
             view=view,
             snapshot=snapshot,
             state=self.host.files.read(STATE_FILE),
-            conflists=self._read_conflists(),
+            active_file=active_file(self.host.files),
         )
 
     def _kernel(self) -> AbstractContextManager[RouteBackend]:
@@ -189,13 +186,6 @@ class CleanStaleAzureVnet:
                 return None
             raise
 
-    def _read_conflists(self) -> dict[str, str]:
-        conflists: dict[str, str] = {}
-        for name in self.host.files.names(FOLDER):
-            if name.endswith((".conf", ".conflist", ".json")):
-                conflists[name] = self.host.files.read(f"{FOLDER}/{name}") or ""
-        return conflists
-
     def _clean(self, ctx: phases.Context) -> CleanupResult:
         """Delete what is stale now, and check that it is gone; the host is locked."""
         plan = self.plan()
@@ -205,6 +195,7 @@ class CleanStaleAzureVnet:
             return CleanupResult(plan=plan)
         for entry in plan.deletions:
             ctx.log.info("will delete %s", entry)
+        ctx.check()  # the last time: the undo file has to match what is deleted
         undo_file = self._new_undo_file()
         self.host.files.write(undo_file, undo_script(plan.deletions), mode=0o600)
         deleted = self._delete(plan, undo_file)

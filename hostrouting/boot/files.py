@@ -10,17 +10,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
+
+import attrs
 
 from hostrouting.boot import units
 from hostrouting.boot.program import Program
 from hostrouting.config.settings import HostRoutingConfig, gated_units
-from hostrouting.host.fileset import File, WantedFile
+from hostrouting.errors import ConfigError, HostError
+from hostrouting.host.fileset import File
+from hostrouting.host.interpreter import USUAL
 from hostrouting.host.layout import HostLayout
 from hostrouting.release import __version__
 from hostrouting.upkeep.passes import Part, configured_parts
 
 if TYPE_CHECKING:
+    from hostrouting.host.base import Files
+    from hostrouting.host.host import Host
     from hostrouting.host.interpreter import Interpreter
 
 WRITER = f"hostrouting {__version__}"
@@ -33,9 +40,46 @@ UNIT_OF_PART: dict[Part, str] = {
 """By part of a pass: the unit that makes it at boot."""
 
 
+@attrs.frozen
+class ConfigFile(File):
+    """config.json. One of this release that says the same in another layout stays as it is."""
+
+    def has_content(self, files: Files) -> bool:
+        """See File."""
+        text = files.read(self.path) or ""
+        if writer_of(files) != WRITER:
+            return False
+        with suppress(ConfigError):
+            installed = HostRoutingConfig.from_json(text, required=True)
+            return installed == HostRoutingConfig.from_json(self.text)
+        return False
+
+
+def writer_of(files: Files) -> str:
+    """The release that wrote config.json; empty if it does not say, or cannot be read. A link is
+    followed, as where the configuration is read.
+    """
+    try:
+        writer = json.loads(files.read(HostLayout.config_path) or "")["writtenBy"]
+    except (HostError, KeyError, RecursionError, TypeError, ValueError):
+        return ""
+    if not isinstance(writer, str):
+        return ""
+    return writer
+
+
+def files_on(host: Host, config: HostRoutingConfig) -> tuple[File, ...]:
+    """The files of this configuration, as this host is to have them. An image gets only the sources
+    of the program.
+    """
+    interpreter = host.interpreter
+    compiles = interpreter if host.backend is not None else None
+    return files_of(config, compiles, python=interpreter.find() or USUAL)
+
+
 def files_of(
     config: HostRoutingConfig, interpreter: Interpreter | None = None, *, python: str = ""
-) -> tuple[WantedFile, ...]:
+) -> tuple[File, ...]:
     """The files and links of this configuration, in the order in which they are written; none if it
     asks for nothing. The interpreter of the node compiles the program, and `python` is its path.
 
@@ -46,12 +90,12 @@ def files_of(
     if asks_for_nothing(config):
         return ()
     gated = gated_units(config)
-    files: list[WantedFile] = []
+    files: list[File] = []
     if gated:
-        files.append(Program(interpreter))
+        files.append(Program(interpreter=interpreter))
         if python:
             files.append(File(HostLayout.python_path, target=python))
-    files.append(File(HostLayout.config_path, render_config(config)))
+    files.append(ConfigFile(HostLayout.config_path, render_config(config)))
     for part in configured_parts(config):
         files += _unit_files(UNIT_OF_PART[part])
     if config.guard.enabled:

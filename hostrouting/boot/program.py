@@ -25,9 +25,10 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
+import attrs
+
 from hostrouting.errors import HostError
-from hostrouting.host.files import Entry
-from hostrouting.host.fileset import require_room_for_file
+from hostrouting.host.fileset import File
 from hostrouting.host.layout import HostLayout
 from hostrouting.release import __version__
 
@@ -49,7 +50,6 @@ _MAIN = "hostrouting/__main__.py"
 """It is at the root of the archive, too, where Python looks for what to run."""
 _DATE = (1980, 1, 1, 0, 0, 0)
 """That of each file in the archive: the same sources give the same bytes."""
-_MODE = 0o644
 
 
 class Stamp(NamedTuple):
@@ -62,35 +62,23 @@ class Stamp(NamedTuple):
     """The interpreter that has compiled them, such as cpython-311; empty if none has."""
 
 
-class Program(NamedTuple):
+@attrs.frozen
+class Program(File):
     """The program as a file that a configuration wants."""
 
-    interpreter: Interpreter | None = None
-    """The interpreter that is to compile it; None for an image, which gets only sources."""
     path: str = HostLayout.program_path
-    target: str = ""
-    """As of a `File`: it is not a link."""
+    interpreter: Interpreter | None = attrs.field(default=None, kw_only=True)
+    """The interpreter that is to compile it; None for an image, which gets only sources."""
 
-    def differs(self, files: Files) -> bool:
-        """Whether `write` would change anything that matters. That another interpreter has compiled
-        the program, or none, does not: it only starts more slowly.
+    def has_content(self, files: Files) -> bool:
+        """See File. That another interpreter has compiled the program, or none, does not matter: it
+        only starts more slowly.
         """
-        if files.look(self.path) != Entry("file", _MODE):
-            return True
         stamp = read_stamp(files)
-        return (stamp.version, stamp.sources) != (__version__, sources_digest())
-
-    def require_room(self, files: Files) -> None:
-        """Raise HostError if something is at the path that is not a file."""
-        require_room_for_file(files, self.path)
-
-    def write(self, files: Files) -> None:
-        """Compile the program, and write it; RequirementError if the interpreter cannot run it."""
-        if self.differs(files):
-            files.write(self.path, self.content(), mode=_MODE)
+        return (stamp.version, stamp.sources) == (__version__, sources_digest())
 
     def content(self) -> bytes:
-        """The program. RequirementError if the interpreter cannot run it."""
+        """See File. RequirementError if the interpreter cannot run the program."""
         sources = _program_of_sources()
         if self.interpreter is None:
             return sources

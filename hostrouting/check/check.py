@@ -39,6 +39,7 @@ from hostrouting.errors import ConfigError, Fault, NotReady
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, Fib, PacketKind
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.finding import Finding
+from hostrouting.kernel.base import counted
 from hostrouting.model.prefix import IP, IPV4, Prefix, ip_at, outermost
 from hostrouting.text import spoken
 
@@ -296,7 +297,8 @@ def _with_known_sources(judge: Judge, asked: Mapping[Route, int], backend: Route
     comes with an address that it decides for.
     """
     addresses = [ip_at(judge.fib.family, address) for address in asked.values()]
-    answers = zip(asked, backend.sources(addresses), strict=True)
+    sources = counted(backend.sources(addresses), len(addresses), "sources")
+    answers = zip(asked, sources, strict=True)
     known = {route: source for route, source in answers if source is not None}
     return Judge(judge.fib, judge.config, known)
 
@@ -309,7 +311,8 @@ def _differences(judge: Judge, report: FamilyReport, backend: RouteBackend) -> I
     judged = [part for part in report.parts if part.opinion.name != NOT_JUDGED]
     # Linux has no answer for 0.0.0.0. That address is a part of its own, so no other is left out.
     asked = [part for part in judged if (family, part.first) != (IPV4, 0)]
-    answers = backend.lookup([ip_at(family, part.first) for part in asked])
+    addresses = [ip_at(family, part.first) for part in asked]
+    answers = counted(backend.lookup(addresses), len(addresses), "lookup")
     doubts: list[RangeInDoubt] = []
     for part, answer in zip(asked, answers, strict=True):
         if not _leads_alike(judge, part.decision, answer):

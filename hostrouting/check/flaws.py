@@ -170,9 +170,10 @@ def _competing_defaults(judge: Judge) -> Iterator[Finding]:
         used = spoken(sorted(uplinks.devs))
         sentence = f"Linux prefers the default route of {used} to that of {spoken(cards)}"
         cidrs = of_family(judge.config.cidrs, judge.fib.family)
-        ways = [Remedy(f"if {card} is intended", line_naming(card, cidrs)) for card in cards]
+        devs = [*cards, *sorted(uplinks.devs)]
+        ways = [Remedy(f"if {dev} is intended", line_naming(dev, cidrs)) for dev in devs]
         remedy = in_turn(ways)
-        facts = {"candidates": cards}
+        facts = {"candidates": devs}
         yield Finding("default-routes", "warning", sentence, spoken(cards), remedy, facts)
 
 

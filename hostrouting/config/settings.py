@@ -567,30 +567,20 @@ class HostRoutingConfig(NamedTuple):
         return changed._replace(guard=self.guard)
 
 
-_AGENTS_MAY_HAVE = {"gate": GateConfig._fields, "guard": GuardConfig._fields}
-"""The keys that an agent may also use for something else, and what is in ours."""
+_AGENTS_MAY_HAVE = ("gate", "guard")
+"""The keys that an agent may also use for something else."""
 
 
 def _require_none_beside(document: Mapping[str, object], ours: Sequence[str]) -> None:
     """Raise ConfigError if settings of ours are beside `hostRouting`, where nobody reads them."""
     rule = f"is beside {_OUR_KEY}, where it would be ignored"
     remedy = f"move it into {_OUR_KEY}"
-    is_copy = "writtenBy" in document  # a copy of config.json, in which no key is an agent's
     faults: list[Fault] = []
     for key, value in document.items():
-        if key in ours and value is not None and (is_copy or _is_ours(key, value)):
+        if key in ours and key not in _AGENTS_MAY_HAVE and value is not None:
             faults.append(Fault(key, "", rule, remedy))
     if faults:
         raise ConfigError(faults)
-
-
-def _is_ours(key: str, value: object) -> bool:
-    """Whether a value with the name of a section of ours is one."""
-    if key not in _AGENTS_MAY_HAVE:
-        return True
-    if not isinstance(value, Mapping):
-        return False
-    return any(name in value for name in _AGENTS_MAY_HAVE[key])
 
 
 def _require_none_misspelt(keys: Iterable[object], known: Sequence[str]) -> None:

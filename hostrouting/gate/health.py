@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.files import WRITER
-from hostrouting.boot.on_disk import files_on, writer_of
+from hostrouting.boot.files import WRITER, files_on, writer_of
 from hostrouting.boot.program import Program, read_stamp
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy, worst_first
-from hostrouting.gate.trusted import find_untrusted, foreign_scripts, why_not_trusted
+from hostrouting.gate.trusted import find_untrusted, foreign_scripts
 from hostrouting.gate.unit_gates import APPLY, judge_gates
-from hostrouting.host.fileset import File, WantedFile, describe_mask, is_masked
+from hostrouting.host.fileset import File, describe_mask, is_masked
 from hostrouting.host.interpreter import TO_INSTALL, minor_version
 from hostrouting.host.layout import DROP_IN, HostLayout
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from hostrouting.host.base import Files
     from hostrouting.host.host import Host
 
-_OTHER_OWNER_OR_MODE = "has another owner or mode"
 _OF_GATE = (HostLayout.program_path, HostLayout.python_path)
 """Without these, the gate cannot run, and no unit passes."""
 
@@ -67,10 +65,11 @@ def _with_others(host: Host, units: Sequence[str], own: Iterable[Finding]) -> tu
         if not any(map(_is_known_to_shut, (*of_gate, *findings))):
             of_gate += _unusable_program(host)
         shutting = {finding.target for finding in of_gate if finding.severity == "error"}
-        others = [finding for finding in findings if finding.target not in shutting]
+        told = (*findings, *_script_notes(host.files))
+        others = [finding for finding in told if finding.target not in shutting]
         # What the last ones say of a start is about the next one that asks the gate, even if none
         # does now.
-        findings = [*others, *of_gate, *_trusted_scripts(host.files)]
+        findings = [*others, *of_gate]
     gates = judge_gates(host, units)
     if not gates.held:  # no start asks the gate, so what is "gate-shut" above is only a "file"
         findings = [_as_file(finding) for finding in findings]
@@ -116,15 +115,13 @@ def _unusable_program(host: Host) -> Iterator[Finding]:
         yield Finding("file", "note", sentence, HostLayout.program_path)
 
 
-def _trusted_scripts(files: Files) -> Iterator[Finding]:
+def _script_notes(files: Files) -> Iterator[Finding]:
     """The scripts of other programs that units wait for."""
     for path in foreign_scripts(files):
-        if why_not_trusted(files, path) is None:
-            sentence = (
-                f"{path} was not installed by hostrouting: a gated unit starts only after it "
-                "succeeds"
-            )
-            yield Finding("file", "note", sentence, path)
+        sentence = (
+            f"{path} was not installed by hostrouting: a gated unit starts only after it succeeds"
+        )
+        yield Finding("file", "note", sentence, path)
 
 
 def _own_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
@@ -134,13 +131,12 @@ def _own_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
     if not is_current:
         yield _note_of_writer(writer or "an unknown release")
     for file in files_on(host, config):
-        fault = _why_unusable(host.files, file)
+        fault = _fault_of(host.files, file, is_current=is_current)
         if fault is None:
-            fault = _deviation(host.files, file, is_current=is_current)
-        elif file.path in _OF_GATE:
+            continue
+        if file.path in _OF_GATE and host.files.look(file.path) is None:
             fault = _shutting(fault)
-        if fault is not None:
-            yield fault
+        yield fault
 
 
 def _unwritable_results(host: Host) -> Iterator[Finding]:
@@ -163,9 +159,9 @@ def _note_of_writer(writer: str) -> Finding:
     return Finding("file", "note", sentence, HostLayout.config_path, remedy)
 
 
-def _why_unusable(files: Files, file: WantedFile) -> Finding | None:
-    """That a file of ours is missing or empty, or is not a file, or that a unit of ours is
-    masked.
+def _fault_of(files: Files, file: File, *, is_current: bool) -> Finding | None:
+    """What is wrong with a file or a link of ours. What another release wrote is not compared:
+    `apply` writes it anew.
     """
     path = file.path
     is_unit = path.endswith(".service") and not file.target
@@ -175,36 +171,15 @@ def _why_unusable(files: Files, file: WantedFile) -> Finding | None:
     if entry is None:
         if path.endswith(f"/{DROP_IN}"):
             return None  # `unit_gates` says what the unit does without it
-        if path in _OF_GATE:
-            return _fault(path, "is missing")
-        return _fault(path, f"is missing, and {HostLayout.config_path} asks for it")
-    if entry.kind == "link":  # it may lead anywhere: see _deviation
-        return None
-    if entry.kind != "file":
-        predicate = f"is a {entry.kind}, where a file of hostrouting has to be"
-        return _fault(path, predicate, Remedy("move it away"))
-    if files.read_bytes(path) == b"":
-        return _fault(path, "is empty")
-    return None
-
-
-def _deviation(files: Files, file: WantedFile, *, is_current: bool) -> Finding | None:
-    """What is wrong with the owner, the mode or the content of a file, or with the target of a
-    link.
-
-    The content of a file that another release wrote is not compared: `apply` writes it anew.
-    """
-    path = file.path
-    entry = files.look(path)
-    if entry is None:
-        return None
+        return _fault(path, "is missing")
     if entry.kind == "link" and not file.target:
         remedy = APPLY._replace(words="remove the link; then")  # which `apply` does not replace
         return _fault(path, "is a link, and not a file", remedy)
+    if entry.kind not in {"file", "link"}:
+        predicate = f"is a {entry.kind}, where a file of hostrouting has to be"
+        return _fault(path, predicate, Remedy("move it away"))
     if is_current and file.differs(files):
         return _fault(path, _how_it_differs(files, file))
-    if entry.kind == "file" and entry.is_open_to_others:  # whoever wrote it, root runs it
-        return _fault(path, _OTHER_OWNER_OR_MODE)
     return None
 
 
@@ -212,10 +187,10 @@ def _fault(path: str, predicate: str, remedy: Remedy = APPLY) -> Finding:
     return Finding("file", "error", f"{path} {predicate}", path, remedy)
 
 
-def _how_it_differs(files: Files, file: WantedFile) -> str:
+def _how_it_differs(files: Files, file: File) -> str:
     """What is wrong with a file that is there."""
     if file.path == HostLayout.program_path:
         return "is not the program of this release, or is damaged"
-    if isinstance(file, File) and not file.target and files.read(file.path) == file.text:
-        return _OTHER_OWNER_OR_MODE
+    if not file.target and files.read(file.path) == file.text:
+        return "has another owner or mode"
     return f"is not what {HostLayout.config_path} asks for"

@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.boot.units import GATE_MARK
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 _PROPERTIES = (
     "Id",
     "LoadState",
-    "DropInPaths",
     "NeedDaemonReload",
     "ExecCondition",
     "SuccessExitStatus",
@@ -260,7 +258,9 @@ def _causes_of_instance(files: Files, unit: str, properties: Mapping[str, str]) 
             *_drop_ins_against_ours(files, unit, properties["Id"]),
         ):
             yield cause._replace(is_pending=True)
-    yield from _setting_against_the_gate(files, unit, properties)
+    if _REFUSAL in properties["SuccessExitStatus"].split():
+        predicate = f"has SuccessExitStatus={_REFUSAL}, so it starts even if the gate refuses"
+        yield _Cause("accepts-refusal", predicate, _see_files(unit, properties))
 
 
 def _why_not_loaded(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
@@ -273,7 +273,7 @@ def _why_not_loaded(files: Files, unit: str, properties: Mapping[str, str]) -> I
         yield _Cause("outdated", "starts unchecked: systemd still uses the old files", RELOAD)
         return
     predicate = "starts unchecked: another drop-in takes the ExecCondition= of the gate away"
-    yield _Cause("drop-in", predicate, _where(files, unit, properties, "ExecCondition"))
+    yield _Cause("drop-in", predicate, _see_files(unit, properties))
 
 
 def _causes_on_the_disk(files: Files, unit: str, name: str) -> Iterator[_Cause]:
@@ -299,7 +299,10 @@ def _faults_of_our_drop_in(files: Files, unit: str) -> Iterator[_Cause]:
 
 
 def _runs_gate(files: Files, drop_in: str) -> bool:
-    return _RUNS_GATE.search(_text_at(files, drop_in)) is not None
+    entry = files.look(drop_in)
+    if entry is None or entry.kind != "file":  # which `read` would follow or refuse
+        return False
+    return _RUNS_GATE.search(files.read(drop_in) or "") is not None
 
 
 def _drop_ins_against_ours(files: Files, unit: str, name: str) -> Iterator[_Cause]:
@@ -325,34 +328,9 @@ def _without_reset(path: str) -> Remedy:
     )
 
 
-def _setting_against_the_gate(
-    files: Files, unit: str, properties: Mapping[str, str]
-) -> Iterator[_Cause]:
-    """That a refusal of the gate counts as a success."""
-    setting = "SuccessExitStatus"
-    if _REFUSAL in properties[setting].split():
-        predicate = f"has {setting}={_REFUSAL}, so it starts even if the gate refuses"
-        yield _Cause("accepts-refusal", predicate, _where(files, unit, properties, setting))
-
-
-def _where(files: Files, unit: str, properties: Mapping[str, str], setting: str) -> Remedy:
-    """Where to look for a setting of the unit: the drop-ins that have it; or all its files, also if
-    one of them is for root alone.
-    """
-    ours = HostLayout.drop_in_path(unit)
-    others = [path for path in properties["DropInPaths"].split() if path != ours]
-    with suppress(HostError):
-        having = [path for path in others if setting in _text_at(files, path)]
-        if having:
-            return Remedy(f"see {', '.join(having)}")
-    return Remedy("see", command_of("systemctl cat", properties["Id"]), needs_root=False)
-
-
-def _text_at(files: Files, path: str) -> str:
-    """The text of a file; empty if there is none, or something else, which `read` would follow or
-    refuse.
-    """
-    entry = files.look(path)
-    if entry is None or entry.kind != "file":
-        return ""
-    return files.read(path) or ""
+def _see_files(unit: str, properties: Mapping[str, str]) -> Remedy:
+    """Where to look for a setting: in all files of the unit, or of an instance of it."""
+    name = properties["Id"]
+    if name == plain_instance(unit):
+        name = unit
+    return Remedy("see", command_of("systemctl cat", name), needs_root=False)

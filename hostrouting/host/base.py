@@ -26,7 +26,7 @@ class LockHolder(NamedTuple):
 
 class Files(Protocol):
     """The files of a host. Paths are absolute, as the host sees them; a HostError names the path
-    and the remedy. An argument that no host could take is a TypeError or ValueError.
+    and the remedy. A path that no host could have is a ValueError.
 
     No method waits, whatever is at the path. Whoever writes, links or removes holds the lock of the
     host (`Host.locked`), if another process may do so at the same time.

@@ -84,44 +84,12 @@ def follow_links(files: Files, path: str) -> Iterator[str]:
         path = posixpath.join(posixpath.dirname(path), entry.target)
 
 
-# What an argument has to be. The files for tests (hostrouting.testing) require the same.
-
-
 def require_path(path: object) -> None:
-    """Raise ValueError unless this is an absolute path, given as a str."""
-    if not _is_name(path) or not str(path).startswith("/"):
+    """Raise ValueError unless this is an absolute path, given as a str. The files for tests
+    (hostrouting.testing) require the same.
+    """
+    if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
         raise ValueError(f"path is {path!r:.80}; it must be a str that begins with /, without NUL")
-
-
-def require_target(target: object) -> None:
-    """Raise ValueError unless a link can have this target."""
-    if not _is_name(target):
-        raise ValueError(f"target is {target!r:.80}; it must be a str, not empty, without NUL")
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and value != "" and "\0" not in value
-
-
-def as_bytes(content: object) -> bytes:
-    """The content of a file as bytes. TypeError or ValueError if no file can have it; it may be a
-    secret, so it is not quoted.
-    """
-    if isinstance(content, str):
-        return content.encode()  # or UnicodeEncodeError, a ValueError
-    if isinstance(content, bytes):
-        return content
-    raise TypeError(f"content must be a str or bytes, not a {type(content).__name__}")
-
-
-def require_mode(mode: object) -> None:
-    """Raise TypeError unless this is a number, as chmod(2) takes it; ValueError if it has more than
-    permissions, as the decimal numbers 644, 600 and 755 have.
-    """
-    if not isinstance(mode, int):
-        raise TypeError(f"mode is {mode!r:.80}; it must be a number, such as 0o644")
-    if not 0 <= mode <= 0o777:
-        raise ValueError(f"mode is {mode}; it must be one to 0o777, in octal digits: 0o{mode}")
 
 
 class LocalFiles:
@@ -169,15 +137,13 @@ class LocalFiles:
                 return ()
 
     def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
-        written = as_bytes(content)
-        require_mode(mode)
+        written = content.encode() if isinstance(content, str) else content
         place = self._place(path)
         require_kind("write", place, _look(place), "file")
         with _HostErrors("write", place):
             _replace(place, lambda temporary: _write(temporary, written, mode))
 
     def link(self, path: str, target: str) -> None:
-        require_target(target)
         place = self._place(path)
         require_kind("link", place, _look(place), "file", "link")
         with _HostErrors("link", place):

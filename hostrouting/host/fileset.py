@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
+
+import attrs
 
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy
 from hostrouting.host.files import Entry, require_kind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hostrouting.host.base import Files
 
 MARK = "Written by hostrouting"
@@ -20,52 +24,42 @@ SHARED = "/etc/systemd/"
 """Systemd's folders, into which other programs write, too. All our other folders are ours alone."""
 
 
-class WantedFile(Protocol):
-    """A file or link that a configuration wants on a host."""
-
-    @property
-    def path(self) -> str: ...
-
-    @property
-    def target(self) -> str:
-        """Where the link leads; empty for a file."""
-
-    def differs(self, files: Files) -> bool:
-        """Whether `write` would change anything. A file of another owner differs
-        (`Entry.is_trusted`): root runs some of our files.
-        """
-
-    def write(self, files: Files) -> None:
-        """Write the file or link, atomically. HostError as in `require_room`."""
-
-    def require_room(self, files: Files) -> None:
-        """Raise HostError if something is at the path that is not replaced."""
-
-
-class File(NamedTuple):
-    """A file with the text and mode that are wanted, or a link with its target."""
+@attrs.frozen
+class File:
+    """A file with the content and mode that are wanted, or a link with its target."""
 
     path: str
     text: str = ""
     mode: int = 0o644
     target: str = ""
+    """Where the link leads; empty for a file."""
+
+    def content(self) -> str | bytes:
+        """What is written."""
+        return self.text
+
+    def has_content(self, files: Files) -> bool:
+        """Whether the file that is there says what is wanted."""
+        return files.read(self.path) == self.text
 
     def differs(self, files: Files) -> bool:
-        """See WantedFile."""
+        """Whether `write` would change anything. A file of another owner differs
+        (`Entry.is_trusted`): root runs some of our files.
+        """
         entry = files.look(self.path)
         if self.target:
             return entry is None or entry.target != self.target
-        return entry != Entry("file", self.mode) or files.read(self.path) != self.text
+        return entry != Entry("file", self.mode) or not self.has_content(files)
 
     def write(self, files: Files) -> None:
-        """See WantedFile."""
+        """Write the file or link, atomically. HostError as in `require_room`."""
         self.require_room(files)
         if not self.differs(files):
             return
         if self.target:
             files.link(self.path, self.target)
         else:
-            files.write(self.path, self.text, mode=self.mode)
+            files.write(self.path, self.content(), mode=self.mode)
 
     def require_room(self, files: Files) -> None:
         """Raise HostError if the path is masked, or if something is there that we did not write: a
@@ -84,7 +78,7 @@ class File(NamedTuple):
             )
             error.findings = (finding,)
             raise error
-        require_room_for_file(files, self.path)
+        require_kind("write", self.path, entry, "file")
         if not is_shared:
             return
         text = files.read(self.path) or ""
@@ -95,11 +89,6 @@ class File(NamedTuple):
                 what="file",
                 target=self.path,
             )
-
-
-def require_room_for_file(files: Files, path: str) -> None:
-    """Raise HostError if something is at the path that is not a file."""
-    require_kind("write", path, files.look(path), "file")
 
 
 def describe_mask(path: str) -> Finding:
@@ -131,12 +120,25 @@ def is_ours(files: Files, path: str) -> bool:
     return entry.kind in {"file", "link"} and MARK in (files.read(path) or "")
 
 
+def existing(files: Files, paths: Iterable[str]) -> list[str]:
+    """Those of the paths at which something is. Each folder is listed once."""
+    names: dict[str, tuple[str, ...]] = {}
+    present: list[str] = []
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        if folder not in names:
+            names[folder] = files.names(folder)
+        if name in names[folder]:
+            present.append(path)
+    return present
+
+
 class FileChanges(NamedTuple):
     """The files that would be written, and the paths that would be removed, in order and without
     duplicates.
     """
 
-    writes: tuple[WantedFile, ...] = ()
+    writes: tuple[File, ...] = ()
     removes: tuple[str, ...] = ()
 
     @property

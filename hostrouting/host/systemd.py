@@ -176,7 +176,7 @@ class SystemdManager:
                 self._run("stop", unit, fine=(0, _EXIT_NOT_LOADED))
             except HostError as error:
                 # A canceled job is a refusal. Others are not told apart: trying again is harmless.
-                if not error.is_refusal or number == _STOP_TRIES:
+                if error.kind != "refused" or number == _STOP_TRIES:
                     raise
             else:
                 return

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from itertools import product
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.on_disk import files_on, owned_paths
+from hostrouting.boot.files import files_on
+from hostrouting.boot.on_disk import owned_paths
 from hostrouting.boot.units import UNITS
 from hostrouting.config.settings import MACHINES, gated_units
 from hostrouting.gate.unit_names import instance_pattern
 from hostrouting.gate.unit_states import is_active
 from hostrouting.host.effects import Operation
-from hostrouting.host.fileset import FileChanges
+from hostrouting.host.fileset import FileChanges, existing
 from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def find_file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
         kept.add(HostLayout.opening_path)  # the administrator ends the opening, or the next boot
         # The Go original makes running machines depend on its units by these links. Where we want
         # nothing, it stays as it is.
-        removes += [link for link in ORIGINAL_LINKS if files.look(link)]
+        removes += existing(files, ORIGINAL_LINKS)
     removes += [path for path in owned_paths(files) if path not in kept]
     writes = tuple(file for file in wanted if file.differs(files))
     return FileChanges(writes, tuple(removes))

@@ -23,7 +23,8 @@ def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iter
     or the guard.
 
     What only changes how the host is judged, or what else hostrouting does for it, is not a loss:
-    other devices or rules that are allowed, the rewrite of probes, and manageForeign. Nor is a
+    other devices or rules that are allowed, pods that are not checked, the rewrite of probes, and
+    manageForeign. Nor is a
     route: what matters is which addresses escape without it.
     """
     old = installed.route_overlap
@@ -32,10 +33,6 @@ def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iter
     if cidrs:
         rule = f"{spoken(cidrs)} would no longer be checked"
         yield Fault("routeOverlap.expectedCidrs", "", rule)
-    pods = _outside(new.pod_cidrs, old.pod_cidrs)
-    if old.cidrs and new.cidrs and pods:  # without CIDRs, packets of pods are not checked either
-        rule = f"packets from {spoken(pods)} would no longer be checked"
-        yield Fault("routeOverlap.podCidrs", "", rule)
     if old.is_strict and new.cidrs and not new.is_strict:  # without CIDRs, that is said above
         rule = "STRICT is installed; with WARN, units start even if addresses escape"
         yield Fault("routeOverlap.mode", "", rule)

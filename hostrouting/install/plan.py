@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
     from hostrouting.routes.steps import Step
 
-ALLOWED_BY = "--allow-removal"
-"""The option; `InstallTask.allow_removal` is its name in Python, where it is the default."""
+ALLOWED_BY = "--allow-removal, in Python allow_removal=True"
+"""How a removal is allowed: on the command line, and in a task, where it is the default."""
 _KEEP = Remedy(f"keep this in the configuration, or allow the removal ({ALLOWED_BY})")
 
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import attrs
 
@@ -26,7 +26,6 @@ from hostrouting.install.preflight import plan_install
 from hostrouting.install.undo import (
     Before,
     add_routes,
-    changed_something,
     require_readable,
     routes_to_add_again,
 )
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
 
+R = TypeVar("R", bound=Effects)
 
 own_constructor = attrs.define(slots=False, eq=False, on_setattr=attrs.setters.frozen)
 """Above each class of tasks, which then has an __init__ of its own: the error of a wrong call names
@@ -47,12 +47,14 @@ that class, and not the one from which it would inherit __init__.
 
 # Not attrs.frozen, whose __init__ fails in a subclass that has no slots.
 @attrs.define(unsafe_hash=True, on_setattr=attrs.setters.frozen)
-class InstallTask(ABC):
+class InstallTask(ABC, Generic[R]):
     """A task that brings a configuration onto a host, as the module describes."""
 
     name = ""  # not a ClassVar, which pyright would not accept for a phases.Task
     reason_to_skip: ClassVar[str]
     """That nothing is configured, and nothing of ours is there."""
+    has_steps: ClassVar[bool] = False
+    """Whether each part is a step of its own; or all do their work in the step of this task."""
 
     config: HostRoutingConfig = attrs.field(validator=IS_CONFIG)
     host: Host = attrs.field(factory=Host.local, validator=IS_HOST, kw_only=True)
@@ -63,9 +65,11 @@ class InstallTask(ABC):
     names it.
     """
     before: dict[str, Before] = attrs.field(factory=dict, init=False, eq=False, repr=False)
-    """By the id of a run: what undo needs of it. Undone runs are taken out."""
-    undone: set[str] = attrs.field(factory=set, init=False, eq=False, repr=False)
-    """The ids of those runs."""
+    """By the id of a run that has changed something: what undo needs of it. Undone runs are taken
+    out.
+    """
+    runs: set[str] = attrs.field(factory=set, init=False, eq=False, repr=False)
+    """The ids of all runs of this object."""
 
     @abstractmethod
     def wanted(self) -> Wanted:
@@ -80,10 +84,8 @@ class InstallTask(ABC):
         """What this task is about in a configuration: one section, or all of it."""
 
     @abstractmethod
-    def install(
-        self, ctx: phases.Context, read_wanted: Callable[[], Wanted]
-    ) -> Effects | phases.Skip:
-        """Make the host what is wanted; `install` with what is this task's own."""
+    def result_of(self, effects: Effects) -> R:
+        """The result of a run, from its effects."""
 
     def plan(self, ctx: phases.Context | None = None) -> Plan:
         """What do() would do on this host now, and what would make it fail; changes nothing.
@@ -95,8 +97,22 @@ class InstallTask(ABC):
         parts = parts_of_run(self.parts(), ctx or phases.Context(observers=[]))
         return plan_install(self.host, self.wanted(), parts, is_dry_run=True)
 
-    def do(self, ctx: phases.Context) -> Effects | phases.Skip:
+    def do(self, ctx: phases.Context) -> R | phases.Skip:
+        self.runs.add(ctx.run_id)
         return self.install(ctx, self.wanted)
+
+    def install(self, ctx: phases.Context, read_wanted: Callable[[], Wanted]) -> R | phases.Skip:
+        """Make the host what is wanted; see the function."""
+        result = install(
+            self.host,
+            read_wanted,
+            self.parts(),
+            ctx,
+            as_steps=self.has_steps,
+            keep=partial(self.keep, ctx.run_id),
+            nothing=self.reason_to_skip,
+        )
+        return result if isinstance(result, phases.Skip) else self.result_of(result)
 
     def keep(
         self, run: str, former: HostRoutingConfig | None, changes: Iterable[RouteRequest]
@@ -115,21 +131,21 @@ class InstallTask(ABC):
         again. HostError if what was installed could not be read, if another run has installed
         something else since, or if another object made the run that is undone.
         """
-        runs = [*self.before]
-        nothing_to_do = (
-            "this object has not run, or has changed nothing; to remove everything, run Remove"
-        )
+        undone = dict(self.before)
         if ctx.ran is not None and ctx.root is not None:  # the undo of a report: of its run only
-            runs = [run for run in runs if run == ctx.root.run]
-            nothing_to_do = "it changed nothing in that run, or that is undone"
-            if not runs and ctx.root.run not in self.undone:
-                self._require_own_run(ctx.root, ctx.path)
-        if not runs:
-            return phases.Skip(nothing_to_do)
-        result = self._restore([self.before[run] for run in runs], ctx)
-        for run in runs:
+            run = ctx.root.run
+            if run not in self.runs:
+                sentence = (
+                    "another object made that run, so this one does not know what was there before"
+                )
+                remedy = "undo with the tasks of that run, or, to remove everything, run Remove"
+                raise HostError(f"{sentence}; {remedy}", what="file")
+            undone = {each: before for each, before in undone.items() if each == run}
+        if not undone:
+            return phases.Skip("it has changed nothing, or that is undone")
+        result = self._restore([*undone.values()], ctx)
+        for run in undone:
             del self.before[run]
-            self.undone.add(run)
         return result
 
     def _restore(self, runs: list[Before], ctx: phases.Context) -> Effects | phases.Skip:
@@ -158,7 +174,7 @@ class InstallTask(ABC):
                 return Effects()
             return add_routes(self.host, routes)
 
-    def _wanted_again(self, restoring: InstallTask) -> Wanted:
+    def _wanted_again(self, restoring: InstallTask[R]) -> Wanted:
         """What the undo wants, whose former configuration `restoring` has. HostError if another run
         has installed something else of this task's own part since, which stays.
         """
@@ -176,23 +192,8 @@ class InstallTask(ABC):
             config = config._replace(guard=restoring.config.guard)
         return attrs.evolve(wanted, config=config, is_undo=True)
 
-    def _require_own_run(self, report: phases.Step, path: tuple[str, ...]) -> None:
-        """HostError if another object made the run of this report: if the step of the task, whose
-        path in the undo this is, changed something that this object knows nothing of, and the
-        task's configuration is still installed.
-        """
-        if not changed_something(report, path):
-            return
-        wanted = self.wanted()
-        if wanted.former is None or self.own_part(wanted.former) == self.own_part(wanted.config):
-            sentence = (
-                "another object made that run, so this one does not know what was there before"
-            )
-            remedy = "undo with the tasks of that run, or, to remove everything, run Remove"
-            raise HostError(f"{sentence}; {remedy}", what="file")
 
-
-class SectionTask(InstallTask):
+class SectionTask(InstallTask[Effects]):
     """A task about one section of the configuration, whose work on the kernel is a part of an
     installation (`install.part`). Alone, it keeps all other sections as they are installed.
     """
@@ -228,16 +229,9 @@ class SectionTask(InstallTask):
         """See InstallTask."""
         return getattr(config, self.section)
 
-    def install(
-        self, ctx: phases.Context, read_wanted: Callable[[], Wanted]
-    ) -> Effects | phases.Skip:
-        """See InstallTask. All parts do their work in the step of this task."""
-        keep = partial(self.keep, ctx.run_id)
-        nothing = self.reason_to_skip
-        parts = self.parts()
-        return install(
-            self.host, read_wanted, parts, ctx, as_steps=False, keep=keep, nothing=nothing
-        )
+    def result_of(self, effects: Effects) -> Effects:
+        """See InstallTask."""
+        return effects
 
     @contextmanager
     def changing(self, ctx: phases.Context, wanted: Wanted) -> Iterator[HostRoutingConfig]:

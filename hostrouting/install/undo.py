@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.errors import HostError
-from hostrouting.host.effects import Effects, effects_of, having_changed
+from hostrouting.host.effects import Effects, having_changed
 from hostrouting.install.installed import configured_keys
 from hostrouting.kernel.base import RouteRequest
 
 if TYPE_CHECKING:
-    import phases
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.host import Host
     from hostrouting.model.route import Route, RouteKey
@@ -78,23 +77,3 @@ def add_routes(host: Host, routes: Iterable[Route]) -> Effects:
             if outcome.error is not None and not outcome.is_done:
                 raise outcome.error
     return Effects(added)
-
-
-def changed_something(report: phases.Step, path: tuple[str, ...]) -> bool:
-    """Whether each step of the run at this path, which is that of a task in the undo, changed
-    something. If there are several, and one changed nothing, that one may have been this task's.
-    """
-    outside = len(report.path) - 1  # names of the groups around that run
-    steps: list[phases.Step] = []
-    for step in report.walk():
-        inside = step.path[outside:]
-        if step.action == "do" and path[-len(inside) :] == inside:
-            steps.append(step)
-    return bool(steps) and all(map(_has_effects, steps))
-
-
-def _has_effects(step: phases.Step) -> bool:
-    outcomes: list[object] = []
-    for part in step.walk():
-        outcomes += [part.result, part.error]
-    return any(effects_of(outcome).changed for outcome in outcomes)

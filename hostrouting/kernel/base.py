@@ -8,7 +8,7 @@ refusal. The contract suite in `hostrouting.testing` checks these promises on an
 import errno
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from hostrouting.errors import BackendError
 from hostrouting.model.prefix import IP, IPV6, Prefix
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from phases import Clock
+
+T = TypeVar("T")
 
 Verb: TypeAlias = Literal["add", "append", "delete"]
 
@@ -203,6 +205,16 @@ class RouteBackend(Protocol):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def counted(answers: Sequence[T], asked: int, call: str) -> Sequence[T]:
+    """What a call of a backend has returned, which is an answer for each thing asked; BackendError
+    if it is not, as it may be with a backend of somebody else.
+    """
+    if len(answers) != asked:
+        sentence = f"the backend is wrong: {call} returned {len(answers)} of {asked} answers"
+        raise BackendError(sentence, kind="unusable")
+    return answers
 
 
 class Watch(Protocol):

@@ -23,6 +23,10 @@ _REFUSALS: dict[int, tuple[str, str]] = {
     errno.ERANGE: ("invalid", ""),
     errno.EOPNOTSUPP: ("invalid", ""),
     errno.EAFNOSUPPORT: ("invalid", ""),
+    errno.EAGAIN: ("failed", ""),
+    errno.EBUSY: ("failed", ""),
+    errno.ENOBUFS: ("failed", ""),
+    errno.ENOMEM: ("failed", ""),
     errno.EACCES: (
         "refused",
         "IPv6 is disabled on its device, or a rule or route prohibits its gateway",

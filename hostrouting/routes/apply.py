@@ -23,7 +23,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.errors import ApplyError, BackendError, RouteConflict
-from hostrouting.kernel.base import RouteBackend, RouteRequest, Verb
+from hostrouting.kernel.base import RouteBackend, RouteRequest, Verb, counted
 from hostrouting.model.prefix import IPV4
 from hostrouting.model.route import Route, RouteKey, as_listed, as_stored, bare
 from hostrouting.routes.plan import deletion_could_take, present_by_key, steps_for_key
@@ -197,7 +197,7 @@ class _Transaction:
             return []
         self._check()
         self._uncertain = requests
-        outcomes = self._backend.change(requests)
+        outcomes = counted(self._backend.change(requests), len(requests), "change")
         self._done += [outcome.change for outcome in outcomes if outcome.ok]
         self._uncertain = ()
         refusals: list[BackendError] = []

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeVar, get_args
 
 import attrs
 
-from hostrouting.boot.files import WRITER
-from hostrouting.boot.on_disk import gated_on_disk, writer_of
+from hostrouting.boot.files import WRITER, writer_of
+from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError, is_denied
 from hostrouting.gate.health import find_faults, find_faults_without_config

@@ -76,7 +76,7 @@ class Status:
             findings += findings_of_plan(self.plan, self.faults)
             findings += find_differences(self.plan)
         if self.check is not None:
-            findings += self.check.named(*WRONG, "route-not-configured")
+            findings += self.check.named(*WRONG, "route-not-configured", "default-routes")
             findings += self.check.doubts
         findings += self._no_answers
         if not self.asked:
@@ -126,7 +126,14 @@ class Status:
         """The state of a host with which nothing worse is wrong."""
         if finding.can_retry or finding in self._no_answers:
             return "waiting"
+        if finding.name == "default-routes" and not self._is_doubt(finding):
+            return "differs"  # a new card may have taken the default route of the right one
         return STATES.get(finding.name, "differs")
+
+    def _is_doubt(self, finding: Finding) -> bool:
+        """Whether the verdict is undecided because of this finding."""
+        doubts = self.check.doubts if self.check is not None else []
+        return finding.target in [doubt.target for doubt in doubts]
 
     @property
     def code(self) -> int:

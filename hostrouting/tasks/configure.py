@@ -4,16 +4,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-import phases
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
 from hostrouting.install.arguments import IS_HOST
-from hostrouting.install.install import install
 from hostrouting.install.installed import Wanted, installed_or_none
 from hostrouting.install.task import InstallTask, SectionTask, own_constructor
 from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
@@ -21,8 +18,7 @@ from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    import phases
     from hostrouting.host.effects import Effects
     from hostrouting.install.plan import Plan
 
@@ -35,7 +31,7 @@ TASKS: tuple[type[SectionTask], ...] = (
 
 
 @own_constructor
-class Configure(InstallTask):
+class Configure(InstallTask[CheckResult]):
     """Make the host what the configuration asks for: files first, then routes, the table for
     probes, the check.
 
@@ -48,6 +44,7 @@ class Configure(InstallTask):
 
     name = "configure-host-routing"
     reason_to_skip: ClassVar[str] = "nothing is configured, and nothing is installed"
+    has_steps: ClassVar[bool] = True
 
     @property
     def subtasks(self) -> tuple[SectionTask, ...]:
@@ -68,23 +65,11 @@ class Configure(InstallTask):
         """See InstallTask."""
         return config
 
-    def install(
-        self, ctx: phases.Context, read_wanted: Callable[[], Wanted]
-    ) -> CheckResult | phases.Skip:
-        """See InstallTask. Each part is a step; the result has the report of the check."""
-        keep = partial(self.keep, ctx.run_id)
-        nothing = self.reason_to_skip
-        parts = self.parts()
-        result = install(
-            self.host, read_wanted, parts, ctx, as_steps=True, keep=keep, nothing=nothing
-        )
-        if isinstance(result, phases.Skip | CheckResult):
-            return result
-        # No check was made.
-        return CheckResult(result.changes, result.files, result.operations, result.warnings)
-
-    def do(self, ctx: phases.Context) -> CheckResult | phases.Skip:
-        return self.install(ctx, self.wanted)
+    def result_of(self, effects: Effects) -> CheckResult:
+        """See InstallTask. It has the report of the check, if one was made."""
+        if isinstance(effects, CheckResult):
+            return effects
+        return CheckResult(effects.changes, effects.files, effects.operations, effects.warnings)
 
 
 @attrs.frozen

@@ -110,14 +110,16 @@ class CheckRouteOverlap(SectionTask):
         if self.host.backend is None:
             return CheckResult()
         began = ctx.clock.now()
-        report = self._check_kernel(ctx, wanted.config)
+        report = self._check_kernel(wanted.config, ctx)
         # A deadline may have shortened the wait.
         wait = min(self.wait, round(ctx.clock.now() - began, 1))
         findings = check_findings(report, mode=settings.mode, wait=wait)
         try:
-            # Under the lock, so that no marker is about a configuration that another run replaces:
-            # that is NotReady, which is not caught here. The markers are left to that run.
-            with self.changing(ctx, wanted):
+            # Whoever had the lock meanwhile may have changed the routes, and left its own marker.
+            # If another run has replaced this section, the markers are left to that run: NotReady.
+            with self.changing(ctx, wanted) as config:
+                report = self._check_kernel(config)
+                findings = check_findings(report, mode=settings.mode, wait=wait)
                 leave_marker(self.host.files, report, findings)
         except HostError as error:
             remove_markers(self.host.files)  # also where there was no lock
@@ -126,17 +128,20 @@ class CheckRouteOverlap(SectionTask):
         self._log_or_raise(ctx, report, findings, settings.mode)
         return CheckResult(report=report)
 
-    def _check_kernel(self, ctx: phases.Context, config: HostRoutingConfig) -> CheckReport:
-        """Check, and wait for what may still come. If that fails, the markers go: they would be
-        about another state.
+    def _check_kernel(
+        self, config: HostRoutingConfig, ctx: phases.Context | None = None
+    ) -> CheckReport:
+        """Check; with a context, wait for what may still come. If that fails, the markers go: they
+        would be about another state.
         """
+        wait = 0.0 if ctx is None else self.wait
         try:
             with self.host.open_kernel() as kernel:
                 servers = self.host.name_servers
-                return check_kernel(kernel, config, ctx=ctx, wait=self.wait, name_servers=servers)
+                return check_kernel(kernel, config, ctx=ctx, wait=wait, name_servers=servers)
         except BaseException:
-            # Without the lock, for which it could wait long: at worst, a marker is gone that
-            # another run has just written, and no unit waits for one.
+            # Perhaps without the lock, for which it could wait long: at worst, a marker is gone
+            # that another run has just written, and no unit waits for one.
             remove_markers(self.host.files)
             raise
 

@@ -35,12 +35,11 @@ class FakeEbtables(Faulty[HostError]):
                 self.rules.remove(text)
 
     def _listed(self) -> tuple[BridgeRule, ...]:
-        """The rules chain by chain, each with its place in its chain."""
+        """The rules chain by chain."""
         by_chain: dict[str, list[BridgeRule]] = {name: [] for name in _CHAINS}
         for text in self.rules:
             name, _, _ = text.partition(" ")
-            rules = by_chain.setdefault(name, [])
-            rules.append(BridgeRule("ebtables-nft", len(rules) + 1, text))
+            by_chain.setdefault(name, []).append(BridgeRule("ebtables-nft", text))
         return tuple(chain.from_iterable(by_chain.values()))
 
 

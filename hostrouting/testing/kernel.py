@@ -15,12 +15,15 @@ The rest is left out, as follows; a test that relies on it is not warned:
   Linux has IPv6, which is disabled on no device, and no router advertises anything;
 - a link-local address of this host is refused as a gateway on every device, not only on its own;
 - the kind, type and master of a device are stored, and not checked;
-- types, tos, sources (`from`), preferences, weights, an mtu and the number of a nexthop object of a
-  route are stored, and neither checked nor used; its scope decides whether a gateway can be reached
-  by it, and whether its device has to be up, and is not checked;
+- there are no nexthop objects;
+- types, tos, sources (`from`), preferences, weights and an mtu of a route are stored, and neither
+  checked nor used; its scope decides whether a gateway can be reached by it, and is not checked;
 - a route never expires, and a route that refuses packets has no next hop;
-- a gateway is looked up in the tables local and main and in the table of its route, whatever the
-  rules say. For an IPv6 gateway without a device, Linux may choose another device, or none;
+- a device has to be up for every route, where Linux also takes an IPv4 route of scope host by one
+  that is down;
+- a gateway is looked up in the tables local and main alone, whatever the rules say and whichever
+  table its route is in. For an IPv6 gateway without a device, Linux may choose another device, or
+  none;
 - a lookup returns an IPv6 route with several next hops as it is listed; Linux puts the next hop
   that it uses first;
 - of the addresses that can be the source of a packet, the first one is: of its device, or else of
@@ -140,13 +143,12 @@ class FakeKernel(RouteBackend):
 
     def _source(self, destination: IP) -> IP | None:
         [answer] = self.lookup([destination])
-        if answer.route is None or answer.route.prefsrc is not None:
-            return answer.route and answer.route.prefsrc
+        route = answer.route
+        if route is None or route.prefsrc is not None:
+            return route and route.prefsrc
         of_family = [each for each in self._addresses if each.ip.version == destination.version]
-        of_device = [each for each in of_family if each.dev in answer.route.devs]
-        for address in of_device or of_family:
-            return address.ip
-        return None
+        of_family.sort(key=lambda address: address.dev not in route.devs)
+        return of_family[0].ip if of_family else None
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         self._require_open()
@@ -297,7 +299,9 @@ class FakeKernel(RouteBackend):
 
     def _require_open(self) -> None:
         if self._closed:
-            raise BackendError("the backend was closed", kind="unusable")
+            sentence = "the backend was closed; if another one has closed it, and a run goes on"
+            remedy = "write backend=lambda: contextlib.nullcontext(…)"
+            raise BackendError(f"{sentence}, {remedy}", kind="unusable")
 
     def _apply(self, request: RouteRequest) -> BackendError | None:
         """Make the change; the refusal if Linux would refuse."""
@@ -373,9 +377,7 @@ class FakeKernel(RouteBackend):
         KernelError where Linux refuses it.
         """
         next_hops: list[NextHop] = []
-        if route.nexthop_id is not None:
-            next_hops += route.next_hops
-        elif route.type not in PATHLESS:
+        if route.type not in PATHLESS:
             requested = route.next_hops or (NextHop(),)
             next_hops += [self._accepted_hop(hop, route) for hop in requested]
         if route.prefsrc is not None and not self._is_own(route.prefsrc):
@@ -393,9 +395,7 @@ class FakeKernel(RouteBackend):
     def _accepted_hop(self, hop: NextHop, route: Route) -> NextHop:
         """A next hop of the route as Linux stores it: with a device, and up."""
         dev = self._device_of(hop, route)
-        # An IPv4 route of scope host leads to this host itself.
-        needs_up = route.prefix.family == IPV6 or route.scope != SCOPE_HOST
-        if needs_up and dev is not None and not self._links[dev].up:
+        if dev is not None and not self._links[dev].up:
             raise KernelError(errno.ENETDOWN, f"{dev} is down")
         weight = hop.weight if has_weights(route) else 1
         return hop._replace(dev=dev, weight=weight, linkdown=False, dead=False)
@@ -414,12 +414,10 @@ class FakeKernel(RouteBackend):
             return hop.dev
         if hop.onlink:
             return hop.dev
-        return self._device_of_gateway(hop.gateway, hop.dev, route.table)
+        return self._device_of_gateway(hop.gateway, hop.dev)
 
-    def _device_of_gateway(self, gateway: IP, dev: str | None, own_table: int) -> str:
-        """The device of the gateway of a route of this table: that of the route by which Linux
-        reaches it directly.
-        """
+    def _device_of_gateway(self, gateway: IP, dev: str | None) -> str:
+        """The device of a gateway: that of the route by which Linux reaches it directly."""
         is_ipv6 = gateway.version == IPV6
         if is_ipv6 and self._is_own(gateway):
             raise KernelError(errno.EINVAL, f"gateway {gateway} is an address of this host")
@@ -427,36 +425,24 @@ class FakeKernel(RouteBackend):
             if dev is None:
                 raise KernelError(errno.EINVAL, "a link-local gateway needs a device")
             return dev
-        best = self._route_to_gateway(gateway, dev, own_table)
+        covering = self._routes_covering(gateway, dev)
+        best = min(covering, key=lambda route: (-route.prefix.length, route.metric), default=None)
         if best is None or best.has_gateway:
             raise KernelError(errno.ENETUNREACH, f"gateway {gateway} is not on-link")
         if best.type == "broadcast":
             raise KernelError(errno.EINVAL, f"gateway {gateway} is a broadcast address")
         return dev or best.devs[0]
 
-    def _route_to_gateway(self, gateway: IP, dev: str | None, own_table: int) -> Route | None:
-        """The route by which Linux reaches the gateway, through this device if one is given.
-
-        Linux looks into the route's own table first, then into local and main.
+    def _routes_covering(self, gateway: IP, dev: str | None) -> Iterator[Route]:
+        """The routes of the tables local and main that may reach the gateway, through this device
+        if one is given.
         """
-        own = _best_of(self._routes_covering(gateway, dev, own_table))
-        if gateway.version == IPV4:
-            is_final = own_table != TABLE_MAIN  # main is always looked up together with local
-        else:
-            is_final = own is not None and not own.has_gateway
-        if own is not None and is_final:
-            return own
-        return _best_of(self._routes_covering(gateway, dev, TABLE_LOCAL, TABLE_MAIN))
-
-    def _routes_covering(self, gateway: IP, dev: str | None, *tables: int) -> list[Route]:
-        """The routes of these tables that may reach the gateway, through this device if given."""
         family = gateway.version
-        covering: list[Route] = []
-        for table, length in product(tables, range(width_of(family) + 1)):
+        for table, length in product((TABLE_LOCAL, TABLE_MAIN), range(width_of(family) + 1)):
             prefix = Prefix.around(family, int(gateway), length)
-            routes = self._routes.get((table, prefix), ())
-            covering += [route for route in routes if _may_reach_gateway(route, dev)]
-        return covering
+            for route in self._routes.get((table, prefix), ()):
+                if _may_reach_gateway(route, dev):
+                    yield route
 
     def _is_own(self, ip: IP) -> bool:
         return any(address.ip == ip for address in self._addresses)
@@ -619,10 +605,6 @@ def _may_reach_gateway(route: Route, dev: str | None) -> bool:
     return route.prefix.family == IPV6 or route.scope >= SCOPE_LINK
 
 
-def _best_of(covering: Iterable[Route]) -> Route | None:
-    return min(covering, key=lambda route: (-route.prefix.length, route.metric), default=None)
-
-
 def _has(routes: Iterable[Route], entry: Route) -> bool:
     """Whether one of the routes is this entry for Linux.
 
@@ -634,12 +616,8 @@ def _has(routes: Iterable[Route], entry: Route) -> bool:
     return any((route.metric, _path(route)) == key for route in routes)
 
 
-def _path(entry: Route) -> tuple[str | None, IP | None] | int:
-    """The device and gateway of an entry of IPv6, which has one next hop; or the number of its
-    nexthop object.
-    """
-    if entry.nexthop_id is not None:
-        return entry.nexthop_id
+def _path(entry: Route) -> tuple[str | None, IP | None]:
+    """The device and gateway of an entry of IPv6, which has one next hop."""
     [hop] = entry.next_hops or _NOWHERE
     return hop.dev, hop.gateway
 
@@ -648,10 +626,6 @@ def _is_meant(present: Route, route: Route) -> bool:
     """Whether a request to delete `route` means this one: what it leaves open may be anything."""
     if route.metric not in {0, present.metric} or route.protocol not in {0, present.protocol}:
         return False
-    if route.nexthop_id != present.nexthop_id:
-        return route.nexthop_id is None and route.prefix.family == IPV6
-    if route.nexthop_id is not None:
-        return True
     if route.prefix.family == IPV4:
         return _is_meant_in_ipv4(present, route)
     [wanted] = route.next_hops or (NextHop(),)

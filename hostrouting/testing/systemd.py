@@ -14,7 +14,7 @@ import attrs
 
 from hostrouting.errors import HostError
 from hostrouting.host.systemd import require_names, unit_failed, unit_name
-from hostrouting.kernel.programs import Ended, run_tool, tool_error
+from hostrouting.kernel.programs import Ended, too_late, tool_error
 from phases.arguments import must_be, must_be_number
 
 if TYPE_CHECKING:
@@ -124,11 +124,12 @@ class FakeManager:
         try:
             if ctx is not None:
                 ctx.sleep(min(seconds, timeout))
-            if seconds > timeout:
-                _time_out("start", unit, timeout)
         except BaseException:
             self.stop(unit)
             raise
+        if seconds > timeout:
+            self.stop(unit)
+            raise too_late("systemctl", purpose=f"start {unit}", what="systemd", timeout=timeout)
 
     def stop(self, unit: str) -> None:
         self._require_running()
@@ -223,18 +224,6 @@ def _of(unit: str, given: Mapping[str, T]) -> T | None:
         if unit_name(name) == unit:
             return value
     return None
-
-
-def _time_out(verb: str, unit: str, timeout: float) -> None:
-    """Raise the error of a systemctl that was given up."""
-
-    def too_slow(*_words: str, **_options: object) -> Ended:
-        raise TimeoutError
-
-    purpose = f"{verb} {unit}"
-    run_tool(
-        "systemctl", purpose=purpose, what="systemd", package="", timeout=timeout, run=too_slow
-    )
 
 
 # The properties that the files of a unit say.

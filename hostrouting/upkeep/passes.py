@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 from hostrouting.errors import BackendError, HostError, HostRoutingError
 from hostrouting.finding import Finding
 from hostrouting.host.layout import HostLayout
+from hostrouting.model.route import OURS
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
@@ -66,14 +67,38 @@ def run_pass(
     *,
     parts: Collection[Part] = PARTS,
 ) -> PassOutcome:
-    """Make these parts of a pass, as far as they are configured."""
+    """Make these parts of a pass, as far as they are configured, and take away what an edit of the
+    configuration has left: routes, and a marker.
+    """
+    configured = tuple(configured_parts(config))
     outcome = PassOutcome()
-    for part in configured_parts(config):
+    if "routes" in parts and "routes" not in configured:
+        outcome = _delete_routes(backend, config)
+    for part in configured:
         if part in parts:
             outcome = outcome.followed_by(_run_part(part, host, backend, config))
-    if "check" in parts and not config.route_overlap.cidrs:
+    if "check" in parts and "check" not in configured:
         _forget_verdict(host)
     return outcome
+
+
+def _delete_routes(backend: RouteBackend, config: HostRoutingConfig) -> PassOutcome:
+    """Delete the routes of hostrouting, of which none is configured any more. No unit waits for
+    that, so a failure is a warning.
+    """
+    try:
+        routes = backend.snapshot(near=()).routes  # few: most hosts have none of ours
+        if not any(route.protocol == OURS for route in routes):
+            return PassOutcome()
+        from hostrouting.routes.keep import keep_routes  # noqa: PLC0415  only where it is needed
+
+        return PassOutcome(changes=keep_routes(backend, config).changes)
+    except HostRoutingError as error:
+        return PassOutcome(_as_warnings(error))
+
+
+def _as_warnings(error: HostRoutingError) -> tuple[Finding, ...]:
+    return tuple(finding._replace(severity="warning") for finding in error.findings)
 
 
 def _forget_verdict(host: Host) -> None:
@@ -164,6 +189,5 @@ def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> Pass
     try:
         leave_marker(host.files, report, findings)
     except HostError as error:
-        warnings = tuple(finding._replace(severity="warning") for finding in error.findings)
-        outcome = outcome.followed_by(PassOutcome(warnings))
+        outcome = outcome.followed_by(PassOutcome(_as_warnings(error)))
     return outcome

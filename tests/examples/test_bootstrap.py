@@ -43,29 +43,6 @@ def test_plan() -> None:
     assert done.returncode == 0
 
 
-def test_plan_of_a_run_that_would_fail() -> None:
-    """The dry run of a bootstrap that would fail says why, lists what would be done all the same,
-    and exits with 1.
-    """
-    done = example("bootstrap.py", "--plan", "--broken")
-    assert done.stderr == ""
-    assert done.returncode == 1
-    assert "WouldFail: 172.16.0.0/16 leaves through ib0" in done.stdout
-    assert "write /etc/systemd/system/check-route-overlap.service" in done.stdout
-
-
-def test_one_step_alone() -> None:
-    """A step can be run alone; an unknown name is refused, and the message lists the existing
-    steps.
-    """
-    done = example("bootstrap.py", "configure-static-routes")
-    assert done.returncode == 0
-    assert "left out by only" in done.stdout
-    wrong = example("bootstrap.py", "nonsense")
-    assert wrong.returncode == 1
-    assert "there is no task 'nonsense'. The tasks are: bootstrap, configure" in wrong.stderr
-
-
 @pytest.mark.needs("root")
 def test_on_a_host(tmp_path: Path) -> None:
     """With --host the configuration of a file is used; a fault in it is reported before anything is

@@ -120,25 +120,11 @@ def test_a_kubelet_that_gets_another_address() -> None:
     assert manager_of(new).states[KUBELET] == "inactive"
 
 
-def test_a_drop_in_that_cannot_be_read() -> None:
-    """The task fails before it has changed anything, so its undo does not stop the kubelet of an
-    earlier run.
-    """
-    host = FakeHost(kernel=h200(), files=FakeFiles(texts={f"{DROP_IN}/file": ""}))
-    manager = manager_of(host)
-    manager.states[KUBELET] = "active"
-    report = phases.run(made("agent")(SETTINGS, host), undo_on_failure=True, observers=[])
-    assert [step.name for step in report.failures] == ["start-kubelet"]
-    assert manager.states[KUBELET] == "active"
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ('{"hostRouting": {"gate": {}}}', "hostRouting.gate.units"),
         ('{"downloads": [{"path": "x"}]}', 'downloads[0].path: "x" is not an absolute path'),
-        ('{"downloads": []}', "hostRouting: missing"),
-        ("{", "not JSON"),
     ],
 )
 def test_a_configuration_that_is_faulty(tmp_path: Path, text: str, said: str) -> None:
@@ -165,19 +151,6 @@ def test_a_dry_run(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["agent.json"]
 
 
-def test_downloads_whose_names_begin_alike(tmp_path: Path) -> None:
-    """Each is downloaded into a file of its own."""
-    texts = {"cni.tgz": "an archive", "cni.sha256": "a sum"}
-    downloads: list[Any] = []
-    for name, text in texts.items():
-        (tmp_path / f"source-{name}").write_text(text)
-        url = (tmp_path / f"source-{name}").as_uri()
-        downloads.append(made("Download")(str(tmp_path / name), url))
-    assert len({download.part for download in downloads}) == 2
-    assert phases.run(phases.parallel(*downloads), observers=[]).ok
-    assert {name: (tmp_path / name).read_text() for name in texts} == texts
-
-
 def test_a_node_that_is_not_repaired(tmp_path: Path) -> None:
     """The check fails, kubelet is not started, and the downloads and the gate are gone."""
     (tmp_path / "source").write_text("a program")
@@ -190,16 +163,6 @@ def test_a_node_that_is_not_repaired(tmp_path: Path) -> None:
     assert ended["configure-host-routing (undo)"] == "ok"
     assert ended["downloads/download-kubelet (undo)"] == "ok"
     assert {path.name for path in tmp_path.iterdir()} == {"source", "agent.json"}
-
-
-def test_a_later_run_that_fails(tmp_path: Path) -> None:
-    """Its undo leaves what an earlier run has downloaded."""
-    (tmp_path / "kubelet").write_text("a program")
-    url = (tmp_path / "source").as_uri()
-    done = example("node_agent.py", configured(tmp_path, kubelet=url))
-    assert done.returncode == 1
-    assert statuses(json.loads(done.stdout))["downloads/download-kubelet"] == "skipped"
-    assert (tmp_path / "kubelet").read_text() == "a program"
 
 
 def send_forever(server: socket.socket) -> None:

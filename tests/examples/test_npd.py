@@ -37,7 +37,6 @@ DOUBT = "UNDECIDED: it is unclear whether packets to 10.0.0.0/8 should leave thr
             1,
             "OVERLAP: 10.9.0.0-10.9.0.9 by ib0",
         ),
-        ("detected", "no-default-route\n", 1, "no-default-route"),
         ("other", "ok\n", 3, UNKNOWN),
     ],
 )

@@ -2,7 +2,6 @@
 
 import errno
 import signal
-from typing import Any
 
 import pytest
 
@@ -68,15 +67,6 @@ def test_an_error_before_the_run() -> None:
     denied = HostError("x: permission denied", what="file", errno=errno.EACCES)
     assert hostrouting.exit_code(ConfigError([Fault("", "", "is empty")])) == 2
     assert hostrouting.exit_code(denied) == 3
-
-
-@pytest.mark.parametrize("outcome", [None, {}, OSError("x"), 3])
-def test_neither_a_report_nor_an_error_of_hostrouting(outcome: Any) -> None:
-    """The argument is named."""
-    with pytest.raises(
-        TypeError, match=r"exit_code: .* is not the report of a run, a TaskFailed, or an error"
-    ):
-        hostrouting.exit_code(outcome)
 
 
 def test_the_worst_counts() -> None:

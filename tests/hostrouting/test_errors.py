@@ -91,32 +91,23 @@ def test_every_error_is_data(error: errors.HostRoutingError) -> None:
     assert document["findings"] == [finding.to_mapping() for finding in error.findings]
 
 
-def test_notes() -> None:
-    """What was added to an error later, such as how the routes are after a rollback, is in its
-    document, under a name that is not Python's.
-    """
-    error = errors.ApplyError("no", after="nothing was changed")
-    vars(error)["__notes__"] = ["the rollback failed"]
-    document = error.to_mapping()
-    assert document["notes"] == ["the rollback failed"]
-    assert "__notes__" not in document
-
-
 def test_facts_that_are_not_plain() -> None:
-    """Faults are mappings; earlier changes are included;
-    what is as large as a table is left out.
+    """Faults are mappings; earlier changes are included, and notes under a name that is not
+    Python's; what is as large as a table is left out.
     """
     faults = errors.ConfigError([DEV]).to_mapping()["faults"]
     assert faults == [{"path": "dev", "value": "", "rule": "missing", "remedy": ""}]
     overlap = errors.RouteOverlapError("it escapes", report=object(), check={"verdict": "overlap"})
     with pytest.raises(errors.RouteOverlapError), having_changed(files=["/etc/x"]):
         raise overlap
+    vars(overlap)["__notes__"] = ["the rollback failed"]
     assert overlap.to_mapping() == {
         "error": "RouteOverlapError",
         "kind": "",
         "canRetry": False,
         "check": {"verdict": "overlap"},
         "effects": {"changes": [], "files": ["/etc/x"], "operations": [], "warnings": []},
+        "notes": ["the rollback failed"],
         "findings": [],
     }
 

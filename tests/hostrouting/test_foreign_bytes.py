@@ -7,11 +7,12 @@ from contextlib import suppress
 
 import pytest
 
-from hostrouting.azure_vnet.conflists import active_file
+from hostrouting.azure_vnet.conflists import FOLDER, active_file
 from hostrouting.azure_vnet.ebtables import read_listing
 from hostrouting.azure_vnet.rules import pod_rule
 from hostrouting.azure_vnet.state import read_state
 from hostrouting.errors import HostRoutingError
+from hostrouting.testing import FakeFiles
 
 READERS: dict[str, tuple[Callable[[str], object], bytes]] = {
     "ebtables": (
@@ -23,7 +24,7 @@ READERS: dict[str, tuple[Callable[[str], object], bytes]] = {
         ),
     ),
     "conflist": (
-        lambda words: active_file({"10-a.conflist": words}),
+        lambda words: active_file(FakeFiles({f"{FOLDER}/10-a.conflist": words})),
         (
             b'{"cniVersion": "0.3.0", "name": "azure", '
             b'"plugins": [{"type": "azure-vnet", "mode": "bridge"}]}'

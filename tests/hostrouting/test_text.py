@@ -4,7 +4,6 @@ of a value is shown.
 
 import pytest
 
-from hostrouting.lines import capped
 from hostrouting.text import agreeing, counted, first_of, nearest, show, spoken
 
 
@@ -30,13 +29,6 @@ def test_the_first_texts(count: int, more: list[str]) -> None:
     texts = [f"text {number}" for number in range(count)]
     assert first_of(texts) == [*texts[:10], *more]
     assert first_of(texts, count) == texts
-
-
-@pytest.mark.parametrize(("count", "more"), [(20, []), (21, ["  … and 1 more; --json shows all"])])
-def test_the_lines_of_a_page(count: int, more: list[str]) -> None:
-    """A page has twenty things of a kind; the document has all."""
-    lines = [f"line {number}" for number in range(count)]
-    assert list(capped(lines)) == [*lines[:20], *more]
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ from typing_extensions import assert_type
 import hostrouting as hr
 import phases
 from hostrouting import fleet
-from hostrouting.check import Escape, Repair, Verdict
+from hostrouting.check import CheckReport, Escape, Repair, Verdict
 from hostrouting.fib import Decision, Fib, PacketKind, Tried, trace_rules
+from hostrouting.finding import Remedy
 from hostrouting.host.effects import Effects
 from hostrouting.kernel import Answer, Outcome, RouteRequest
 from hostrouting.model import NextHop, Prefix, default_rules
@@ -74,13 +75,13 @@ assert_type(trace_rules(fib, ip_address("172.16.0.1")), Iterator[Tried])
 hr.Route.to("10.0.0.0/8", metrc=7)  # type: ignore[call-arg]
 hr.Snapshot((), (), default_rules(4), (hr.Route(Prefix.parse("10.0.0.0/8"), (NextHop("eth0"),)),))
 report = hr.check_snapshot(snapshot, config)
-assert_type(report, hr.CheckReport)
+assert_type(report, CheckReport)
 assert_type(report.verdict, Verdict)
 assert_type(report.escapes, tuple[Escape, ...])
 assert_type(report.families[0].repair, Repair)
 assert_type(report.routes, tuple[hr.StaticRoute, ...])
 assert_type(hr.check_findings(report, mode="WARN"), tuple[hr.Finding, ...])
-assert_type(hr.check_findings(report, mode="WARN")[0].remedy, hr.Remedy | None)
+assert_type(hr.check_findings(report, mode="WARN")[0].remedy, Remedy | None)
 assert_type(find_status(hr.Host.local()), Status)
 plan = plan_static_routes(config, snapshot)
 assert_type(plan, RoutePlan)
@@ -92,7 +93,7 @@ def use(backend: hr.RouteBackend, change: RouteRequest) -> Iterator[object]:
     yield assert_type(backend.snapshot(), hr.Snapshot)
     yield assert_type(backend.lookup([ip_address("172.16.0.1")]), tuple[Answer, ...])
     yield assert_type(backend.sources([ip_address("172.16.0.1")]), tuple[IP | None, ...])
-    yield assert_type(hr.check_kernel(backend, config), hr.CheckReport)
+    yield assert_type(hr.check_kernel(backend, config), CheckReport)
     yield assert_type(backend.change([change]), tuple[Outcome, ...])
     yield assert_type(apply_plan(plan, backend, before=snapshot), Applied)
 

@@ -1,6 +1,5 @@
-"""plan and undo of a whole tree, and run(only=…, skip=…)."""
+"""plan, undo, and run(only=…, skip=…): what the laws of test_laws.py do not say of them."""
 
-import pickle
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +10,8 @@ import pytest
 import phases
 from phases import Context, Status
 from phases.tasks import FunctionTask
-from phases.testing import FakeClock, Recorder, StubTask
+from phases.testing import StubTask
+from tests.support.recorder import Recorder, quiet, ran
 
 
 def never(_ctx: Context) -> None:
@@ -24,24 +24,22 @@ def broken(_ctx: Context) -> str:
     raise PermissionError("not root")
 
 
+def planned(name: str, plan: Callable[[Context], object]) -> phases.Task[None]:
+    """A task with this plan, which must not be run."""
+    return phases.task(name, plan=plan)(never)
+
+
 def tree() -> phases.Task[object]:
     """A tree: some tasks offer a plan, one does not, one raises."""
     routes = planned("routes", lambda ctx: f"+ 172.16.0.0/17\n+ {'/'.join(ctx.path)}")
-    group = phases.serial(planned("inner", never), name="none")
     maybe = planned("maybe", lambda _: phases.Skip("there"))
     both = phases.parallel(
         phases.task("mute")(never),
         phases.when(False, planned("no", never), reason="there is no GPU"),
-        phases.when(False, group),
         phases.when(lambda _: False, maybe),
         name="both",
     )
     return phases.serial(phases.retry(routes), both, planned("broken", broken), name="bootstrap")
-
-
-def planned(name: str, plan: Callable[[Context], object]) -> phases.Task[None]:
-    """A task with this plan, which must not be run."""
-    return phases.task(name, plan=plan)(never)
 
 
 @attrs.frozen
@@ -60,279 +58,113 @@ def whole(_ctx: Context) -> str:
     return "all of it"
 
 
-WHOLE = FunctionTask("whole", never, whole, whole, (StubTask("part"),))
-
-
-class TestPlan:
-    """plan: what would be done, without doing it."""
-
-    def test_a_plan_as_text_and_as_values(self) -> None:
-        """The tree has for each task what it would do, or that it offers no plan, or the error;
-        none is called.
-        """
-        report = phases.plan(tree())
-        assert str(report) == (
-            "bootstrap\n"
-            "├─ routes\n"
-            "│    + 172.16.0.0/17\n"
-            "│    + bootstrap/routes\n"
-            "├─ both\n"
-            "│  ├─ mute   offers no plan\n"
-            "│  ├─ no     there is no GPU\n"
-            "│  ├─ none   its condition is false\n"
-            "│  └─ maybe  skipped if its condition is false\n"
-            "└─ broken    PermissionError: not root"
-        )
-        assert report.action == "plan"
-        assert not report.ok
-        assert report.find("routes").result == "+ 172.16.0.0/17\n+ bootstrap/routes"
-        assert isinstance(report.find("broken").error, PermissionError)
-        assert phases.plan(tree(), skip="broken").ok
-
-    def test_a_plan_of_several_lines(self) -> None:
-        """It begins on a line of its own, below the condition."""
-        routes = planned("routes", lambda _: "+ 10.9.0.0/16\n+ 10.8.0.0/16")
-        report = phases.plan(phases.when(lambda _: True, routes))
-        assert str(report) == (
-            "routes  skipped if its condition is false\n  + 10.9.0.0/16\n  + 10.8.0.0/16"
-        )
-
-    def test_a_plan_without_words(self) -> None:
-        """Nothing stands for it."""
-        report = phases.plan(phases.when(lambda _: True, planned("a", lambda _: "")))
-        assert str(report) == "a  skipped if its condition is false"
-
-    def test_a_condition_is_for_plans(self) -> None:
-        """In a run it has been called, and in an undo it is not: both say nothing of it."""
-        task = phases.when(lambda _: True, phases.task("a", plan=whole, undo=whole)(whole))
-        assert phases.plan(task).reason == "skipped if its condition is false"
-        assert phases.run(task, observers=[]).reason == ""
-        assert phases.undo(task, Context(observers=[])).reason == ""
-
-    def test_a_plan_that_says_why_the_run_would_fail(self) -> None:
-        """Its step has failed for that reason, and still shows the plan; the other tasks are asked
-        all the same.
-        """
-        doomed = planned("doomed", lambda _: Doomed("+ 10.9.0.0/16", "the disk is full"))
-        fine = planned("fine", lambda _: Doomed("+ 10.8.0.0/16", ""))
-        assert phases.plan(fine).ok
-
-        report = phases.plan(phases.serial(phases.deadline(doomed, 5), fine, name="bootstrap"))
-
-        assert str(report) == (
-            "bootstrap\n"
-            "├─ doomed  WouldFail: the disk is full, + 10.9.0.0/16\n"
-            "└─ fine    + 10.8.0.0/16"
-        )
-        assert not report.ok
-        assert report.exit_code == 1
-        assert report.to_mapping()["status"] == "failed"
-        [failure] = report.failures
-        assert failure is report.find("doomed")
-        assert isinstance(failure.error, phases.WouldFail)
-        assert str(failure.result) == "+ 10.9.0.0/16"
-
-    @pytest.mark.parametrize("would_fail", [True, 3, [1]])
-    def test_a_plan_that_does_not_say_why_the_run_would_fail(self, would_fail: object) -> None:
-        """It is refused, and does not count as a run that would succeed."""
-        plan = SimpleNamespace(would_fail=would_fail)
-        report = phases.plan(planned("doomed", lambda _: plan))
-        assert report.exit_code == 1
-        assert str(report.error) == (
-            f"would_fail of its plan is {would_fail!r}; it must be a sentence that says why"
-        )
-
-    @pytest.mark.parametrize("would_fail", ["", None, False])
-    def test_a_plan_that_says_that_nothing_would_fail(self, would_fail: object) -> None:
-        """Nothing is to be said then."""
-        plan = SimpleNamespace(would_fail=would_fail)
-        assert phases.plan(planned("fine", lambda _: plan)).ok
-
-    def test_a_group_may_answer_for_its_members(self) -> None:
-        """If a group has a plan or an undo itself, that is called instead of those of its tasks."""
-        plan = phases.plan(WHOLE)
-        undone = phases.undo(WHOLE, Context(observers=[]))
-        assert str(plan) == "whole  all of it"
-        assert undone.result == "all of it"
-        assert undone.children == []
-
-    def test_a_plan_of_a_part(self) -> None:
-        """Tasks that a run would leave out are not called."""
-        report = phases.plan(tree(), only="both", skip="no")
-        assert {step.name: step.reason for step in report.walk() if "left out" in step.reason} == {
-            "routes": "left out by only",
-            "no": "left out by skip",
-            "broken": "left out by only",
-        }
-
-    @pytest.mark.parametrize("name", ["nothing", ""])
-    def test_a_plan_of_an_unknown_part(self, name: str) -> None:
-        """It is an error, as it is of a run."""
-        with pytest.raises(phases.UnknownTask, match=r"The tasks are: \w"):
-            phases.plan(tree(), only=name)
-
-
-class TestUndo:
-    """undo: the last task first."""
-
-    def stub(self, name: str, log: list[str], error: BaseException | None = None) -> phases.AnyTask:
-        """A task that records its undo, which may fail."""
-
-        def undo(ctx: Context) -> None:
-            log.append("/".join(ctx.path))
-            if error is not None:
-                raise error
-
-        return phases.task(name, undo=undo)(lambda _ctx: None)
-
-    @pytest.mark.parametrize("error", [OSError("busy"), SystemExit(3)])
-    def test_the_last_task_is_undone_first(self, error: BaseException) -> None:
-        """Every task with an undo is undone, the last listed first, also after one that fails or
-        exits; the report has each.
-        """
-        log: list[str] = []
-        seen = Recorder()
-        nothing = phases.task("nothing")(lambda _ctx: None)
-        inner = phases.parallel(self.stub("b", log, error), nothing, self.stub("c", log), name="g")
-        tree = phases.serial(self.stub("a", log), phases.retry(inner), name="all")
-
-        report = phases.undo(tree, Context(observers=[seen]))
-
-        assert log == ["all/g/c", "all/g/b", "all/a"]
-        assert [(step.name, step.status) for step in report.walk()] == [
-            ("all", Status.FAILED),
-            ("g", Status.FAILED),
-            ("c", Status.OK),
-            ("nothing", Status.SKIPPED),
-            ("b", Status.FAILED),
-            ("a", Status.OK),
-        ]
-        assert report.action == "undo"
-        assert report.failures[0].path == ("all", "g", "b")
-        assert seen.ends[-1] == ("all", Status.FAILED)
-
-    def test_a_cancelled_run_is_undone(self) -> None:
-        """A cancellation, before or meanwhile, lets every undo finish."""
-        undone: list[str] = []
-
-        def undo(inner: Context) -> None:
-            inner.cancel("SIGTERM")
-            inner.sleep(5)
-            undone.append(inner.path[-1])
-
-        tasks = [phases.task(name, undo=undo)(lambda _: None) for name in "abc"]
-        ctx = Context(clock=FakeClock(), observers=[])
-        ctx.cancel("SIGTERM")
-
-        report = phases.undo(phases.serial(*tasks), ctx)
-
-        assert report.ok
-        assert undone == ["c", "b", "a"]
-
-    def test_a_task_may_undo_others(self) -> None:
-        """A task may undo others with its own context: the undo is part of its run."""
-        log: list[str] = []
-        tree = phases.serial(self.stub("a", log), self.stub("b", log), name="all")
-        roll_back = phases.task("roll-back")(lambda ctx: phases.undo(tree, ctx))
-        report = phases.run(roll_back, observers=[])
-        assert log == ["roll-back/all/b", "roll-back/all/a"]
-        assert report.find("roll-back/all").action == "undo"
-
-    def test_an_undo_may_ask_for_a_plan(self) -> None:
-        """It gets a plan, which also says that a run would fail."""
-        doomed = planned("again", lambda _: Doomed("+ a route", "no gateway"))
-        plans: list[phases.Step] = []
-        look = FunctionTask(
-            "look", never, undo=lambda ctx: plans.append(phases.plan(doomed, ctx=ctx))
-        )
-        phases.undo(look, Context(observers=[]))
-        [plan] = plans
-        assert plan.action == "plan"
-        assert plan.status is Status.FAILED
-
-
-class TestSelection:
-    """Which tasks only= and skip= leave out, and names that do not exist."""
-
-    def tree(self) -> phases.Task[object]:
-        """bootstrap: download, network (routes, check), start (routes)."""
-        check = phases.deadline(StubTask("check"), 5)
-        network = phases.parallel(StubTask("routes"), check, name="network")
-        start = phases.serial(StubTask("routes"), name="start")
-        download = phases.retry(StubTask("download"))
-        return phases.serial(download, network, start, name="bootstrap")
-
-    ALL = "download network/check network/routes start/routes"
-
-    @pytest.mark.parametrize(
-        ("only", "skip", "expected"),
-        [
-            ((), (), ALL),
-            ("download", (), "download"),
-            (("network",), (), "network/check network/routes"),
-            (("routes",), (), "network/routes start/routes"),
-            (("start/routes",), (), "start/routes"),
-            (("bootstrap/network/check",), (), "network/check"),
-            ((), ("network/routes", "download"), "network/check start/routes"),
-            (("check",), ("network",), ""),
-            ((), ("bootstrap",), ""),
-        ],
+def test_a_plan_as_text_and_as_values() -> None:
+    """The tree has for each task what it would do, or that it offers no plan, or the error; none is
+    called.
+    """
+    report = phases.plan(tree())
+    assert str(report) == (
+        "bootstrap\n"
+        "├─ routes\n"
+        "│    + 172.16.0.0/17\n"
+        "│    + bootstrap/routes\n"
+        "├─ both\n"
+        "│  ├─ mute   offers no plan\n"
+        "│  ├─ no     there is no GPU\n"
+        "│  └─ maybe  skipped if its condition is false\n"
+        "└─ broken    PermissionError: not root"
     )
-    def test_names_of_tasks(
-        self, only: tuple[str, ...], skip: tuple[str, ...], expected: str
-    ) -> None:
-        """A name means every task of that name and everything inside it; groups around it run; skip
-        overrides only.
-        """
-        report = phases.run(self.tree(), clock=FakeClock(), observers=[], only=only, skip=skip)
-        done: list[str] = []
-        for step in report.walk():
-            is_task = len(step.path) > 1 and not step.children
-            if is_task and step.status is Status.OK:
-                done.append("/".join(step.path[1:]))
-            else:
-                assert step.reason in {"", "left out by only", "left out by skip"}
-        assert report.ok
-        assert " ".join(sorted(done)) == expected
+    assert (report.action, report.ok) == ("plan", False)
+    assert report.find("routes").result == "+ 172.16.0.0/17\n+ bootstrap/routes"
+    assert isinstance(report.find("broken").error, PermissionError)
+    part = phases.plan(tree(), skip="broken", only="both")
+    assert part.ok
+    assert part.find("routes").reason == "left out by only"
 
-    def test_names_that_can_be_read_once(self) -> None:
-        """A generator of names means the same as a list of them."""
-        only = iter(["network"])
-        skip = iter(["check"])
-        report = phases.run(self.tree(), clock=FakeClock(), observers=[], only=only, skip=skip)
-        done = [step.name for step in report.walk() if step.status is Status.OK]
-        assert done == ["bootstrap", "network", "routes"]
 
-    @pytest.mark.parametrize(
-        ("option", "name"), [("only", "donwload"), ("skip", "network/download")]
+@pytest.mark.parametrize(
+    ("plan", "text"),
+    [
+        ("+ 10.9.0.0/16\n+ 10.8.0.0/16", "\n  + 10.9.0.0/16\n  + 10.8.0.0/16"),
+        ("+ 10.9.0.0/16", ", + 10.9.0.0/16"),
+        ("", ""),
+        (None, ""),
+    ],
+)
+def test_a_plan_under_a_condition(plan: str | None, text: str) -> None:
+    """It follows the condition. In a run the condition has been called, and in an undo it is not:
+    both say nothing of it.
+    """
+    task = phases.when(lambda _: True, phases.task("a", plan=lambda _: plan, undo=whole)(whole))
+    assert str(phases.plan(task)) == f"a  skipped if its condition is false{text}"
+    assert ran(task).reason == ""
+    assert phases.undo(task, quiet()).reason == ""
+
+
+def test_a_plan_that_says_why_the_run_would_fail() -> None:
+    """Its step has failed for that reason, and still shows the plan; the other tasks are asked all
+    the same.
+    """
+    doomed = planned("doomed", lambda _: Doomed("+ 10.9.0.0/16", "the disk is full"))
+    fine = planned("fine", lambda _: Doomed("+ 10.8.0.0/16", ""))
+
+    report = phases.plan(phases.serial(phases.deadline(doomed, 5), fine, name="bootstrap"))
+
+    assert str(report) == (
+        "bootstrap\n├─ doomed  WouldFail: the disk is full, + 10.9.0.0/16\n└─ fine    + 10.8.0.0/16"
     )
-    def test_names_that_no_task_has(self, option: str, name: str) -> None:
-        """An unknown name is an error before the first task starts; it lists all names."""
-        seen = Recorder()
-        named: Any = {option: (name,)}
-        with pytest.raises(phases.UnknownTask) as caught:
-            phases.run(self.tree(), observers=[seen], **named)
-        known = "bootstrap, download, network, routes, check, start"
-        assert f"{option}: there is no task {name!r}. The tasks are: {known}" in str(caught.value)
-        assert seen.ends == []
+    assert report.exit_code == 1
+    assert report.failures == (report.find("doomed"),)
+    assert str(report.failures[0].result) == "+ 10.9.0.0/16"
 
-    def test_steps_inside_a_task(self) -> None:
-        """A step that a selected task executes itself runs with it; if it is left out, the task
-        gets a Skip.
-        """
-        results: list[object] = []
 
-        class Outer:
-            name = "outer"
-            subtasks = (StubTask("inner", 1),)
+@pytest.mark.parametrize(
+    ("would_fail", "words"),
+    [
+        ("", None),
+        (None, None),
+        (False, None),
+        (True, "would_fail of its plan is True; it must be a sentence that says why"),
+        ([1], "would_fail of its plan is [1]; it must be a sentence that says why"),
+    ],
+)
+def test_a_plan_that_does_not_say_why_the_run_would_fail(
+    would_fail: object, words: str | None
+) -> None:
+    """What is false means that it would not; what is true and not a sentence does not count as a
+    run that would succeed.
+    """
+    plan = SimpleNamespace(would_fail=would_fail)
+    error = phases.plan(planned("doomed", lambda _: plan)).error
+    assert (error and str(error)) == words
 
-            def do(self, ctx: Context) -> None:
-                results.append(phases.execute(self.subtasks[0], ctx))
 
-        tree = phases.serial(Outer(), StubTask("b"))
-        phases.run(tree, only="outer", observers=[])
-        phases.run(tree, skip="inner", observers=[])
-        assert results == [1, phases.Skip("left out by skip")]
+def test_a_group_may_answer_for_its_members() -> None:
+    """If a group has a plan or an undo itself, that is called instead of those of its tasks."""
+    group = FunctionTask("whole", never, whole, whole, (StubTask("part"),))
+    assert str(phases.plan(group)) == "whole  all of it"
+    undone = phases.undo(group, quiet())
+    assert (undone.result, undone.children) == ("all of it", [])
+
+
+def test_a_plan_that_does_its_task() -> None:
+    """A plan asks the task inside for its plan; in place of that, it must not do it."""
+    inner = StubTask("inner")
+    careless = phases.task("a", plan=lambda ctx: phases.execute(inner, ctx))(never)
+    report = phases.plan(careless)
+    assert str(report.error) == (
+        "inner: a dry run would do it; in a plan, call phases.plan(task, ctx=ctx)"
+    )
+    assert inner.calls == 0
+
+
+def test_a_plan_in_a_context_of_ones_own() -> None:
+    """It is cancelled with its context, and its observers see each step."""
+    seen = Recorder()
+    task = planned("a", lambda inner: inner.cancel("enough"))
+    report = phases.plan(phases.serial(task, task), ctx=Context(observers=[seen]))
+    assert [step.status for step in report.children] == [Status.OK, Status.CANCELLED]
+    assert seen.ends[-1] == ("serial", Status.CANCELLED)
 
 
 class Disk:
@@ -355,236 +187,209 @@ class Disk:
         self.log.append(f"undo {self.name}")
 
 
-class TestUndoOfARun:
-    """undo(of=report) and run(undo_on_failure=True): just what ran."""
+def fails(error: BaseException) -> Callable[[Context], object]:
+    """A method that raises this."""
 
-    def tree(self, log: list[str]) -> phases.AnyTask:
-        """One task is not needed, one fails half way, and one comes after it."""
-        not_needed = phases.when(lambda _: False, Disk("b", log))
-        fails = Disk("e", log, OSError("full"))
-        return phases.serial(
-            Disk("a", log), not_needed, self.both(log), fails, Disk("f", log), name="all"
-        )
+    def method(_ctx: Context) -> None:
+        raise error
 
-    def both(self, log: list[str]) -> phases.AnyTask:
-        """Two of these tasks, one after the other."""
-        return phases.parallel(Disk("c", log), phases.retry(Disk("d", log)), name="both", at_once=1)
+    return method
 
-    @pytest.mark.parametrize("is_pickled", [False, True])
-    def test_what_ran_is_undone(self, *, is_pickled: bool) -> None:
-        """The undo of each task that began is called, the last first: also that of a task that
-        failed half way, but not of one that was skipped or not reached.
-        """
-        log: list[str] = []
-        tree = self.tree(log)
-        report = phases.run(tree, observers=[])
-        if is_pickled:
-            report = pickle.loads(pickle.dumps(report))  # noqa: S301  our own bytes
-        log.clear()
 
-        undone = phases.undo(tree, Context(clock=FakeClock(), observers=[]), of=report)
+@pytest.mark.parametrize("error", [OSError("busy"), SystemExit(3)])
+def test_an_undo_that_fails(error: BaseException) -> None:
+    """The others are still called, whatever it raises; the report has each."""
+    log: list[str] = []
+    fails_to_undo = phases.task("b", undo=fails(error))(never)
+    report = phases.undo(phases.serial(Disk("a", log), fails_to_undo, name="all"), quiet())
+    assert log == ["undo a"]
+    assert report.action == "undo"
+    assert [step.path for step in report.failures] == [("all", "b")]
 
-        assert log == ["undo e", "undo d", "undo c", "undo a"]
-        assert undone.find("f").reason == "it did nothing in that run"
 
-    @pytest.mark.parametrize("is_pickled", [False, True])
-    def test_a_part_of_what_ran_is_undone(self, *, is_pickled: bool) -> None:
-        """Another task can undo it, by the report of that part."""
-        log: list[str] = []
-        report = phases.run(self.tree(log), observers=[])
-        if is_pickled:
-            report = pickle.loads(pickle.dumps(report))  # noqa: S301  our own bytes
-        log.clear()
+def test_an_undo_is_shielded() -> None:
+    """A cancellation, before or meanwhile, lets every undo finish."""
+    log: list[str] = []
+    ctx = quiet()
+    ctx.cancel("SIGTERM")
+    cancels = phases.task("c", undo=lambda inner: inner.cancel("SIGTERM"))(never)
+    assert phases.undo(phases.serial(Disk("a", log), cancels), ctx).ok
+    assert log == ["undo a"]
 
-        @phases.task("outer")
-        def outer(ctx: Context) -> object:
-            return phases.undo(self.both(log), ctx, of=report.find("both")).ok
 
-        assert phases.run(outer, observers=[], clock=FakeClock()).result is True
-        assert log == ["undo d", "undo c"]
+def test_a_task_may_undo_others() -> None:
+    """With its own context: the undo is part of its run. An undo may ask for a plan."""
+    log: list[str] = []
+    tree = phases.serial(Disk("a", log), name="all")
+    roll_back = phases.task("roll-back")(lambda ctx: phases.undo(tree, ctx))
+    assert ran(roll_back).find("roll-back/all/a").action == "undo"
+    assert log == ["undo a"]
 
-    def test_two_tasks_with_one_name(self) -> None:
-        """Tasks are found by their paths, so both are undone if one of them ran."""
-        log: list[str] = []
-        tree = phases.serial(Disk("a", log, OSError("full")), Disk("a", log), name="all")
-        report = phases.run(tree, clock=FakeClock(), observers=[])
-        log.clear()
-        phases.undo(tree, Context(clock=FakeClock(), observers=[]), of=report)
-        assert log == ["undo a", "undo a"]
+    doomed = planned("again", lambda _: Doomed("+ a route", "no gateway"))
+    look = FunctionTask("look", never, undo=lambda ctx: phases.plan(doomed, ctx=ctx))
+    plan = phases.undo(look, quiet()).find("again")
+    assert (plan.action, plan.status) == ("plan", Status.FAILED)
 
-    def test_a_report_of_another_task(self) -> None:
-        """It is refused, and so is a dry run: nothing ran in it."""
-        log: list[str] = []
-        tree = self.tree(log)
-        of_another_task = phases.run(StubTask("x"), observers=[])
-        dry_run = phases.plan(tree)
-        words = "undo: of is the report of the do of 'x', not of the do of 'all'"
+
+def test_a_part_of_what_ran_is_undone() -> None:
+    """Another task can undo it, by the report of that part."""
+    log: list[str] = []
+    both = phases.serial(Disk("c", log), phases.retry(Disk("d", log)), name="both")
+    report = ran(phases.serial(Disk("a", log), both, name="all"))
+    log.clear()
+    outer = phases.task("outer")(lambda ctx: phases.undo(both, ctx, of=report.find("both")).ok)
+    assert ran(outer).result is True
+    assert log == ["undo d", "undo c"]
+
+
+def test_a_report_of_another_task() -> None:
+    """It is refused, and so is a dry run: nothing ran in it."""
+    tree = phases.serial(Disk("a", []), name="all")
+    for report, shown in (
+        (ran(StubTask("x")), "<Step x ok>"),
+        (phases.plan(tree), "<Step all .plan. ok>"),
+    ):
+        words = f"undo: of is {shown}, which is not the report of a run of this task"
         with pytest.raises(ValueError, match=words):
-            phases.undo(tree, of=of_another_task)
-        words = "undo: of is the report of the plan of 'all', not of the do"
-        with pytest.raises(ValueError, match=words):
-            phases.undo(tree, of=dry_run)
-        assert log == []
+            phases.undo(tree, of=report)
 
-    def test_a_failed_run_is_undone_at_once(self) -> None:
-        """The steps of the undo are in the report, which has failed for the same reason."""
-        log: list[str] = []
-        report = phases.run(self.tree(log), undo_on_failure=True, observers=[], clock=FakeClock())
-        assert log[-4:] == ["undo e", "undo d", "undo c", "undo a"]
-        assert [step.path for step in report.failures] == [("all", "e")]
-        undone = report.children[-1]
-        assert undone.path == ("all",)
-        assert undone.action == "undo"
-        assert undone.ok
-        assert report.seconds == 4
 
-    def test_a_cancelled_run_is_undone_at_once(self) -> None:
-        """The undo is shielded from what cancelled the run, and the run stays cancelled."""
-        log: list[str] = []
-        ctx = Context(observers=[], clock=FakeClock())
-        stop = phases.task("stop")(lambda inner: inner.cancel("enough"))
-        tree = phases.serial(Disk("a", log), stop, Disk("b", log), name="all")
-        report = phases.run(tree, ctx=ctx, undo_on_failure=True)
-        assert log == ["do a", "undo a"]
-        assert report.status is Status.CANCELLED
-        assert report.reason == "enough"
+def test_a_failed_run_is_undone_at_once() -> None:
+    """The steps of the undo are in the report, which has failed for the same reason."""
+    log: list[str] = []
+    tree = phases.serial(Disk("a", log), Disk("e", log, OSError("full")), name="all")
+    report = ran(tree, undo_on_failure=True)
+    assert log == ["do a", "do e", "undo e", "undo a"]
+    assert [step.path for step in report.failures] == [("all", "e")]
+    undone = report.children[-1]
+    assert (undone.path, undone.action, undone.ok) == (("all",), "undo", True)
+    assert undone.find("a").path == ("all", "a")
+    assert report.seconds == 2
 
-    @pytest.mark.parametrize("error", [OSError("full"), SystemExit(3)])
-    def test_a_task_that_is_not_a_group(self, error: BaseException) -> None:
-        """It is undone, too, whatever it raises."""
-        log: list[str] = []
-        report = phases.run(
-            Disk("a", log, error), undo_on_failure=True, observers=[], clock=FakeClock()
-        )
-        assert log == ["do a", "undo a"]
-        assert [step.error for step in report.failures] == [error]
 
-    @pytest.mark.parametrize("error", [OSError("busy"), SystemExit(3)])
-    def test_a_failed_run_whose_undo_fails(self, error: BaseException) -> None:
-        """The failures of the run come first, then those of the undo, whatever it raises."""
+def test_a_cancelled_run_is_undone_at_once() -> None:
+    """The undo is shielded from what cancelled the run, and the run stays cancelled, unless its
+    undo fails.
+    """
+    log: list[str] = []
+    stop = phases.task("stop")(lambda inner: inner.cancel("enough"))
+    tree = phases.serial(Disk("a", log), stop, Disk("b", log), name="all")
+    report = ran(tree, undo_on_failure=True)
+    assert log == ["do a", "undo a"]
+    assert (report.status, report.reason) == (Status.CANCELLED, "enough")
 
-        def broken(_ctx: Context) -> None:
-            raise error
+    stop = phases.task("stop", undo=broken)(stop.do)
+    report = ran(phases.serial(stop, StubTask("b")), undo_on_failure=True)
+    assert (report.status, report.exit_code) == (Status.FAILED, 1)
+    [failure] = report.failures
+    assert (failure.path, failure.action) == (("serial", "stop"), "undo")
 
-        made = phases.task("make", undo=broken)(lambda _: None)
-        full = OSError("full")
-        tree = phases.serial(made, StubTask("fill", errors=[full]), name="all")
 
-        report = phases.run(tree, undo_on_failure=True, observers=[])
-
-        assert [step.error for step in report.failures] == [full, error]
+@pytest.mark.parametrize("error", [OSError("full"), SystemExit(3)])
+def test_an_undo_that_fails_after_a_failure(error: BaseException) -> None:
+    """Both are failures of the run, the first one first, whatever was raised and by what."""
+    leaf = phases.task("leaf", undo=fails(KeyError("busy")))(fails(error))
+    for tree in (leaf, phases.retry(leaf, attempts=1), phases.serial(leaf, name="all")):
+        report = ran(tree, undo_on_failure=True)
         assert [step.action for step in report.failures] == ["do", "undo"]
+        first, second = report.failures
+        assert first.failed_with is error
+        assert first in {report, report.children[0]}
+        assert isinstance(second.failed_with, KeyError)
+        assert str(report).count("KeyError") == 1
 
-    def test_an_undo_that_fails(self) -> None:
-        """Its failure is one of the run's, which has then failed even if it was cancelled."""
 
-        def broken(_ctx: Context) -> None:
-            raise OSError("busy")
+def test_a_group_with_an_undo_that_had_nothing_to_do_itself() -> None:
+    """What ran inside it is undone by the undo of the group."""
+    log: list[str] = []
+    inner = Disk("inner", log)
 
-        ctx = Context(observers=[])
-        stop = phases.task("stop", undo=broken)(lambda inner: inner.cancel("enough"))
-        report = phases.run(phases.serial(stop, StubTask("b")), ctx=ctx, undo_on_failure=True)
-        assert report.status is Status.FAILED
-        assert report.exit_code == 1
-        [failure] = report.failures
-        assert failure.path == ("serial", "stop")
-        assert failure.action == "undo"
+    def do(ctx: Context) -> phases.Skip:
+        phases.execute(inner, ctx)
+        return phases.Skip("nothing else to do")
 
-    def test_a_run_that_succeeds(self) -> None:
-        """Nothing is undone."""
-        log: list[str] = []
-        assert phases.run(Disk("a", log), undo_on_failure=True, observers=[]).ok
-        assert log == ["do a"]
+    group = FunctionTask("group", do, undo=lambda _: log.append("undo group"), subtasks=(inner,))
+    ran(phases.serial(group, Disk("x", log, OSError()), name="all"), undo_on_failure=True)
+    assert log == ["do inner", "do x", "undo x", "undo group"]
 
-    def test_a_later_attempt_that_finds_everything_there(self) -> None:
-        """A task ran if one of its attempts failed: what that attempt made is undone, although the
-        last one had nothing to do.
-        """
-        made: list[str] = []
 
-        def create(_ctx: Context) -> object:
-            if made:
-                return phases.Skip("it is there")
-            made.append("machine")
-            raise OSError("timed out")
+@pytest.mark.parametrize(("skip", "calls"), [(None, 1), ("drain", 0)])
+def test_a_task_that_only_an_undo_runs(skip: str | None, calls: int) -> None:
+    """It runs, although it did not run before, unless the run leaves it out. What that undo undoes
+    is still only what ran.
+    """
+    log: list[str] = []
+    drain = StubTask("drain")
+    unused = Disk("unused", log)
 
-        machine = phases.task("machine", undo=lambda _: made.clear())(create)
-        tree = phases.serial(phases.retry(machine, delay=0), Disk("x", [], OSError()), name="all")
-        report = phases.run(tree, observers=[])
-        assert report.find("machine").status is Status.SKIPPED
-        assert made == ["machine"]
+    def undo(ctx: Context) -> None:
+        phases.execute(drain, ctx)
+        phases.undo(unused, ctx)
 
-        phases.undo(tree, Context(observers=[]), of=report)
-        assert made == []
+    machine = FunctionTask("machine", lambda _: None, undo=undo, subtasks=(drain, unused))
+    tree = phases.serial(machine, StubTask("x", errors=[OSError("full")]), name="all")
+    report = ran(tree, skip=skip, undo_on_failure=True)
+    assert drain.calls == calls
+    phases.undo(tree, quiet(), of=report)
+    assert drain.calls == calls + 1
+    assert log == []
 
-        again = phases.run(tree, undo_on_failure=True, observers=[], clock=FakeClock())
-        assert again.children[0].status is Status.SKIPPED
-        assert made == []
 
-    def run_a_group(self, log: list[str], undo: Callable[[Context], object] | None) -> None:
-        """Run a group with this undo, whose first task runs and whose second does not. It has
-        nothing else to do; the task after it fails.
-        """
-        inner = Disk("inner", log)
-        unused = Disk("unused", log)
+def test_names_of_tasks() -> None:
+    """`group/name` means a task directly in that group; names can be a generator; a reason says
+    which option left a task out.
+    """
+    network = phases.parallel(StubTask("routes"), StubTask("check"), name="network")
+    tree = phases.serial(network, phases.serial(StubTask("routes"), name="start"), name="boot")
+    report = ran(tree, only=iter(["network", "start"]), skip=iter(["network/routes"]))
+    assert [(step.path[-2:], step.reason) for step in report.walk() if not step.children] == [
+        (("network", "routes"), "left out by skip"),
+        (("network", "check"), ""),
+        (("start", "routes"), ""),
+    ]
+    assert ran(tree, only="check").find("start").reason == "left out by only"
+    assert ran(tree, only=["start/routes"]).find("network").reason == "left out by only"
 
-        def do(ctx: Context) -> phases.Skip:
-            phases.execute(inner, ctx)
-            return phases.Skip("nothing else to do")
 
-        group = FunctionTask("group", do, undo=undo, subtasks=(inner, unused))
-        tree = phases.serial(group, Disk("x", log, OSError("full")), name="all")
-        phases.run(tree, undo_on_failure=True, observers=[], clock=FakeClock())
+@pytest.mark.parametrize("use", [phases.run, phases.plan])
+@pytest.mark.parametrize(
+    ("option", "name"), [("only", "donwload"), ("skip", "network/start"), ("only", "")]
+)
+def test_names_that_no_task_has(use: Any, option: str, name: str) -> None:
+    """An unknown name is an error before the first task starts; it lists all names, each once."""
+    check = StubTask("check")
+    tree = phases.serial(check, phases.serial(check, name="network"), name="boot")
+    words = f"{option}: there is no task {name!r}. The tasks are: boot, check, network$"
+    with pytest.raises(phases.UnknownTask, match=words):
+        use(tree, **{option: (name,)})
+    assert check.calls == 0
 
-    def test_a_group_that_had_nothing_to_do_itself(self) -> None:
-        """What ran inside it is undone."""
-        log: list[str] = []
-        self.run_a_group(log, undo=None)
-        assert log == ["do inner", "do x", "undo x", "undo inner"]
 
-    def test_a_group_with_an_undo_that_had_nothing_to_do_itself(self) -> None:
-        """What ran inside it is undone by the undo of the group."""
-        log: list[str] = []
-        self.run_a_group(log, undo=lambda _: log.append("undo group"))
-        assert log == ["do inner", "do x", "undo x", "undo group"]
+def test_a_task_that_is_left_out_inside_another() -> None:
+    """The task that runs it gets a Skip."""
+    inner = StubTask("inner", 1)
+    outer = FunctionTask("outer", lambda ctx: [phases.execute(inner, ctx)], subtasks=(inner,))
+    assert ran(outer, only="outer").result == [1]
+    assert ran(outer, skip="inner").result == [phases.Skip("left out by skip")]
 
-    @pytest.mark.parametrize(("skip", "calls"), [(None, 1), ("drain", 0)])
-    def test_a_task_that_only_an_undo_runs(self, skip: str | None, calls: int) -> None:
-        """It runs, although it did not run before, unless the run leaves it out. What that undo
-        undoes is still only what ran.
-        """
-        log: list[str] = []
-        drain = StubTask("drain")
-        unused = Disk("unused", log)
 
-        def undo(ctx: Context) -> None:
-            phases.execute(drain, ctx)
-            phases.undo(unused, ctx)
-
-        machine = FunctionTask("machine", lambda _: None, undo=undo, subtasks=(drain, unused))
-        tree = phases.serial(machine, StubTask("x", errors=[OSError("full")]), name="all")
-        report = phases.run(tree, skip=skip, undo_on_failure=True, observers=[])
-        assert drain.calls == calls
-        phases.undo(tree, Context(observers=[]), of=report)
-        assert drain.calls == calls + 1
-        assert log == []
-
-    @pytest.mark.parametrize("error", [OSError("full"), SystemExit(3)])
-    def test_an_undo_that_fails_after_a_failure(self, error: BaseException) -> None:
-        """Both are failures of the run, the first one first, whatever was raised and by what."""
-
-        def fails(_ctx: Context) -> None:
-            raise error
-
-        def broken(_ctx: Context) -> None:
-            raise KeyError("busy")
-
-        leaf = phases.task("leaf", undo=broken)(fails)
-        for tree in (leaf, phases.retry(leaf, attempts=1), phases.serial(leaf, name="all")):
-            report = phases.run(tree, undo_on_failure=True, observers=[])
-            assert [step.action for step in report.failures] == ["do", "undo"]
-            first, second = report.failures
-            assert first.failed_with is error
-            assert first in {report, report.children[0]}
-            assert isinstance(second.failed_with, KeyError)
-            assert str(report).count("KeyError") == 1
+def test_a_selection_inside_a_task() -> None:
+    """With a task's context, a run is a part of that task's run, names tasks as it would alone, and
+    leaves out what the run around it leaves out.
+    """
+    inner = phases.serial(StubTask("a"), StubTask("b"), StubTask("outer"), name="inner")
+    outer = FunctionTask(
+        "outer",
+        lambda ctx: phases.run(inner, ctx=ctx, only=["inner/a", "inner/b"]),
+        subtasks=(inner,),
+    )
+    report = ran(outer, skip="b")
+    assert [step.reason for step in report.find("outer/inner").children] == [
+        "",
+        "left out by skip",
+        "left out by only",
+    ]
+    skips = phases.task("outer")(lambda ctx: phases.run(inner, ctx=ctx, skip="outer"))
+    report = ran(skips)
+    assert report.find("inner/outer").reason == "left out by skip"
+    assert report.find("inner/a").ok

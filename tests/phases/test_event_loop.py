@@ -10,7 +10,8 @@ import pytest
 
 import phases
 from phases import Context, Status, Step
-from phases.testing import FakeClock, Recorder, StubTask
+from phases.testing import FakeClock, StubTask
+from tests.support.recorder import Recorder
 
 WAIT = phases.task("wait")(lambda ctx: ctx.sleep(150))
 
@@ -185,20 +186,6 @@ def test_an_event_loop_in_another_thread() -> None:
     thread.join()
     assert reports[0].ok
     assert handlers == [before]
-
-
-def test_a_system_that_starts_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run has failed with that."""
-
-    def refuse(_thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    async def story() -> Step:
-        with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", refuse)
-            return await phases.run_async(WAIT)
-
-    assert in_loop(story).why == "RuntimeError: can't start new thread"
 
 
 def test_what_is_refused() -> None:

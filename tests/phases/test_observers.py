@@ -1,6 +1,4 @@
-"""The log lines of a run, and the live tree: when it is shown, its content, and the state
-afterwards.
-"""
+"""What is seen of a run while it runs: observers, log lines, and the live tree."""
 
 import io
 import logging
@@ -10,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -18,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 import phases
-from phases import Context, Observer
-from phases.testing import FakeClock, Recorder, StubTask
+from phases import Context, Step
+from phases.testing import FakeClock, StubTask
 from tests.support.programs import completed
+from tests.support.recorder import Recorder
 
 
 class Result:
@@ -34,10 +33,12 @@ class Result:
         return {"routes": 3, "status": "mine"}
 
 
-def logged(task: phases.AnyTask, caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+def logged(
+    task: phases.AnyTask, caplog: pytest.LogCaptureFixture, level: int = logging.DEBUG
+) -> list[logging.LogRecord]:
     """The records of a run of the task on a fake clock."""
-    with caplog.at_level(logging.DEBUG, logger="phases"):
-        phases.run(task, clock=FakeClock(), observers=[phases.LogObserver()])
+    with caplog.at_level(level, logger="phases"):
+        phases.run(task, clock=FakeClock())
     return caplog.records
 
 
@@ -75,10 +76,11 @@ def boot() -> phases.AnyTask:
 
 
 def test_words_and_levels_of_log_lines(caplog: pytest.LogCaptureFixture) -> None:
-    """Each line is a readable sentence with a suitable level; the text of an error is in one line,
-    in no other.
+    """Each line is a readable sentence with a suitable level. The text of an error is in one line,
+    in no other; at DEBUG, that line has the traceback.
     """
-    lines = [(record.levelname, record.message) for record in logged(boot(), caplog)]
+    records = logged(boot(), caplog)
+    lines = [(record.levelname, record.message) for record in records]
     assert [line for line in lines if not line[1].endswith("started")] == [
         ("WARNING", "boot/download: attempt 1 of 3 failed: OSError: no route; again in 1.00 s"),
         ("INFO", "boot/download ok after 1.00 s"),
@@ -89,65 +91,162 @@ def test_words_and_levels_of_log_lines(caplog: pytest.LogCaptureFixture) -> None
         ("DEBUG", "boot/start not started: not reached after p"),
         ("WARNING", "boot failed after 3.00 s"),
     ]
-
-
-def test_the_fields_of_an_attempt_that_failed(caplog: pytest.LogCaptureFixture) -> None:
-    """Its line has its number and its error, which no step has."""
-    task = StubTask("download", errors=[OSError("no\nroute"), OSError("busy")])
-    fields = [vars(record)["phases"] for record in logged(phases.retry(task), caplog)]
-    failed = [(one["attempts"], one["error"]) for one in fields if "error" in one]
-    assert failed == [(1, "OSError: no route"), (2, "OSError: busy")]
-    assert (fields[-1]["status"], fields[-1]["attempts"]) == ("ok", 3)
-
-
-def test_an_error_with_a_list() -> None:
-    """In one line, what is indented is separated, so that each fault can be read."""
-    error = ValueError("2 faults:\n  mode: unknown\n  dev: no\n  \nor\nmore")
-    report = phases.run(StubTask("a", errors=[error]), observers=[])
-    assert report.why == "ValueError: 2 faults: mode: unknown; dev: no or more"
-
-
-def test_the_traceback_of_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    """At DEBUG, the line of the task that failed has it, and no other line."""
-    records = logged(boot(), caplog)
-    [failed] = [record for record in records if record.levelname == "ERROR"]
-    assert [record for record in records if record.exc_info] == [failed]
-    assert vars(failed)["phases"]["error"] == "ValueError: bad"
+    [failed] = [record for record in records if record.exc_info]
+    assert failed.levelname == "ERROR"
+    again = next(record for record in records if record.levelname == "WARNING")
+    assert vars(again)["phases"]["error"] == "OSError: no route"
+    assert vars(again)["phases"]["task"] == "boot/download"
 
 
 def test_no_traceback_above_debug(caplog: pytest.LogCaptureFixture) -> None:
     """The error is in the line."""
-    with caplog.at_level(logging.INFO, logger="phases"):
-        phases.run(StubTask("x", errors=[ValueError("bad")]), observers=[phases.LogObserver()])
-    assert caplog.records
-    assert not [record for record in caplog.records if record.exc_info]
+    records = logged(StubTask("x", errors=[ValueError("bad")]), caplog, logging.INFO)
+    assert records
+    assert not [record for record in records if record.exc_info]
 
 
-def test_the_lines_of_an_undo(caplog: pytest.LogCaptureFixture) -> None:
-    """They say that it is one."""
-    with caplog.at_level(logging.INFO, logger="phases"):
-        phases.undo(phases.task("routes", undo=print)(print), Context(clock=FakeClock()))
-    assert [record.message for record in caplog.records] == [
-        "routes (undo) started",
-        "routes (undo) ok after 0 ms",
-    ]
+def test_attempts_until_the_deadline_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """The log does not count down to a number that there is not."""
+    always = phases.retry(StubTask("a", errors=repeat(OSError("busy"))), attempts=None, jitter=0)
+    logged(phases.deadline(always, 3), caplog)
+    assert "a: attempt 1 failed: OSError: busy; again in 1.00 s" in caplog.text
 
 
 def test_a_logger_of_ones_own(caplog: pytest.LogCaptureFixture) -> None:
-    """A context with a given logger logs there; a task's own lines have its run, path and extras
-    under one key.
+    """A context, a run and a LogObserver take a logger or its name; a task's own lines have its
+    run, path and extras under one key.
     """
 
     @phases.task("download")
     def download(ctx: Context) -> None:
         ctx.log.info("fetched", extra={"bytes": 12, "task": "mine"})
 
+    logger = logging.getLogger("agent.boot")
+    tree = phases.serial(download, name="all")
     with caplog.at_level(logging.INFO):
-        ctx = Context(logger=logging.getLogger("agent.boot"))
-        report = phases.run(phases.serial(download, name="bootstrap"), ctx=ctx)
+        report = phases.run(tree, ctx=Context(logger=logger))
+        phases.run(tree, logger="agent.boot")
+        phases.run(tree, observers=[phases.LogObserver("agent.boot")], logger=logger)
+        phases.run(tree, observers=[], logger=logger)
     assert {record.name for record in caplog.records} == {"agent.boot"}
-    [record] = [record for record in caplog.records if record.message == "fetched"]
-    assert vars(record)["phases"] == {"run": report.run, "task": "bootstrap/download", "bytes": 12}
+    assert len(caplog.records) == 3 * 5 + 1
+    fetched = next(record for record in caplog.records if record.message == "fetched")
+    assert vars(fetched)["phases"] == {"run": report.run, "task": "all/download", "bytes": 12}
+    assert len(logger.handlers) <= 1  # a daemon has many runs
+
+
+@pytest.mark.parametrize("wrong", [None, 7, print, Context().log])
+def test_what_is_not_a_logger(wrong: Any) -> None:
+    """It is refused at once: a run whose lines are lost would look as if it had none. So is an
+    adapter: it has no handlers, and would put the fields of a line elsewhere.
+    """
+    for make in (Context, phases.LogObserver, partial(phases.run, StubTask("a"))):
+        with pytest.raises(
+            TypeError, match=r"logger is .*; it must be a logging.Logger, or the name of one"
+        ):
+            make(logger=wrong)
+
+
+@pytest.mark.linux
+def test_the_logging_of_a_program() -> None:
+    """Without any, a failure is said once, by the report that the program prints. A dictConfig
+    silences nothing: it disables the loggers that exist, and ours does not before the first run.
+    """
+    fails = """
+import phases
+from phases.testing import StubTask
+print(phases.run(StubTask("boot", errors=[RuntimeError("no address")])))
+"""
+    done = completed([sys.executable, "-c", fails])
+    assert done.stderr == ""
+    assert done.stdout.count("no address") == 1
+
+    configures = """
+import logging.config, phases
+from phases.testing import StubTask
+handler = {"class": "logging.StreamHandler"}
+root = {"handlers": ["h"], "level": "INFO"}
+logging.config.dictConfig({"version": 1, "handlers": {"h": handler}, "root": root})
+phases.run(StubTask("a"))
+"""
+    lines = completed([sys.executable, "-c", configures]).stderr.splitlines()
+    assert [line.split(" after")[0] for line in lines] == ["a started", "a ok"]
+
+
+def test_observers_and_logs_that_raise(caplog: pytest.LogCaptureFixture) -> None:
+    """What an observer raises is logged, if that can be written, and affects neither tasks nor
+    other observers.
+    """
+
+    class BrokenLog(logging.Handler):
+        def emit(self, _record: logging.LogRecord) -> None:
+            raise OSError("no space left")
+
+    def broken(_step: Step) -> None:
+        raise ValueError("observer out of order")
+
+    seen, logger = Recorder(), logging.getLogger("phases.test.broken")
+    assert phases.run(StubTask("a"), observers=[broken, seen]).ok
+    assert len(seen.ends) == 1
+    assert "the run continues" in caplog.text
+    assert "observer out of order" in caplog.text
+    logger.addHandler(BrokenLog())
+    logger.setLevel(logging.INFO)
+    assert phases.run(StubTask("a"), logger=logger, observers=[phases.LogObserver(logger)]).ok
+
+
+def test_observers_are_called_one_at_a_time() -> None:
+    """An observer need not lock anything, although tasks start and end in many threads."""
+    inside: list[str] = []
+    overlaps: list[tuple[str, ...]] = []
+
+    class Slow:
+        def __call__(self, step: Step) -> None:
+            inside.append(step.name)
+            time.sleep(0.002)
+            overlaps.append(tuple(inside))
+            inside.remove(step.name)
+
+        def attempt_failed(self, failed: phases.FailedAttempt) -> None:
+            self(failed.step)
+
+    tasks = [
+        phases.retry(StubTask(f"t{number}", errors=[OSError()]), delay=0) for number in range(8)
+    ]
+    phases.run(phases.parallel(*tasks), observers=[Slow()])
+    assert [len(names) for names in overlaps] == [1] * 26
+
+
+def test_a_step_is_found_while_the_run_goes_on() -> None:
+    """An observer finds what has started."""
+    found: list[str] = []
+
+    def observe(step: Step) -> None:
+        found.append(str(step.find(step.name).status))
+
+    phases.run(StubTask("a"), observers=[observe])
+    assert found == ["running", "ok"]
+
+
+def test_the_facts_of_a_failed_attempt() -> None:
+    """Observers get the number of the attempt of this retry, its error, and what follows."""
+    attempts: list[phases.FailedAttempt] = []
+
+    class Watch(Recorder):
+        def attempt_failed(self, failed: phases.FailedAttempt) -> None:
+            attempts.append(failed)
+
+    busy = OSError("busy")
+    inner = phases.retry(StubTask("a", errors=repeat(busy)), attempts=2, delay=4, jitter=0)
+    again = phases.retry(inner, attempts=2, delay=5, jitter=0)
+    report = phases.run(again, clock=FakeClock(), observers=[Watch()])
+    assert [(failed.number, failed.attempts, failed.wait) for failed in attempts] == [
+        (1, 2, 4),
+        (1, 2, 5),
+        (1, 2, 4),
+    ]
+    assert {failed.error for failed in attempts} == {busy}
+    assert [failed.step for failed in attempts] == [report] * 3
 
 
 class Terminal(io.StringIO):
@@ -156,6 +255,14 @@ class Terminal(io.StringIO):
     def isatty(self) -> bool:
         """True."""
         return True
+
+
+def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Make standard error a terminal that can move its cursor."""
+    terminal = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    return terminal
 
 
 def test_the_live_tree_is_only_on_a_terminal_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,8 +275,7 @@ def test_the_live_tree_is_only_on_a_terminal_that_can(monkeypatch: pytest.Monkey
         look = phases.task("look")(lambda _ctx: tree._shown is not None)
         return bool(phases.run(look, observers=[tree]).result)
 
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    on_a_terminal(monkeypatch)
     assert is_shown()
     changes: list[Callable[[pytest.MonkeyPatch], None]] = [
         lambda patch: patch.setattr(sys, "stderr", io.StringIO()),
@@ -185,110 +291,66 @@ def test_the_live_tree_is_only_on_a_terminal_that_can(monkeypatch: pytest.Monkey
 
 
 def test_which_runs_have_a_live_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those without observers and without a context of the program's own; and those whose observers
-    have it. A context serves several runs.
-    """
-    terminal = Terminal()
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(sys, "stderr", terminal)
+    """Those without observers, and those whose observers have it. It serves several runs."""
+    terminal = on_a_terminal(monkeypatch)
     task = phases.serial()
     phases.run(task, observers=[])
-    phases.run(task, ctx=Context())
+    phases.plan(task)
     assert terminal.getvalue() == ""
-    phases.run(task)
-    assert terminal.getvalue().count("serial  running") == 1
-    ctx = Context(observers=[phases.LiveTree()])
-    phases.run(task, ctx=ctx)
-    phases.run(task, ctx=ctx)
-    assert terminal.getvalue().count("serial  running") == 3
+    for ctx in (None, Context(), Context(observers=[phases.LiveTree()])):
+        before = terminal.getvalue().count("serial  running")
+        phases.run(task, ctx=ctx)
+        phases.run(task, ctx=ctx)
+        assert terminal.getvalue().count("serial  running") == before + 2
 
 
-def test_runs_at_the_same_time_on_one_terminal() -> None:
-    """The tree of the first one is shown, and no step of the others changes it."""
-    tree = phases.LiveTree(console=Console(file=io.StringIO(), width=100, height=40))
-    ctx, roots = Context(observers=[tree]), list[str]()
-
-    @phases.task("inner")
-    def inner(_ctx: Context) -> None:
-        assert tree._shown is not None
-        roots.append(tree._shown.root.name)
-
-    @phases.task("outer")
-    def outer(_ctx: Context) -> None:
-        phases.run(inner, ctx=ctx)
-        assert tree._shown is not None
-        roots.append(tree._shown.root.name)
-
-    assert phases.run(outer, ctx=ctx).ok
-    assert roots == ["outer", "outer"]
-    assert tree._shown is None
-
-
-def test_what_the_live_tree_shows() -> None:
-    """The report as it is so far. It is drawn by the threads of the run: rich has none."""
-    tree = phases.LiveTree(console=Console(file=io.StringIO(), width=100, height=40))
+def test_what_the_live_tree_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report of the first of several runs, as it is so far. It is drawn by the threads of the
+    run: rich has none.
+    """
+    on_a_terminal(monkeypatch)
+    tree = phases.LiveTree()
+    ctx = Context(observers=[tree], clock=FakeClock())
     texts: list[str] = []
     threads: list[int] = []
 
     @phases.task("look")
     def look(_ctx: Context) -> None:
+        phases.run(StubTask("another"), ctx=ctx)
         assert tree._shown is not None
         texts.append(str(tree._shown.render()))
         threads.append(threading.active_count())
 
-    pipeline = phases.serial(StubTask("a", phases.Skip("there")), look, StubTask("b"))
     before = threading.active_count()
-    phases.run(pipeline, observers=[tree], clock=FakeClock())
+    assert phases.run(phases.serial(StubTask("a", phases.Skip("there")), look), ctx=ctx).ok
     assert threads == [before + 1]
-    (text,) = texts
-    assert [line.split() for line in text.splitlines()] == [
+    assert [line.split() for line in texts[0].splitlines()] == [
         ["serial", "running"],
         ["├─", "a", "skipped", "0", "ms", "there"],
         ["└─", "look", "running"],
     ]
+    assert tree._shown is None
 
 
-@pytest.mark.parametrize(
-    "holder",
-    [
-        pytest.param("phases.test.live", id="own logger"),
-        pytest.param("phases.test", id="a logger above its own"),
-        pytest.param(None, id="root logger"),
-    ],
-)
+@pytest.mark.parametrize("holder", ["phases.test.live", "phases.test", None])
 def test_log_handlers_make_room_for_the_live_tree(
     monkeypatch: pytest.MonkeyPatch, holder: str | None
 ) -> None:
-    """A log handler on the same terminal, by either of its streams, is redirected while the tree is
+    """A handler on a terminal, of the logger or of one above it, is redirected while the tree is
     shown, and restored afterwards.
     """
-    terminal, logger = Terminal(), logging.getLogger("phases.test.live")
-    monkeypatch.setattr(sys, "stdout", Terminal())
-    handlers: list[logging.StreamHandler[Any]] = [
-        logging.StreamHandler(stream) for stream in (terminal, sys.stdout, io.StringIO())
+    terminal = on_a_terminal(monkeypatch)
+    logger = logging.getLogger("phases.test.live")
+    handlers: list[Any] = [
+        logging.StreamHandler(stream) for stream in (terminal, Terminal(), io.StringIO())
     ]
-    monkeypatch.setattr(logging.getLogger(holder), "handlers", [*handlers])
+    monkeypatch.setattr(logging.getLogger(holder), "handlers", [logging.NullHandler(), *handlers])
     before = [handler.stream for handler in handlers]
-    tree = phases.LiveTree(logger, console=Console(file=terminal, force_terminal=True, width=80))
-    look = phases.task("look")(lambda _ctx: [handler.stream for handler in handlers])
-    during = phases.run(look, observers=[tree], logger=logger).result
-    assert isinstance(during, list)
-    assert [now is then for now, then in zip(during, before, strict=True)] == [
-        False,
-        False,
-        True,
-    ]
+    look = phases.task("look")(lambda _: [handler.stream for handler in handlers])
+    during: Any = phases.run(look, observers=[phases.LiveTree(logger)]).result
+    is_moved = [now is not then for now, then in zip(during, before, strict=True)]
+    assert is_moved == [True, True, False]
     assert [handler.stream for handler in handlers] == before
-
-
-def test_log_handlers_beside_a_live_tree_that_is_not_on_a_terminal() -> None:
-    """Rich then leaves standard error as it is, so a log handler on the same stream keeps it."""
-    logger, file = logging.getLogger("phases.test.file"), io.StringIO()
-    handler = logging.StreamHandler(file)
-    logger.addHandler(handler)
-    tree = phases.LiveTree(logger, console=Console(file=file))
-    look = phases.task("look")(lambda _ctx: handler.stream is file)
-    assert phases.run(look, observers=[tree], logger=logger).result
 
 
 PROGRAM = """
@@ -343,90 +405,3 @@ def test_what_a_task_prints_beside_the_live_tree(tmp_path: Path) -> None:
     assert b"boot" in os.read(ours, 65536)
     os.close(ours)
     assert printed.read_text() == "printed\n"
-
-
-FAILING = """
-import phases
-from phases.testing import StubTask
-print(phases.run(StubTask("boot", errors=[RuntimeError("no address")])))
-"""
-
-
-@pytest.mark.linux
-def test_a_program_without_logging() -> None:
-    """A run prints nothing, so a failure is said once: by the report that the program prints."""
-    done = completed([sys.executable, "-c", FAILING])
-    assert done.stderr == ""
-    assert done.stdout.count("no address") == 1
-
-
-@pytest.mark.parametrize("observers", [None, []])
-def test_the_name_of_a_logger(
-    caplog: pytest.LogCaptureFixture, observers: list[Observer] | None
-) -> None:
-    """A run, a context and a LogObserver also take the name of a logger; its own lines are logged
-    there, too.
-    """
-
-    @phases.task("download")
-    def download(ctx: Context) -> None:
-        ctx.log.info("fetched")
-
-    with caplog.at_level(logging.INFO):
-        phases.run(download, logger="agent.boot", observers=observers)
-        phases.execute(
-            download, Context(logger="agent.boot", observers=[phases.LogObserver("agent.boot")])
-        )
-    lines = [record.message for record in caplog.records if record.name == "agent.boot"]
-    assert len(caplog.records) == len(lines)
-    assert lines.count("fetched") == 2
-    assert lines.count("download started") == (2 if observers is None else 1)
-
-
-def test_a_program_with_many_runs() -> None:
-    """Its logger does not get a handler for each of them."""
-    for _ in range(3):
-        Context(logger="agent.daemon")
-    assert len(logging.getLogger("agent.daemon").handlers) == 1
-
-
-@pytest.mark.linux
-def test_a_configuration_of_the_program_silences_nothing() -> None:
-    """A dictConfig disables the loggers that exist, if it is not told otherwise. Ours does not
-    exist before the first run.
-    """
-    program = """
-import logging.config, phases
-from phases.testing import StubTask
-handler = {"class": "logging.StreamHandler"}
-root = {"handlers": ["h"], "level": "INFO"}
-logging.config.dictConfig({"version": 1, "handlers": {"h": handler}, "root": root})
-phases.run(StubTask("a"))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert [line.split(" after")[0] for line in done.stderr.splitlines()] == ["a started", "a ok"]
-
-
-def test_observers_beside_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """Observers take the place of the log, and have it beside them if it is one of them."""
-    seen = Recorder()
-    with caplog.at_level(logging.INFO):
-        phases.run(StubTask("a"), observers=[seen])
-        assert not caplog.records
-        phases.run(StubTask("a"), observers=[seen, phases.LogObserver()])
-    assert [record.message.split()[1] for record in caplog.records] == ["started", "ok"]
-    assert len(seen.ends) == 2
-
-
-@pytest.mark.parametrize("wrong", [None, 7, print, Context().log])
-def test_what_is_not_a_logger(wrong: Any) -> None:
-    """It is refused at once: a run whose lines are lost would look as if it had none. So is an
-    adapter: it has no handlers, and would put the fields of a line elsewhere.
-    """
-    for make in (Context, phases.LogObserver, partial(phases.run, StubTask("a"))):
-        with pytest.raises(
-            TypeError, match=r"logger is .*; it must be a logging.Logger, or the name of one"
-        ):
-            make(logger=wrong)

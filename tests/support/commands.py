@@ -4,14 +4,11 @@ kernel.
 
 from collections.abc import Iterable
 
-from hypothesis import strategies as st
-
-from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import PROTOCOL_KERNEL, Route
 from hostrouting.model.rule import Rule, default_rules, rule_command as rule_addition
 from hostrouting.testing import FakeKernel
-from hostrouting.testing.strategies import DEVICES, routes, rules
 from tests.support.namespace import Namespace
+from tests.support.routing import DEVICES
 from tests.support.waiting import wait_for
 
 ENCAPS = {
@@ -94,91 +91,23 @@ def commands_of(kernel: FakeKernel) -> list[str]:
     ]
 
 
-_DEFAULTS = {
-    IPV4: (
-        *[["default via 10.0.0.1 dev eth0"]] * 4,
-        ["default dev wg0"],
-        ["default dev wg0 metric 5", "default via 10.0.0.1 dev eth0 metric 9"],
-        ["default nexthop via 10.0.0.1 dev eth0 weight 2 nexthop via 10.0.0.2 dev eth1 onlink"],
-        ["default via 10.0.0.1 dev eth0 metric 100", "default dev ib0 metric 50"],
-        ["default via 10.0.0.7 dev eth0 proto 213", "default via 10.0.0.1 dev eth0 metric 9"],
-        ["default via 10.0.0.1 dev eth0 onlink", "default via 10.0.0.7 dev eth1 onlink"],
-        ["default via 10.0.0.1 dev eth0 onlink", "default via 10.0.0.9 dev eth1 table 100 onlink"],
-        ["default via 10.0.0.1 dev eth0 table 100"],
-        ["default via 10.0.0.1 dev eth0 table 253"],
-        ["default via inet6 fe80::1 dev eth0"],
-        ["default via 10.0.0.1 dev eth0 metric 9", "default tos 0x10 dev wg0 metric 5"],
-        ["unreachable default", "default via 10.0.0.1 dev eth0 metric 9"],
-        [],
-    ),
-    IPV6: (
-        *[["default via fe80::1 dev eth0 proto ra expires 600 hoplimit 64"]] * 4,
-        ["default nexthop via fe80::1 dev eth0 weight 2 nexthop via fe80::2 dev eth1"],
-        ["default dev wg0 metric 5", "default via fe80::1 dev eth0 metric 9"],
-        ["default via fe80::1 dev eth0 proto ra", "default via fe80::2 dev eth1 proto ra"],
-        [
-            "default via fe80::1 dev eth0 metric 5",
-            "default via fe80::2 dev eth1 metric 9",
-            "default dev ib0 metric 12",
-        ],
-        ["default via fe80::1 dev eth0", "default dev eth1 pref high"],
-        ["default dev eth1 pref low", "default dev eth0"],
-        ["default via fe80::7 dev eth0 proto 213", "default via fe80::1 dev eth0 metric 2000"],
-        [
-            "default from fd00:99::/64 via fe80::1 dev eth1 metric 5",
-            "default via fe80::2 dev eth0 metric 9",
-        ],
-        ["default from fd00:99::/64 via fe80::1 dev eth1 metric 5"],
-        ["default via fe80::1 dev eth0", "default via fe80::2 dev ib0 table 100"],
-        ["default via fe80::1 dev eth0 table 100"],
-        ["unreachable default", "default via fe80::1 dev eth0 metric 2000"],
-        [],
-    ),
-}
-
-
-def default_routes(family: int) -> st.SearchStrategy[list[str]]:
-    """The commands that add the default routes of a host, which are often one by eth0."""
-    return st.sampled_from(_DEFAULTS[family]).map(
-        lambda routes: [f"route append {route}" for route in routes]
-    )
-
-
-def furnish(
-    namespace: Namespace,
-    devs: Iterable[str] = DEVICES,
-    lost: Iterable[str] = (),
-    then: Iterable[str] = (),
-) -> None:
-    """Create the devices, give eth0 an address of each family, carry out the commands in `then`,
-    and remove the carrier of the devices in `lost`.
+def furnish(namespace: Namespace, devs: Iterable[str] = DEVICES, lost: Iterable[str] = ()) -> None:
+    """Create the devices, give eth0 an address of each family, and remove the carrier of the
+    devices in `lost`.
 
     Routes by ib0 are ignored while it has no carrier, and eth1 is in a group of its own.
     """
     addresses = ["address add 10.0.0.4/24 dev eth0", "address add fd00:99::4/64 dev eth0 nodad"]
-    namespace.batch(["link set lo up", *ports(*devs), "link set eth1 group 7", *addresses, *then])
-    for family in ("ipv4", "ipv6") if "ib0" in devs else ():
-        namespace.sysctl(f"{family}/conf/ib0/ignore_routes_with_linkdown", 1)
-    lose_carriers(namespace, lost)
-
-
-def lose_carriers(namespace: Namespace, names: Iterable[str]) -> None:
-    """Remove the carrier of these devices, and wait until the kernel has updated its routes, which
-    it does a little later.
-    """
-    lost = [*names]
-    if not lost:
-        return
-    namespace.batch(f"link set peer-{name} down" for name in lost)
-    shown = [f"link show {name}" for name in lost]
-    wait_for(
-        f"{lost} to lose their carriers",
-        lambda: " state UP " not in namespace.ip("-o", "-batch", "-", lines=shown).stdout,
-    )
-
-
-@st.composite
-def wishes(draw: st.DrawFn, block: Prefix) -> tuple[list[Rule], list[Route]]:
-    """Rules and routes to add to the kernel; it may refuse some of them."""
-    wanted = draw(st.lists(rules(block), max_size=4, unique_by=lambda rule: rule.priority))
-    return wanted, draw(st.lists(routes(block), min_size=1, max_size=14))
+    namespace.batch(["link set lo up", *ports(*devs), "link set eth1 group 7", *addresses])
+    if "ib0" in devs:
+        for family in ("ipv4", "ipv6"):
+            namespace.sysctl(f"{family}/conf/ib0/ignore_routes_with_linkdown", 1)
+    lost = [*lost]
+    if lost:
+        namespace.batch(f"link set peer-{name} down" for name in lost)
+        shown = [f"link show {name}" for name in lost]
+        # The kernel updates its routes a little later.
+        wait_for(
+            f"{lost} to lose their carriers",
+            lambda: " state UP " not in namespace.ip("-o", "-batch", "-", lines=shown).stdout,
+        )

@@ -25,32 +25,39 @@ _MANAGER = ("BASH_ENV=/etc/evil", "SHELLOPTS=noexec", "PYTHONHOME=/nowhere")
 KINDS = {
     "plain": "",
     "user": "User=nobody\nGroup=nogroup\n",
-    "dynamic": "DynamicUser=yes\nPrivateTmp=yes\n",
+    "dynamic": "DynamicUser=yes\nPrivateTmp=yes\nWorkingDirectory=/tmp\nUMask=0777\n",
     "users": "PrivateUsers=yes\nPermissionsStartOnly=yes\n",
-    "private-network": "PrivateNetwork=yes\n",
+    "private-network": "PrivateNetwork=yes\nRestrictAddressFamilies=AF_UNIX\nIPAddressDeny=any\n",
     "namespace": "NetworkNamespacePath=/run/netns/other\n",
-    "sockets": "RestrictAddressFamilies=AF_UNIX\nIPAddressDeny=any\n",
     "read-only": "ProtectSystem=strict\nProtectHome=yes\nReadOnlyPaths=/\n",
     "inaccessible": "InaccessiblePaths=/etc/hostrouting -/run/hostrouting\n",
     "hidden": "TemporaryFileSystem=/usr/sbin /run/hostrouting\n",
     "noexec": "NoExecPaths=/etc /usr/bin/python3\nPrivateDevices=yes\n",
-    "capabilities": "NoNewPrivileges=yes\nCapabilityBoundingSet=\n",
-    "no-root": "SecureBits=noroot noroot-locked\n",
-    "calls": "SystemCallFilter=~@network-io @mount @process\n",
-    "memory": "MemoryDenyWriteExecute=yes\nLockPersonality=yes\nRestrictRealtime=yes\n",
-    "proc": "ProtectProc=invisible\nProcSubset=pid\n",
-    "kernel": "ProtectControlGroups=yes\nProtectKernelTunables=yes\nProtectKernelModules=yes\n",
-    "namespaces": "RestrictNamespaces=yes\nRestrictSUIDSGID=yes\nPrivateIPC=yes\n",
-    "shell": f"Environment={_SHELL}\n",
-    "python": f"Environment={_PYTHON}\n",
-    "loader": "Environment=LD_LIBRARY_PATH=/nowhere LD_DEBUG=none LANG=tr_TR PATH=/nowhere\n",
+    "no-root": "NoNewPrivileges=yes\nCapabilityBoundingSet=\nSecureBits=noroot noroot-locked\n",
+    "calls": "SystemCallFilter=~@network-io @mount @process\nMemoryDenyWriteExecute=yes\n",
+    "kernel": """\
+ProtectProc=invisible
+ProcSubset=pid
+ProtectControlGroups=yes
+ProtectKernelTunables=yes
+RestrictNamespaces=yes
+RestrictSUIDSGID=yes
+PrivateIPC=yes
+""",
+    "environment": f"""\
+Environment={_SHELL}
+Environment={_PYTHON}
+Environment=LD_LIBRARY_PATH=/nowhere LD_DEBUG=none LANG=tr_TR PATH=/nowhere
+""",
     "statuses": "SuccessExitStatus=1 2 97 98 127 143 254 SIGTERM SIGKILL\n",
-    "log": "StandardOutput=null\nStandardError=null\nIgnoreSIGPIPE=no\n",
-    "input": "StandardInput=data\nStandardInputText=exit 0\n",
-    "folder": "WorkingDirectory=/tmp\nUMask=0777\n",
-    "limits": "LimitNOFILE=32\nLimitFSIZE=0\nLimitNPROC=8\n",
-    "tasks": "TasksMax=4\nMemoryMax=64M\n",
-    "nice": "Nice=19\nCPUSchedulingPolicy=idle\nIOSchedulingClass=idle\n",
+    "log": """\
+StandardOutput=null
+StandardError=null
+IgnoreSIGPIPE=no
+StandardInput=data
+StandardInputText=exit 0
+""",
+    "limits": "LimitNOFILE=32\nLimitFSIZE=0\nTasksMax=4\nMemoryMax=64M\nNice=19\n",
     "kill": "KillMode=process\nSendSIGHUP=yes\n",
     "notify": """\
 Type=notify
@@ -74,15 +81,7 @@ FILES["/etc/systemd/system/plain.service.d/90-own.conf"] = (
 )
 FILES["/etc/evil"] = "exit 0\n"
 SCRIPT = f"{LAYOUT.gate_directory}/05-slow.sh"
-SIGNALS = (
-    ("TERM", "all"),
-    ("TERM", "control"),
-    ("HUP", "control"),
-    ("INT", "all"),
-    ("QUIT", "all"),
-    ("USR1", "all"),
-    ("USR2", "control"),
-)
+SIGNALS = (("TERM", "all"), ("TERM", "control"), ("HUP", "control"), ("USR1", "all"))
 """Each with the processes that get it: all of the unit's, or the first one of its start."""
 SLOW = "echo >>/run/began; until [[ -e /run/go ]]; do sleep 0.05; done\n"
 
@@ -217,7 +216,7 @@ def what_is_not_a_decision(system: System) -> None:
     not asked.
     """
     refused_by_the_program = "plain.service was not started: the gate could not be run"
-    for status in (0, 1, 2, 96, REFUSED, 99, 127, 143, 254, 255):
+    for status in (0, 1, REFUSED, 254, 255):
         system.outside(LAYOUT.program_path).write_bytes(program_that_exits_with(status))
         assert start_all(system, "plain") == {"failed"}, status
         is_named = f"{refused_by_the_program} (exit {status})" in last_start(system, "plain")

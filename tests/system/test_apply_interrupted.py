@@ -94,28 +94,6 @@ def test_a_start_during_an_apply(before: HostRoutingConfig, after: HostRoutingCo
 UNITS = LAYOUT.unit_directory
 PLAIN = "plain.service"
 FILES = {f"/usr/lib/systemd/system/{PLAIN}": "[Service]\nExecStart=/bin/sleep infinity\n"}
-FULL = f"mount -t tmpfs -o size=4k,mode=755 none {UNITS}; cat /dev/zero >{UNITS}/all 2>&1; true"
-
-
-def test_whether_a_unit_starts_unchecked_is_said() -> None:
-    """Where the gate was installed, an apply that cannot write says if a unit starts unchecked now;
-    without the obstacle all is well.
-    """
-    overlaps = gate.config(mode="STRICT")._replace(gate=GateConfig((PLAIN,)))
-    with gate.host(more=FILES, machines=()) as system:
-        gate.apply(system, overlaps, code=1)
-        system.must("sh", "-c", FULL)
-        system.must("systemctl", "daemon-reload")
-        assert f"{PLAIN} starts unchecked" in gate.apply(system, overlaps, code=1)
-        assert system.run("systemctl", "start", PLAIN).returncode == 0
-        system.must("systemctl", "stop", PLAIN)
-
-        system.must("umount", UNITS)
-        system.must("systemctl", "daemon-reload")
-        assert "starts unchecked" not in gate.apply(system, overlaps, code=1)
-        assert system.run("systemctl", "start", PLAIN).returncode == 1
-        assert gate.markers(system) == {LAYOUT.detected_path}
-
 
 # It stands in for systemctl, and refuses each reload.
 REFUSING = """\
@@ -123,27 +101,6 @@ REFUSING = """\
 case "$*" in *daemon-reload*) exit 1 ;; esac
 exec /usr/bin/systemctl.real "$@"
 """
-
-
-def test_a_guard_that_cannot_be_started() -> None:
-    """The routes are set, and the machine starts; apply fails, and says why the guard does not run.
-    One that runs although somebody has removed its unit file is stopped all the same.
-    """
-    guarded = ALLOWS._replace(guard=GUARDED)
-    with gate.host() as system:
-        obstacle = f"{UNITS}/{GUARD}.d/50.conf"
-        system.lay(obstacle, "[Service]\nExecStartPre=/bin/false\n")
-        page = gate.apply(system, guarded, code=1)
-        assert f"FAILED: {GUARD} failed" in page
-        assert len(gate.ours(system)) == len(HALVES)
-        assert gate.start(system) == 0
-
-        system.must("rm", obstacle)
-        gate.apply(system, guarded)
-        assert system.show(GUARD, "ActiveState") == "active"
-        system.must("rm", LAYOUT.unit_path(GUARD))
-        gate.remove(system)
-        assert system.show(GUARD, "ActiveState") == "inactive"
 
 
 def test_a_reload_that_was_lost() -> None:

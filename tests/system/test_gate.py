@@ -90,39 +90,6 @@ def a_new_overlap_refuses(system: System) -> None:
     assert gate.markers(system) == {LAYOUT.ok_path}
 
 
-def test_warn_and_undecided() -> None:
-    """WARN starts a machine that overlaps, with a marker; UNDECIDED starts it in STRICT, without
-    one; both are logged.
-    """
-    with gate.host() as system:
-        warn_starts_a_machine_that_overlaps(system)
-        gate.end(system)
-        undecided_starts_it_in_strict(system)
-
-
-def warn_starts_a_machine_that_overlaps(system: System) -> None:
-    """The marker has what is logged."""
-    assert f"{gate.CIDR} leaves through ib0" in gate.apply(system, gate.config(mode="WARN"))
-    system.must("rm", LAYOUT.detected_path)
-    assert gate.start(system) == 0
-    assert gate.pid(system)
-    marker = system.read(LAYOUT.detected_path)
-    assert marker is not None
-    assert marker.startswith(ESCAPE)
-    # The journal has the command of the node.
-    assert marker.partition("; if leaving")[0] in system.journal(KUBE1)
-
-
-def undecided_starts_it_in_strict(system: System) -> None:
-    """Two cards share the default route: nobody but an operator knows whether both are right."""
-    system.must("ip", "route", "append", "default", "via", "172.16.0.1", "dev", "ib0")
-    gate.apply(system, gate.config(mode="STRICT"))
-    assert gate.start(system) == 0
-    assert gate.pid(system)
-    assert not gate.markers(system)
-    assert "it is unclear whether packets to " in log_of(system, "warning")
-
-
 def test_routes_that_cannot_be_installed() -> None:
     """A route that conflicts, or still waits, holds the machine back beside a check that holds back
     nothing; the conflict is left as it was.
@@ -229,37 +196,6 @@ def a_new_default_route_ends_both_waits(system: System) -> None:
     assert len(gate.ours(system)) == 2
     wait_for("the unit of the routes to end", lambda: not routes_wait(system))
     assert system.show(LAYOUT.routes_unit, "Result") == "success"
-
-
-def test_a_default_route_that_goes() -> None:
-    """Routes that are there are right without it, and behind a VPN's: nothing is awaited, nothing
-    is refused in STRICT, and none of them moves.
-    """
-    wanted = gate.config(HALVES[0], static("172.16.128.0/17", dev="eth0"))
-    wanted = wanted._replace(route_overlap=expect(CIDR, mode="STRICT", expected_devs=["eth0"]))
-    with gate.host() as system:
-        gate.apply(system, wanted)
-        before = system.must("ip", "route", "show", "proto", "213")
-        assert "172.16.0.0/17 via 10.0.0.1 dev eth0" in before
-
-        system.must("ip", "route", "del", "default")
-        the_machine_starts_and_no_route_moves(system, before)
-
-        system.must("ip", "tuntap", "add", "tun0", "mode", "tun")
-        system.must("ip", "link", "set", "tun0", "up")
-        system.must("ip", "route", "add", "default", "dev", "tun0")
-        the_machine_starts_and_no_route_moves(system, before)
-
-        journal = system.journal(KUBE1)
-        assert "waits" not in journal
-
-
-def the_machine_starts_and_no_route_moves(system: System, before: str) -> None:
-    """Our routes are as they were before."""
-    assert gate.start(system) == 0
-    assert gate.pid(system)
-    gate.end(system)
-    assert system.must("ip", "route", "show", "proto", "213") == before
 
 
 def test_boot() -> None:

@@ -1,5 +1,5 @@
 """An installation of an earlier build, whose gate and guard are bash scripts, is replaced whole by
-the first `apply`, and no gated unit starts unchecked meanwhile. `remove` takes it away, too.
+the first `apply`, and no gated unit starts unchecked meanwhile.
 """
 
 import json
@@ -114,12 +114,9 @@ def await_refusals(system: System, more: int) -> None:
 
 
 def test_it_is_replaced() -> None:
-    """First it is removed; then it is installed again, and replaced while units start."""
+    """It is replaced while units start."""
     more = {f"/etc/systemd/system/{TEMPLATE}": AGENT}
     with gate.host(more=more, machines=()) as system:
-        install_former(system)
-        a_removal_takes_all_of_it_away(system)
-
         install_former(system)
         system.lay(FOREIGN, f"echo {FOREIGN} ran\n", mode=0o755)
         starting = Thread(target=system.run, args=("sh", "-c", STARTS))
@@ -134,16 +131,6 @@ def test_it_is_replaced() -> None:
 
         nothing_of_it_is_left(system)
         the_new_gate_and_guard_work(system)
-
-
-def a_removal_takes_all_of_it_away(system: System) -> None:
-    """Its guard ends, and nothing gates the unit."""
-    gate.remove(system)
-    assert system.run("ls", LAYOUT.config_directory).returncode
-    assert files_in_systemd_that_are_ours(system) == ""
-    assert system.run("systemctl", "cat", LAYOUT.guard_unit).returncode
-    assert system.run("pgrep", "-f", "guard.sh").returncode
-    assert not system.show(LAST, "ExecCondition")
 
 
 def nothing_of_it_is_left(system: System) -> None:

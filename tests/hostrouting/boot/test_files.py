@@ -5,7 +5,6 @@ from hypothesis import given
 from hostrouting.boot import units
 from hostrouting.boot.files import files_of, render_config
 from hostrouting.config.settings import HostRoutingConfig, gated_units
-from hostrouting.host.fileset import File
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing.strategies import configs
 
@@ -80,7 +79,7 @@ def test_links() -> None:
 
 def test_texts_and_modes() -> None:
     """Each unit has its text. Nobody executes a file of ours by its name, and all may read it."""
-    files = {file.path: file for file in files_of(FULL) if isinstance(file, File)}
+    files = {file.path: file for file in files_of(FULL)}
     assert {file.mode for file in files.values()} == {0o644}
     for unit, text in units.UNITS.items():
         assert files[LAYOUT.unit_path(unit)].text == text

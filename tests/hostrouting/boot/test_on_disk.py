@@ -5,14 +5,8 @@ import json
 import pytest
 from hypothesis import given
 
-from hostrouting.boot.files import WRITER, files_of
-from hostrouting.boot.on_disk import (
-    files_on,
-    gated_on_disk,
-    owned_paths,
-    proof_of_installation,
-    writer_of,
-)
+from hostrouting.boot.files import WRITER, files_of, files_on, writer_of
+from hostrouting.boot.on_disk import gated_on_disk, owned_paths, proof_of_installation
 from hostrouting.config.settings import MACHINES, HostRoutingConfig
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.testing import FakeFiles, FakeHost
@@ -90,28 +84,23 @@ def test_an_earlier_release() -> None:
         assert max(units) < owned.index(path) < owned.index(LAYOUT.config_path)
 
 
-class TestWhatAKilledWriterHasLeft:
-    """It wrote a temporary file, and did not rename it."""
-
-    def test_in_systemds_folders(self) -> None:
-        """An empty file and a link to a unit of ours are ours, and nothing else is."""
-        empty_drop_in = f"{LAYOUT.drop_in_path('kubelet.service')}.new"
-        link = f"{LAYOUT.enabled_path(LAYOUT.routes_unit)}.new"
-        unit_with_text = f"{LAYOUT.unit_path(LAYOUT.check_unit)}.new"
-        link_elsewhere = f"{LAYOUT.enabled_path(LAYOUT.guard_unit)}.new"
-        files = FakeFiles()
-        files.texts[empty_drop_in] = ""
-        files.texts[unit_with_text] = "[Unit]\n"
-        files.links[link] = LAYOUT.unit_path(LAYOUT.routes_unit)
-        files.links[link_elsewhere] = "/opt/x.service"
-        assert set(owned_paths(files)) == {empty_drop_in, link}
-
-    @pytest.mark.parametrize("path", [LAYOUT.program_path, LAYOUT.python_path, LAYOUT.config_path])
-    def test_before_anything_is_installed(self, path: str) -> None:
-        """It is removed, and is no sign that a configuration was installed."""
-        files = FakeFiles(texts={f"{path}.new": "half"})
-        assert owned_paths(files) == (f"{path}.new",)
-        assert proof_of_installation(files) == ()
+@pytest.mark.parametrize(
+    "path",
+    [
+        LAYOUT.program_path,
+        LAYOUT.config_path,
+        LAYOUT.unit_path(LAYOUT.check_unit),
+        LAYOUT.enabled_path(LAYOUT.routes_unit),
+        LAYOUT.drop_in_path("kubelet.service"),
+    ],
+)
+def test_what_a_killed_writer_has_left(path: str) -> None:
+    """It wrote a temporary file, and did not rename it: that is removed, and is no sign that a
+    configuration was installed.
+    """
+    files = FakeFiles(texts={f"{path}.new": "half"})
+    assert owned_paths(files) == (f"{path}.new",)
+    assert proof_of_installation(files) == []
 
 
 @pytest.mark.parametrize("unit", ["a mask", "an empty file", "another program's"])

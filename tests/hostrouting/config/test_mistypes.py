@@ -4,7 +4,6 @@ import pytest
 
 from hostrouting.check.check import check_snapshot
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import ConfigError
 from tests.support.topologies import vm_with
 
 CHECKED = {"expectedCidrs": ["172.16.0.0/16", "fd16::/64"], "mode": "STRICT"}
@@ -39,11 +38,3 @@ def test_a_cidr_with_host_bits() -> None:
     """It is said what it became; host bits of another family, or none, are not."""
     said = flaws("172.16.0.0/17", "172.16.0.0/6", "fd16::/64")
     assert said == ["cidr-masked: 172.16.0.0/6 has host bits set, so 172.0.0.0/6 is checked"]
-
-
-@pytest.mark.parametrize("cidr", ["127.0.0.0/8", "127.0.0.1/32", "::1/128"])
-@pytest.mark.parametrize("key", ["expectedCidrs", "serviceCidrs", "podCidrs"])
-def test_the_loopback_network_is_a_fault(key: str, cidr: str) -> None:
-    """No packet to it leaves a host."""
-    with pytest.raises(ConfigError, match="is the loopback network, which never leaves a host"):
-        HostRoutingConfig.from_mapping({"routeOverlap": {key: [cidr]}})

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import example, given, strategies as st
 
 from hostrouting.config import (
     GateConfig,
@@ -87,42 +86,34 @@ def test_documents_that_ask_for_nothing(document: dict[str, object]) -> None:
     assert HostRoutingConfig.from_mapping(document) == HostRoutingConfig()
 
 
-WITHOUT_OURS = {
-    "none of our keys": (
-        '{"kubelet": {}}',
-        f"the configuration has none of the keys {KEYS}; in an agent's larger file, put",
-    ),
-    "a section beside ours": (
-        '{"writtenBy": "x", "hostRouting": {}, "guard": true}',
-        "guard is beside hostRouting, where it would be ignored; move it into",
-    ),
-    "one of two sections beside ours": (
-        '{"hostRouting": {}, "guard": {"own": 1}, "routeOverlap": {}}',
-        "routeOverlap is beside hostRouting",
-    ),
-}
-
-
-@pytest.mark.parametrize(("text", "said"), WITHOUT_OURS.values(), ids=WITHOUT_OURS)
-def test_an_agents_file_where_ours_is_required(text: str, said: str) -> None:
+def test_an_agents_file_where_ours_is_required(tmp_path: Path) -> None:
     """Whoever needs our settings refuses a file that has none where they are looked for."""
+    path = tmp_path / "agent.json"
+    path.write_text('{"kubelet": {}}')
+    assert HostRoutingConfig.load(path) == HostRoutingConfig()
     with pytest.raises(ConfigError) as caught:
-        HostRoutingConfig.from_json(text, required=True)
+        HostRoutingConfig.load(path, required=True)
+    said = f"{path} has none of the keys {KEYS}; in an agent's larger file, put"
     assert str(caught.value).startswith(said)
 
 
 def test_sections_beside_ours() -> None:
     """All that stand beside our key are named at once."""
-    text = '{"hostRouting": {}, "gate": {"units": ["kubelet.service"]}, "guard": {"enabled": 1}}'
+    text = '{"hostRouting": {}, "guard": {"own": 1}, "staticRoutes": {}, "manageForeign": 1}'
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.from_json(text, required=True)
-    assert [fault.path for fault in caught.value.faults] == ["gate", "guard"]
+    assert [fault.path for fault in caught.value.faults] == ["staticRoutes", "manageForeign"]
+    assert "is beside hostRouting, where it would be ignored; move it into" in str(caught.value)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["{}", '{"hostRouting": {}, "gate": {"url": "https://a"}, "guard": true}'],
-    ids=["empty", "an agent's"],
+    [
+        "{}",
+        '{"hostRouting": {}, "gate": {"url": "https://a"}, "guard": true}',
+        '{"hostRouting": {}, "routeOverlap": null}',
+    ],
+    ids=["empty", "an agent's", "null"],
 )
 def test_an_empty_configuration_where_ours_is_required(text: str) -> None:
     """An empty object is the empty configuration; a key of the agent that only has the name of a
@@ -303,12 +294,6 @@ def test_defaults_do_not_change() -> None:
     assert HostRoutingConfig().azure_vnet_cleanup is None
 
 
-def test_units_that_wait() -> None:
-    """The units of the section wait, sorted and each once."""
-    gate = GateConfig(("kubelet.service", "a.service", "kubelet.service"))
-    assert gated_units(HostRoutingConfig(gate=gate)) == ("a.service", "kubelet.service")
-
-
 def test_units_that_wait_unless_named() -> None:
     """Machines wait if a step or a check of service networks is there to wait for."""
     guarded = HostRoutingConfig(
@@ -390,32 +375,14 @@ def test_load(tmp_path: Path) -> None:
     assert HostRoutingConfig.load(str(path)) == expected
 
 
-def test_load_without_a_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file is read all the same; only `-` needs it."""
-    path = tmp_path / "right.json"
-    path.write_text(json.dumps(ROUTES))
-    monkeypatch.setattr("sys.stdin", None)
-    assert HostRoutingConfig.load(path) == HostRoutingConfig.from_mapping(ROUTES)
-    with pytest.raises(ConfigError, match="standard input is closed"):
-        HostRoutingConfig.load("-")
-
-
-def test_load_from_a_standard_input_that_was_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A caller that has closed it reads that it is closed, not that `-` is not a path."""
+def test_load_without_a_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has none, or has closed it, reads that, and not that `-` is not a path."""
     closed = io.TextIOWrapper(io.BytesIO())
     closed.close()
-    monkeypatch.setattr("sys.stdin", closed)
-    with pytest.raises(ConfigError, match="standard input is closed"):
-        HostRoutingConfig.load("-")
-
-
-def test_load_where_ours_is_required(tmp_path: Path) -> None:
-    """A file is refused like its text."""
-    path = tmp_path / "agent.json"
-    path.write_text('{"kubelet": {}}')
-    assert HostRoutingConfig.load(path) == HostRoutingConfig()
-    with pytest.raises(ConfigError, match=r"agent\.json has none of the keys"):
-        HostRoutingConfig.load(path, required=True)
+    for standard_input in (None, closed):
+        monkeypatch.setattr("sys.stdin", standard_input)
+        with pytest.raises(ConfigError, match="standard input is closed"):
+            HostRoutingConfig.load("-")
 
 
 @pytest.mark.parametrize(
@@ -536,202 +503,75 @@ RIGHT: dict[str, Any] = {
 VALUES: dict[str, dict[str, list[Any]]] = {
     "staticRoutes.routes[0].dev": {
         "is not a device name: 1 to 15 letters, digits, '_', '.' and '-'": [
-            "eth0;reboot",
-            "$(reboot)",
-            "`id`",
-            "a|b",
-            "eth 0",
-            "eth0\n",
-            "\u001b[2J",
-            "\u0435th0",
-            "a/b",
-            ".",
-            "..",
-            "eeeeeeeeeeeeeeee",
+            *("$(reboot)", "eth 0", "eth0\n", "\u001b[2J", "\u0435th0", "a/b", "..", "e" * 16)
         ],
-        "is not a string of up to 255": ["\ud800", "\udfff", "e" * 256],
+        "is not a string of up to 255": ["\ud800", "e" * 256],
     },
     "staticRoutes.routes[0].metric": {
-        "is not an integer from 0 to 4294967295": [
-            -1,
-            4294967296,
-            2**300,
-            True,
-            1.0,
-            math.nan,
-            "1",
-            {},
-            {1},
-        ],
+        "is not an integer from 0 to 4294967295": [-1, 4294967296, True, 1.0, math.nan, "1", {1}],
     },
     "staticRoutes.routes[0].destination": {
         "is not a network; write an address, a slash and a length": [
-            "10/8",
-            "010.0.0.0/8",
-            "10.0.0.0/08",
-            "10.0.0.0/255.0.0.0",
-            " 10.0.0.0/8",
-            "fd00::/",
-            "10.0.0.0/\u0668",
-            "fe80::1%eth0/64",
-            "$(reboot)/8",
+            *("10/8", "010.0.0.0/8", "10.0.0.0/08", "10.0.0.0/255.0.0.0", " 10.0.0.0/8", "fd00::/"),
+            *("10.0.0.0/\u0668", "fe80::1%eth0/64"),
         ],
         "has too long a prefix; the length is at most 32": ["10.0.0.0/33"],
         'has no prefix length; write "10.0.0.1/32" for that one address': ["10.0.0.1"],
         'has host bits set; write "172.16.0.0/16", or "172.16.5.4/32" for that one address': [
-            "172.16.5.4/16",
+            "172.16.5.4/16"
         ],
         "is the default route; list the networks": ["0.0.0.0/0", "::/0"],
-        "lies in a reserved range": [
-            "127.0.0.0/8",
-            "224.0.0.0/3",
-            "255.255.255.255/32",
-            "fe80::/64",
-        ],
-        "is not a string": [5, ["10.0.0.0/8"], b"10.0.0.0/8"],
+        "lies in a reserved range": ["127.0.0.0/8", "224.0.0.0/3", "fe80::/64"],
+        "is not a string": [5, b"10.0.0.0/8"],
     },
     "staticRoutes.routes[0].gateway": {
-        "is not an address": [
-            "10.0.0.256",
-            "10.0.0.1/24",
-            "fe80::1%eth0",
-            IPv4Interface("10.0.0.1/25"),
-        ],
-        "lies in a reserved range, which has no routers": [
-            "::1",
-            "ff02::1",
-            "127.0.0.1",
-            "224.0.0.5",
-        ],
+        "is not an address": ["10.0.0.256", "10.0.0.1/24", IPv4Interface("10.0.0.1/25")],
+        "lies in a reserved range, which has no routers": ["::1", "ff02::1", "127.0.0.1"],
         "is IPv6, and the destination is not": ["fd00::1"],
     },
-    "routeOverlap.expectedCidrs": {
-        "is not a list; write [...]": ["10.0.0.0/8", 5, {}, b"x"],
-    },
+    "routeOverlap.expectedCidrs": {"is not a list; write [...]": ["10.0.0.0/8", {}, b"x"]},
     "routeOverlap.expectedCidrs[0]": {
         "has no prefix length": ["10.0.0.0"],
+        "is the loopback network, which never leaves a host": ["127.0.0.0/8", "::1/128"],
     },
-    "routeOverlap.expectedDevs[0]": {
-        "is not a device name: 1 to 15 letters, digits, '_', '.' and '-'": ["eth 0", ""],
-    },
+    "routeOverlap.expectedDevs[0]": {"is not a device name: 1 to 15 letters": ["eth 0", ""]},
     "routeOverlap.allowedDevs[0]": {
         "allows every device": ["*", "??*"],
-        "is not a device pattern; write one such as": [
-            "",
-            "aaaaaaaaaaaaaaaa",
-            "eth[0-9]",
-            "wg* wireguard",
-        ],
+        "is not a device pattern; write one such as": ["", "a" * 16, "eth[0-9]", "wg* wireguard"],
     },
-    "routeOverlap.mode": {
-        "is not one of WARN, STRICT": [True, "LOUD", " WARN", "\u017ftrict"],
-    },
+    "routeOverlap.mode": {"is not one of WARN, STRICT": [True, " WARN", "\u017ftrict"]},
     "routeOverlap.intendedRules[0]": {
-        "is not a list of selectors; write it as": [
-            "fwmark",
-            "fwmrk 0x1",
-            "foo bar",
-            "fwmark 0x1 not",
-            "iif $(id)",
-            "iif  lo",
-            "iif lo ",
-        ],
+        "is not a list of selectors; write it as": ["fwmark", "foo bar", "iif $(id)", "iif  lo"],
     },
-    "manageForeign": {
-        "is not one of leave, keep": ["no"],
-    },
-    "gate.units": {
-        "is empty: no unit would wait": [[]],
-    },
+    "manageForeign": {"is not one of leave, keep": ["no"]},
+    "gate.units": {"is empty: no unit would wait": [[]]},
     "gate.steps[0].name": {
         "is not of the letters a-z, digits and -": ["", "50_rails", "-a", "Licence", "a" * 64],
     },
     "gate.steps[0].script": {
-        "is not the text of a script of up to 100,000 bytes": [
-            "",
-            " \n",
-            "a\0b",
-            "é" * 50_001,
-            7,
-        ],
+        "is not the text of a script of up to 100,000 bytes": [" \n", "a\0b", "é" * 50_001, 7],
     },
-    "gate.steps[0].when": {
-        "is not one of before, after": ["during"],
-    },
+    "gate.steps[0].when": {"is not one of before, after": ["during"]},
     "gate.units[0]": {
         "is not the name of a service; write one": [
-            "a.socket",
-            "a/b.service",
-            "@.service",
-            "a*.service",
-            "a",
-            "%n.service",
-            f"{'k' * 244}.service",
+            *("a.socket", "a/b.service", "@.service", "%n.service", f"{'k' * 244}.service")
         ],
         "is needed for the network, or by the gate": [
-            "hostrouting-guard.service",
-            "systemd-networkd.service",
-            "nftables.service",
-            "NetworkManager.service",
-            "static-routes.service",
-            "check-route-overlap.service",
-            "probe-rewrite.service",
-            "cloud-init.service",
-            "dbus-broker.service",
-            "messagebus.service",
-            "dbus.service",
-            "frr.service",
-            "systemd-networkd-wait-online.service",
-            "NetworkManager-wait-online.service",
-            "ifupdown-wait-online.service",
-            "ifup@eth0.service",
-            "wicked.service",
-            "connman.service",
-            "udev.service",
-            "firewalld.service",
-            "netfilter-persistent.service",
-            "openvswitch-switch.service",
+            *("systemd-networkd.service", "nftables.service", "cloud-init.service", "frr.service"),
+            *("messagebus.service", "ifup@eth0.service", "NetworkManager-wait-online.service"),
         ],
-        "is how an operator logs in to repair the host": [
-            "ssh.service",
-            "sshd.service",
-            "sshd@.service",
-            "ssh@7.service",
-            "dropbear.service",
-            "serial-getty@ttyS0.service",
-        ],
+        "is how an operator logs in to repair the host": ["ssh@7.service", "dropbear.service"],
         "starts the containers of the whole host; name the unit that must wait, such as "
-        "kubelet.service": [
-            "containerd.service",
-            "crio.service",
-        ],
+        "kubelet.service": ["containerd.service"],
     },
-    "guard.enabled": {
-        "is not true or false": [1, "yes"],
-    },
-    "probeRewrite.interfaces[0]": {
-        "is the loopback device": ["lo"],
-    },
-    "probeRewrite.linkLocal": {
-        "is not in fe80::/10": ["fec0::1", "169.254.0.1"],
-    },
-    "probeRewrite.globalAddress": {
-        "is not in 2000::/3": ["fe80::1", "fd00::1", "::ffff:10.0.0.1"],
-    },
-    "probeRewrite.ensureRoute": {
-        "is not true or false": ["no"],
-    },
-    "azureVnetCleanup.managed": {
-        "is empty, so nothing would be deleted": [[]],
-    },
+    "guard.enabled": {"is not true or false": [1, "yes"]},
+    "probeRewrite.interfaces[0]": {"is the loopback device": ["lo"]},
+    "probeRewrite.linkLocal": {"is not in fe80::/10": ["fec0::1", "169.254.0.1"]},
+    "probeRewrite.globalAddress": {"is not in 2000::/3": ["fe80::1", "::ffff:10.0.0.1"]},
+    "azureVnetCleanup.managed": {"is empty, so nothing would be deleted": [[]]},
     "azureVnetCleanup.managed[0]": {
-        'has host bits set; write "172.16.0.0/16", or "172.16.5.4/32" for that one address': [
-            "172.16.5.4/16",
-        ],
+        "has host bits set": ["172.16.5.4/16"],
         "is too wide for a network of pods": ["10.0.0.0/7", "fd00::/31"],
-    },
-    "azureVnetCleanup.dryRun": {
-        "is not true or false": [0],
     },
 }
 
@@ -804,22 +644,6 @@ def test_wider_than_mapped() -> None:
     assert expect("::/0", "::/64", "::fffe:0:0/95").expected_cidrs[0].prefixlen == 0
 
 
-def is_device_name(text: str) -> bool:
-    """Whether the pattern of the specification matches, and the kernel takes the name."""
-    return re.fullmatch("[A-Za-z0-9_.-]{1,15}", text) is not None and text not in {".", ".."}
-
-
-@given(st.text(min_size=1, max_size=17) | st.text("eE0_.-\n/", min_size=1, max_size=17))
-@example("e" * 15)
-def test_dev_is_what_the_pattern_says(text: str) -> None:
-    """A device name is accepted exactly if the pattern of the specification matches it."""
-    if is_device_name(text):
-        assert static("10.0.0.0/8", dev=text).dev == text
-    else:
-        with pytest.raises(ConfigError):
-            static("10.0.0.0/8", dev=text)
-
-
 def test_our_own_units() -> None:
     """None of them can wait for the gate."""
     units = [name for setting, name in vars(HostLayout).items() if setting.endswith("_unit")]
@@ -827,11 +651,6 @@ def test_our_own_units() -> None:
     for unit in units:
         with pytest.raises(ConfigError, match="is needed for the network, or by the gate itself"):
             GateConfig([unit])  # type: ignore[arg-type]  # as in JSON
-
-
-def test_an_empty_dev() -> None:
-    """It means that no device is given."""
-    assert static("10.0.0.0/8", dev="").dev is None
 
 
 @pytest.mark.parametrize("text", ["WARN", "warn", "wArN", "STRICT", "strict", "Strict", ""])
@@ -851,22 +670,6 @@ def test_a_mode_that_protects_nothing() -> None:
     assert expect(mode="STRICT", service_cidrs=["10.0.0.0/8"]).is_strict
 
 
-def test_lists() -> None:
-    """Host bits of expected CIDRs are masked; the order is that of the file."""
-    config = expect("172.16.9.9/16", "10.0.0.0/8", service_cidrs=["10.0.0.1/8", "fd00::/8"])
-    expected = [IPv4Network("172.16.0.0/16"), IPv4Network("10.0.0.0/8")]
-    assert list(config.expected_cidrs) == expected
-    assert list(config.cidrs) == [*expected, IPv6Network("fd00::/8")]
-
-
-def test_two_routes_to_one_destination() -> None:
-    """They are two routes for Linux if they have different metrics."""
-    routes = [{"destination": "10.1.0.0/16"}, {"destination": "10.1.0.0/16", "metric": 5}]
-    section = {"enabled": True, "routes": routes}
-    config = HostRoutingConfig.from_mapping({"staticRoutes": section})
-    assert [route.metric for route in config.static_routes.routes] == [0, 5]
-
-
 def test_a_guard_that_has_nothing_left_to_guard() -> None:
     """If the last section with a step is replaced by an empty one, the guard is turned off."""
     guarded = HostRoutingConfig.from_mapping({**ROUTES, "guard": {"enabled": True}})
@@ -874,15 +677,6 @@ def test_a_guard_that_has_nothing_left_to_guard() -> None:
     assert guarded.replaced("static_routes", nothing) == nothing
     with_check = guarded._replace(route_overlap=expect("10.0.0.0/8"))
     assert with_check.replaced("static_routes", nothing).guard.enabled
-
-
-def test_a_static_route_as_text() -> None:
-    """It has the words of `ip route`, and lacks what is left open."""
-    section = {"destination": "10.0.0.0/8", "gateway": "10.0.0.1", "dev": "eth0", "metric": 7}
-    config = HostRoutingConfig.from_mapping(
-        {"staticRoutes": {"enabled": True, "routes": [section]}}
-    )
-    assert str(config.static_routes.routes[0]) == "10.0.0.0/8 via 10.0.0.1 dev eth0 metric 7"
 
 
 def test_a_link_local_gateway() -> None:
@@ -893,12 +687,6 @@ def test_a_link_local_gateway() -> None:
         ConfigError, match=r'^gateway: "fe80::1" is link-local, .*; add dev: the device'
     ):
         static("fd00::/8", "fe80::1")
-
-
-def test_any_other_gateway() -> None:
-    """It needs no device."""
-    route = static("fd00::/8", IPv6Address("2001:db8::1"))
-    assert str(route).startswith("fd00::/8 via 2001:db8::1")
 
 
 def test_settings_that_cannot_be_read() -> None:

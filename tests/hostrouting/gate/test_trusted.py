@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hostrouting.finding import Remedy
-from hostrouting.gate.trusted import find_untrusted, foreign_scripts, why_not_trusted
+from hostrouting.gate.trusted import find_untrusted, foreign_scripts
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeFiles
@@ -32,21 +32,23 @@ def test_foreign_scripts() -> None:
     [
         ("chmod 600", ""),
         ("chgrp 1", ""),
-        ("chmod 664", "users other than root can write to /x.sh"),
-        ("chmod 646", "users other than root can write to /x.sh"),
-        ("chown 1", "/x.sh does not belong to root"),
-        ("ln -sf /etc/hostname", "/x.sh is a link"),
-        ("rm x.sh; mkdir", "/x.sh is not a file"),
+        ("chmod 664", "users other than root can write to {}"),
+        ("chmod 646", "users other than root can write to {}"),
+        ("chown 1", "{} does not belong to root"),
+        ("ln -sf /etc/hostname", "{} is a link, and not a file"),
+        ("rm x.sh; mkdir", "{} is a directory, and not a file"),
         ("rm", ""),  # its absence is another finding
     ],
 )
 def test_why_a_file_is_not_trusted(tmp_path: Path, change: str, reason: str) -> None:
     """Only a file that root alone can change is."""
-    (tmp_path / "x.sh").write_text("exit 0\n")
-    subprocess.run(["sh", "-c", f"{change} x.sh"], cwd=tmp_path, check=True)
-    finding = why_not_trusted(LocalFiles(str(tmp_path)), "/x.sh")
-    sentence = f"{reason}, so the gate lets no unit pass" if reason else ""
-    assert (finding.sentence if finding else "") == sentence
+    folder = tmp_path / FOLDER.lstrip("/")
+    folder.mkdir(parents=True)
+    (folder / "x.sh").write_text("exit 0\n")
+    subprocess.run(["sh", "-c", f"{change} x.sh"], cwd=folder, check=True)
+    findings = [finding.sentence for finding in find_untrusted(LocalFiles(str(tmp_path)))]
+    sentence = f"{reason.format(f'{FOLDER}/x.sh')}, so the gate lets no unit pass"
+    assert findings == ([sentence] if reason else [])
 
 
 @pytest.mark.parametrize(
@@ -75,4 +77,4 @@ def test_a_link_in_the_place_of_a_folder() -> None:
     """It may lead to where others can write."""
     files = FakeFiles(links={FOLDER: "/opt/agent/gate.d"})
     [finding] = find_untrusted(files)
-    assert finding.sentence.startswith(f"{FOLDER} is a link, and not a folder")
+    assert finding.sentence.startswith(f"{FOLDER} is a link, and not a directory")

@@ -280,7 +280,7 @@ CASES: dict[str, Case] = {
     "a script that others can change": case(
         "users other than root can write to", lambda: with_a_script_of_others(h200_node())
     ),
-    "a linked script": case("is a link, so the gate", with_a_linked_script),
+    "a linked script": case("is a link, and not a file, so the gate", with_a_linked_script),
     "a script that others can change, and no gated unit": case(
         "",
         lambda: with_a_script_of_others(h200_node()),
@@ -427,7 +427,7 @@ def test_law(
     wanted: HostRoutingConfig,
     installed: HostRoutingConfig | None,
     kernel: Callable[[], FakeKernel],
-    kind: type[InstallTask],
+    kind: type[InstallTask[Any]],
     is_typed: bool,
 ) -> None:
     """For any two configurations, one of them installed or not, and whether routes were typed or

@@ -639,7 +639,7 @@ class TestForeignScripts:
         ],
     )
     def test_what_they_hold_would_be_free(
-        self, make: Callable[..., InstallTask], *, is_whole: bool
+        self, make: Callable[..., InstallTask[Any]], *, is_whole: bool
     ) -> None:
         """Nobody removes the gate while there are any, also if a part of it is gone: they are
         named, in the plan and by the error.

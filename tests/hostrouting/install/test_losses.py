@@ -81,26 +81,6 @@ def test_addresses(new: HostRoutingConfig, lost: list[str]) -> None:
     ]
 
 
-def without_cidrs(config: HostRoutingConfig) -> HostRoutingConfig:
-    """The configuration, without the CIDRs that make it a check."""
-    return config._replace(route_overlap=config.route_overlap._replace(expected_cidrs=()))
-
-
-def test_pods_that_are_no_longer_checked() -> None:
-    """A range of pods is a loss where anything is checked before and afterwards. Where nothing is
-    checked any more, that is the loss.
-    """
-    whole = HostRoutingConfig(route_overlap=expect(CIDR, pod_cidrs=["10.244.0.0/16"]))
-    half = HostRoutingConfig(route_overlap=expect(CIDR, pod_cidrs=["10.244.0.0/17"]))
-    assert losses(whole, half) == [
-        "routeOverlap.podCidrs: packets from 10.244.0.0/16 would no longer be checked"
-    ]
-    assert losses(half, whole) == []
-    assert losses(without_cidrs(whole), half) == []
-    of_nothing = find_losses(whole, HostRoutingConfig())
-    assert [fault.path for fault in of_nothing] == ["routeOverlap.expectedCidrs", "gate.units"]
-
-
 def test_no_loss() -> None:
     """More routes, other halves of a CIDR and more units are no loss; nor is anything on a new
     host.

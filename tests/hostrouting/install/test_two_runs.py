@@ -42,6 +42,11 @@ class WatchedFiles(FakeFiles):
         self._count()
         return super().read(path)
 
+    def names(self, folder: str) -> tuple[str, ...]:
+        """See Files."""
+        self._count()
+        return super().names(folder)
+
     def _count(self) -> None:
         if LAYOUT.lock_path in self.locked:
             return

@@ -25,7 +25,7 @@ from hostrouting.model.prefix import (
     prefixes_between,
     width_of,
 )
-from hostrouting.testing.strategies import prefixes, small_block
+from tests.support.routing import prefixes, small_block
 
 FAMILIES = st.sampled_from([4, 6])
 SMALL = FAMILIES.map(small_block)

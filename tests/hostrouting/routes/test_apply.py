@@ -539,13 +539,15 @@ def in_the_places(host: Snapshot) -> list[Route]:
 
 
 def typed(backend: RouteBackend, family: int) -> st.SearchStrategy[list[Route]]:
-    """Routes of ours to one destination, as somebody may have typed them: by a nexthop object, with
-    more next hops, or with other attributes, which the fake kernel does not look at. In IPv6, each
-    next hop is a route of its own, and Linux does not list the attributes of the second one.
+    """Routes of ours to one destination, as somebody may have typed them: with more next hops and,
+    on Linux, by a nexthop object or with other attributes. In IPv6, each next hop is a route of its
+    own, and Linux does not list the attributes of the second one.
     """
     first, second, third, _ = HOPS[family]
     plain = entry(PREFIXES[family][0], first)
-    forms = [plain, plain._replace(nexthop_id=7)]
+    forms = [plain]
+    if isinstance(backend, NetlinkBackend):
+        forms.append(plain._replace(nexthop_id=7))
     if family == IPV4:
         ways = ((second,), (first, second), (first, third))
         forms += [plain._replace(next_hops=way) for way in ways]

@@ -19,7 +19,6 @@ from hostrouting.tasks.overlap_check import CheckResult
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, h200
-from phases.testing import Recorder
 from tests.support.tasks import (
     CIDR,
     LAYOUT,
@@ -93,9 +92,8 @@ def test_report() -> None:
     """Files, routes, probes, and the check last, which sees what the others did. Each result is
     data, without a repr; that of the whole has what all did, with the report of the check.
     """
-    seen = Recorder()
-    report = phases.run(Configure(WANTED, host=FakeHost(kernel=h200())), observers=[seen])
-    assert seen.starts == [
+    report = phases.run(Configure(WANTED, host=FakeHost(kernel=h200())), observers=[])
+    assert ["/".join(step.path) for step in report.walk()] == [
         "configure-host-routing",
         "configure-host-routing/install-files",
         "configure-host-routing/configure-static-routes",

@@ -2,9 +2,11 @@
 answer or agree.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import attrs
 import pytest
 
 import phases
@@ -15,7 +17,7 @@ from hostrouting.host.effects import effects_of
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
 from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
-from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
+from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200, plain_vm
 from phases.testing import FakeClock
 from tests.support.sections import expect
 from tests.support.tasks import (
@@ -175,6 +177,32 @@ class TestModes:
         names = [finding.name for finding in error.findings]
         assert names == ["no-default-route", "service-network-holds-host"]
         assert error.can_retry
+
+
+@attrs.define
+class FilesOfTwo(FakeFiles):
+    """Files whose lock another process has first, which then does this."""
+
+    act: Callable[[], object] = lambda: None
+
+    def lock(self, path: str, wake: Callable[[], object]) -> Any:
+        """See Files."""
+        self.act()
+        return FakeFiles.lock(self, path, wake)
+
+
+@pytest.mark.parametrize("mode", ["WARN", "STRICT"])
+def test_the_routes_change_before_the_check_has_the_lock(mode: str) -> None:
+    """The verdict is about the host as it is then: the other process may have left its own."""
+    files = FilesOfTwo()
+    host = FakeHost(kernel=h200(), files=files)
+    checked(host, "10.0.0.0/8", mode=mode)
+    files.act = lambda: host.kernel.ip_route("add", Route.to("10.9.0.0/16", dev="ib0"))
+    if mode == "STRICT":
+        failure_of(checked, host, "10.0.0.0/8", mode=mode, match="OVERLAP: 10.9.0.0/16")
+    else:
+        assert checked(host, "10.0.0.0/8", mode=mode).report.verdict == "overlap"
+    assert [*markers(host)] == ["detected"]
 
 
 class TestMarkersThatFail:

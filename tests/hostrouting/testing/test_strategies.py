@@ -1,4 +1,4 @@
-"""hostrouting.testing.strategies: the rare shapes are drawn, too, for which the laws are there."""
+"""Strategies: the rare shapes are drawn, too, for which the laws are there."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,16 +9,10 @@ from hypothesis.strategies import SearchStrategy
 
 from hostrouting.model.route import TABLE_LOCAL
 from hostrouting.testing import contract, strategies
-from hostrouting.testing.strategies import configs, prefixes, routes, rules, small_block
+from hostrouting.testing.strategies import configs
+from tests.support.routing import prefixes, routes, rules, small_block
 
 FOUR = small_block(4)
-SIX = small_block(6)
-of_ipv6 = routes(SIX, only_ipv6=True)
-
-
-def has_a_dead_hop(route: Any) -> bool:
-    """Whether a next hop of the route is dead, and another one is used."""
-    return {hop.dead for hop in route.next_hops} == {True, False}
 
 
 def without_route(config: Any) -> bool:
@@ -33,14 +27,7 @@ DRAWN: dict[str, tuple[SearchStrategy[Any], Callable[[Any], object]]] = {
     "a mark that 0 fulfils": (rules(FOUR), lambda rule: rule.fwmask and not rule.fwmark),
     "not": (rules(FOUR), lambda rule: rule.invert and rule.selectors()),
     "iif lo": (rules(FOUR), lambda rule: rule.iif == "lo"),
-    "a dead next hop of two": (
-        routes(FOUR),
-        has_a_dead_hop,
-    ),
     "an address of this host": (routes(FOUR), lambda route: route.table == TABLE_LOCAL),
-    "a route for some sources": (of_ipv6, lambda route: route.source is not None),
-    "a preferred router": (of_ipv6, lambda route: route.preference == "high"),
-    "an expired route": (of_ipv6, lambda route: route.expired),
     "a probe rewrite without a route": (configs(), without_route),
 }
 """By name: what draws it, and how it is recognised."""
@@ -62,6 +49,5 @@ def test_public_names() -> None:
             is_its_own = getattr(value, "__module__", "") == module.__name__
             if is_its_own and callable(value) and not name.startswith("_"):
                 public.add(name)
-        public.discard("T")
         assert public <= set(module.__all__)
         assert all(hasattr(module, name) for name in module.__all__)

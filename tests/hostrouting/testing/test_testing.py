@@ -4,7 +4,8 @@ is imported.
 
 import errno
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,14 +19,17 @@ from hostrouting.fib.engine import Fib
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import Manager, SystemdManager
+from hostrouting.kernel.base import Answer, Outcome, RouteRequest
 from hostrouting.kernel.programs import Ended
 from hostrouting.kernel.rights import Rights
+from hostrouting.model.prefix import IP
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import (
     FakeFiles,
     FakeHost,
     FakeKernel,
     FakeManager,
+    FaultyBackend,
     cni_node,
     ecmp_node,
     h200,
@@ -201,8 +205,12 @@ def test_a_program_that_nobody_needs(missing: Any) -> None:
         FakeHost(missing=missing)
 
 
+TRIED_AGAIN = ("ENODEV", "ENETDOWN", "EAGAIN", "ENOBUFS", "ENOMEM", "EBUSY")
+
+
 @pytest.mark.parametrize(
-    ("number", "attempts"), [(errno.ENODEV, 2), (errno.ENETDOWN, 2), (errno.ENOBUFS, 1)]
+    ("number", "attempts"),
+    [*((getattr(errno, name), 2) for name in TRIED_AGAIN), (errno.EINVAL, 1), (errno.EMLINK, 1)],
 )
 def test_what_is_tried_again_after_a_fault(number: int, attempts: int) -> None:
     """An errno of a fault has the effect that it has on Linux, as docs/testing.md says."""
@@ -212,6 +220,48 @@ def test_what_is_tried_again_after_a_fault(number: int, attempts: int) -> None:
     report = phases.run(task, clock=FakeClock(), observers=[])
     assert report.attempts == attempts
     assert report.ok == (attempts == 2)
+
+
+class Forgetful(FaultyBackend):
+    """A backend of somebody else that does its work, and answers for less than it was asked."""
+
+    def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        """Leave the first outcome out."""
+        return super().change(requests)[1:]
+
+
+class Silent(FaultyBackend):
+    """One that answers nothing."""
+
+    def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
+        """Ask, and say nothing."""
+        return super().lookup(destinations)[:0]
+
+
+@pytest.mark.parametrize(
+    ("backend", "said"),
+    [
+        (Forgetful(h200()), "change returned 1 of 2 answers"),
+        (Silent(h200()), "lookup returned 0 of 1 answers"),
+    ],
+)
+def test_a_backend_with_too_few_answers(backend: FaultyBackend, said: str) -> None:
+    """The call is named, and no route is left that nobody knows of."""
+    wanted = config("10.9.0.0/16", "10.10.0.0/16", cidrs=("10.9.0.0/16",))
+    before = backend.inner.snapshot()
+    host = FakeHost(backend=lambda: nullcontext(backend))
+    report = phases.run(Configure(wanted, host=host), undo_on_failure=True, observers=[])
+    assert not report.ok
+    assert said in str(report.failures[0].error)
+    assert backend.inner.snapshot() == before
+
+
+def test_a_fake_that_the_backend_around_it_has_closed() -> None:
+    """A run connects more than once, so the message says how to leave the fake open."""
+    kernel = h200()
+    host = FakeHost(kernel=kernel, backend=lambda: FaultyBackend(kernel))
+    report = phases.run(Configure(config("10.9.0.0/16"), host=host), observers=[])
+    assert "write backend=lambda: contextlib.nullcontext(…)" in str(report.failures[0].error)
 
 
 def test_the_programs_that_can_be_missing() -> None:

@@ -57,10 +57,9 @@ def ours(host: FakeHost) -> list[str]:
 
 
 def test_nothing_is_configured() -> None:
-    """Nothing is done: the kernel is not even asked."""
+    """Nothing is done."""
     host = node()
     before = str(host.kernel)
-    host.kernel.close()
     config = wanting(cidrs=())
     assert [*configured_parts(config)] == []
     assert make_pass(host, config) == PassOutcome()
@@ -149,7 +148,7 @@ def refuse_to_list(host: FakeHost) -> None:
         (add_a_rival, "route-conflict", ""),
         (lose_the_default, "route-waits", "need an IPv4 default route"),
         (meet_a_vpn, "route-waits", "leads through a tunnel"),
-        (refuse_the_second, "requirement", ""),
+        (refuse_the_second, "requirement", "No buffer space available"),
         (refuse_to_list, "requirement", "no answer in time"),
     ],
 )
@@ -185,6 +184,26 @@ def test_the_route_for_replies() -> None:
     assert not outcome.refuses
     assert {finding.severity for finding in outcome.findings} == {"warning"}
     assert sorted(ours(host)) == sorted(HALVES)
+
+
+@pytest.mark.parametrize("parts", [PARTS, ("routes",)])
+def test_routes_are_no_longer_configured(parts: tuple[Part, ...]) -> None:
+    """Somebody has taken all routes out of config.json: ours go, and no other. Where Linux does
+    not list them, that holds no unit back: nothing is missing.
+    """
+    host = node()
+    make_pass(host, REPAIRED)
+    host.kernel.ip_route("add", Route.to("10.9.0.0/16", dev="eth0", protocol=4))
+    host.faults.fail("snapshot", BackendError("no answer in time", kind="timeout"))
+    without_routes = wanting(cidrs=("10.9.0.0/16",))
+    assert not make_pass(host, without_routes, parts=parts).refuses
+    assert sorted(ours(host)) == sorted(HALVES)
+
+    outcome = make_pass(host, without_routes, parts=parts)
+    assert [change.verb for change in outcome.changes] == ["delete", "delete"]
+    assert ours(host) == []
+    assert "10.9.0.0/16" in str(host.kernel)
+    assert make_pass(host, without_routes, parts=parts).changes == ()
 
 
 # The table for probes
@@ -253,7 +272,8 @@ def test_no_verdict(mode: Mode) -> None:
     host = node(kernel=plain_vm())
     make_pass(host, wanting())
     refuse_to_list(host)
-    assert make_pass(host, wanting(mode=mode)).refuses is (mode == "STRICT")
+    outcome = make_pass(host, wanting(mode=mode), parts=("check",))
+    assert outcome.refuses is (mode == "STRICT")
     assert marker_of(host) == ""
 
 

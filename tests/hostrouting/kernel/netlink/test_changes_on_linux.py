@@ -21,10 +21,10 @@ from hostrouting.model.route import (
     Route,
     RouteType,
 )
-from hostrouting.testing.strategies import prefixes
 from tests.support.commands import furnish, route_command
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.routing import prefixes
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 

@@ -29,10 +29,10 @@ from hostrouting.model.prefix import Prefix, as_ip, ip_at
 from hostrouting.model.route import OURS, TABLE_MAIN, Route, RouteKey, protocol_name
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.testing.strategies import prefixes, routes, rules, small_block
 from tests.support.commands import furnish, route_command, rule_command
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.routing import prefixes, routes, rules, small_block
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
