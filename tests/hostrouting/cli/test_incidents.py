@@ -51,6 +51,8 @@ INCIDENTS: dict[str, Incident | None] = {
     "in force: a node of kubeadm in mode WARN": Incident(f"{APPLY} --gate k3s.service"),
     "in force: the files of another release": Incident(APPLY),
     "in force: another program has set the routes": None,
+    "in force: the card with the better default route is expected": None,
+    "differs: another card has a better default route": Incident(NAMED),
     "differs: routes are missing": Incident(APPLY),
     "differs: the place of a route is taken": Incident(REPAIR),
     "differs: addresses escape in mode WARN": Incident(REPAIR),
@@ -59,10 +61,6 @@ INCIDENTS: dict[str, Incident | None] = {
     "differs: config.json was edited": Incident(REPAIR, "open"),
     "differs: a unit of ours was edited": None,
     "differs: /etc is read-only": None,
-    "differs: a new card has taken the default route": Incident(
-        NAMED.replace("172.16.0.0/16", "10.240.0.0/16")
-    ),
-    "in force: the card with the better default route is expected": None,
     "differs: the guard has failed, and routes are missing": Incident(APPLY),
     "differs: the guard is masked": Incident(f"{UNMASK} && {APPLY}"),
     "differs: the guard is masked, and routes are missing": Incident(f"{UNMASK} && {APPLY}"),

@@ -335,9 +335,9 @@ def pages(name: str, folder: Path) -> str:
     if text.startswith("{"):
         assert json.loads(text) == document.json["config"]
         text = "{…}"
-    remarks = [line for line in page.err.splitlines() if not line.startswith("will delete ")]
+    told = [line for line in page.err.splitlines() if not line.startswith("will delete ")]
     shown = [f"$ {words}    # {name}", *text.splitlines()]
-    shown += [f"! {remark}" for remark in remarks]
+    shown += [f"! {remark}" for remark in told]
     shown.append(f"= {page.code} {json.dumps(document.json)}")
     return "\n".join(shown).replace(str(path), "FILE").replace(str(image), "IMAGE")
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hostrouting.errors import HostRoutingError
-    from hostrouting.status import Status
+    from hostrouting.status.status import Status
 
 _HELP = {
     "installed": "Whether anything is installed.",
