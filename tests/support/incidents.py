@@ -97,10 +97,10 @@ def garble(host: FakeHost) -> None:
     host.files.texts[LAYOUT.config_path] = text.replace("[", "[,", 1)
 
 
-def add_ib0(host: FakeHost, address: str = "172.16.1.10/16") -> None:
-    """An InfiniBand device gets an address; its network is the expected one, unless named."""
+def add_ib0(host: FakeHost) -> None:
+    """An InfiniBand device gets an address; its network is the expected one."""
     host.kernel.add_link(Link(name="ib0", index=0))
-    host.kernel.add_address("ib0", address)
+    host.kernel.add_address("ib0", "172.16.1.10/16")
 
 
 def start_vpn(host: FakeHost) -> None:
@@ -125,10 +125,10 @@ def refuse(host: FakeHost, unit: str = KUBELET, *reasons: str) -> None:
     leave_note(host, unit, *reasons or ["OVERLAP: ..."], refused=True)
 
 
-def let_pass(host: FakeHost) -> None:
-    """The gate lets kubelet start, which runs."""
-    manager_of(host).properties[KUBELET]["InvocationID"] = _INVOCATION
-    leave_note(host, KUBELET, refused=False)
+def let_pass(host: FakeHost, unit: str = KUBELET) -> None:
+    """The gate lets the unit start, which runs."""
+    manager_of(host).properties[unit]["InvocationID"] = _INVOCATION
+    leave_note(host, unit, refused=False)
 
 
 def leave_note(host: FakeHost, unit: str, *errors: str, refused: bool) -> None:
