@@ -129,9 +129,6 @@ def show(value: object) -> str:
         return "an object" if value else "{}"
     if isinstance(value, list) or type(value) is tuple:
         return "a list" if value else "[]"
-    # Nobody reads that many digits, and Python refuses to print more than 4,300.
-    if isinstance(value, int) and value.bit_length() > SHOWN * 3:
-        return f"an integer of {value.bit_length()} bits"
     if value is not None and not isinstance(value, str | int | float):
         return f"a Python {type(value).__name__}"
     # Everything beyond ASCII is escaped, which makes look-alike letters, lone surrogates and

@@ -2,6 +2,7 @@
 
 import errno
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -194,33 +195,34 @@ def test_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     assert dry_run.plan.deletions == plan.deletions
 
 
-def test_it_is_refused_although_nothing_is_stale() -> None:
-    """A run fails where its plan says so: what is stale could not be told."""
-    host = azure.AzureHost(files=FakeFiles(dict(CONFLIST)))
-    assert kind_of(failure(host)) == "refused"
-    assert azure.task(azure.config(), host=host).plan().would_fail
-
-
-@pytest.mark.parametrize("kind", ["missing", "not-loaded"])
-def test_ebtables_cannot_be_had(kind: str) -> None:
-    """Without ebtables the task is refused on a host with a bridge of azure-vnet."""
+def with_broken_ebtables(kind: str, *, nth: int = 1) -> azure.AzureHost:
+    """The host, on which ebtables fails."""
     host = azure.host()
-    host.ebtables.fault = ebtables_error(kind)
-    assert kind_of(failure(host)) == "refused"
+    host.ebtables.fail(ebtables_error(kind), nth=nth)
+    return host
 
 
-@pytest.mark.parametrize("kind", ["not-permitted", "wrong-backend"])
-def test_ebtables_fails(kind: str) -> None:
-    """Its error is raised."""
-    host = azure.host()
-    host.ebtables.fault = ebtables_error(kind)
-    assert failure(host) is host.ebtables.fault
+FULL = {UNDO: "the disk is full"}
+FAILURES: dict[str, tuple[Callable[[], azure.AzureHost], str]] = {
+    "azure-vnet is active, and nothing stale": (
+        lambda: azure.AzureHost(files=FakeFiles(dict(CONFLIST))),
+        "refused",
+    ),
+    "no ebtables": (lambda: with_broken_ebtables("missing"), "refused"),
+    "no modules": (lambda: with_broken_ebtables("not-loaded"), "refused"),
+    "no permission": (lambda: with_broken_ebtables("not-permitted"), "not-permitted"),
+    "two backends": (lambda: with_broken_ebtables("wrong-backend"), "wrong-backend"),
+    "the batch fails": (lambda: with_broken_ebtables("refused", nth=BATCH), "refused"),
+    "no rights": (lambda: azure.host(rights=UNPRIVILEGED), "not-permitted"),
+    "no undo file": (lambda: azure.host(files=FakeFiles(broken=FULL)), ""),
+}
 
 
-def test_without_rights() -> None:
-    """If the process may not change the network, nothing is deleted."""
-    error = failure(azure.host(rights=UNPRIVILEGED))
-    assert kind_of(error) == "not-permitted"
+@pytest.mark.parametrize("why", FAILURES)
+def test_nothing_is_deleted(why: str) -> None:
+    """The run fails before its first change, and no undo file stays."""
+    make, kind = FAILURES[why]
+    assert kind_of(failure(make())) == kind
 
 
 def test_a_cancellation_before_the_undo_file() -> None:
@@ -240,13 +242,6 @@ def test_a_cancellation_after_the_undo_file() -> None:
     result = phases.execute(azure.task(azure.config(), host=host), ctx)
     assert isinstance(result, CleanupResult)
     assert len(result.operations) == 13
-
-
-def test_an_undo_file_that_cannot_be_written() -> None:
-    """Nothing is deleted."""
-    error = failure(azure.host(files=FakeFiles(broken={UNDO: "the disk is full"})))
-    assert isinstance(error, HostError)
-    assert "the disk is full" in str(error)
 
 
 @pytest.mark.parametrize("is_readable", [True, False])
@@ -285,12 +280,6 @@ def test_a_pod_that_is_new_among_the_neighbours() -> None:
     assert [entry.fate for entry in plan.entries if entry.thing == of_pod] == ["keep"]
 
 
-def test_a_cni_configuration_that_leads_nowhere() -> None:
-    """It says nothing about azure-vnet."""
-    host = azure.host(files=FakeFiles(links={"/etc/cni/net.d/10-azure.conflist": "/nowhere"}))
-    assert len(clean(host).operations) == 13
-
-
 def test_an_undo_file_without_rules() -> None:
     """It has the commands for the neighbour and its route, each with all that Linux has to know,
     and ends with 1 if one fails.
@@ -320,14 +309,6 @@ def test_a_rule_is_gone_before_the_batch() -> None:
     assert len(again.operations) == 12
     assert host.ebtables.rules == list(azure.KEPT_RULES)
     assert host.files.texts[UNDO].count(gone.removeprefix("PREROUTING ")) == 1
-
-
-def test_the_batch_fails() -> None:
-    """Nothing is deleted and no undo file stays."""
-    host = azure.host()
-    error = ebtables_error("refused")
-    host.ebtables.fail(error, nth=BATCH)
-    assert failure(host) is error
 
 
 def test_the_batch_takes_too_long() -> None:
