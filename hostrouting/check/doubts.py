@@ -40,7 +40,7 @@ def line_naming(dev: str, cidrs: Iterable[Prefix]) -> Command:
 
 
 def line_allowing(devs: Iterable[str], cidrs: Iterable[Prefix]) -> Command:
-    """The line to type that has these devices allowed."""
+    """The line to type that has these devices allowed, or the rules with these selectors."""
     return _repair_line("--allow", devs, cidrs)
 
 
@@ -84,10 +84,7 @@ DOUBTS = {
     ),
     "other-packets": Wording(
         "some packets to {where} are routed differently, by {reason}",
-        Remedy(
-            "if this is intended, add the rule's selectors to routeOverlap.intendedRules: "
-            '"{selection}"'
-        ),
+        Remedy("if this is intended"),
     ),
     "unknown-source": Wording(
         "which source packets to {where} have is not known, and matters: {reason}",
@@ -117,10 +114,9 @@ def describe_doubts(report: FamilyReport, doubts: Iterable[RangeInDoubt]) -> Ite
         where = phrase_of_extents(extents)
         wording = DOUBTS[opinion.name]
         sentence = wording.sentence.format(where=where, reason=opinion.reason)
-        words = wording.remedy.words.format(selection=opinion.selection)
         first = min(first for each, first, _ in doubts if each == opinion)
         command = wording.remedy.command.format(address=ip_at(report.family, first))
-        remedy: Remedy | None = wording.remedy._replace(words=words, command=command)
+        remedy: Remedy | None = wording.remedy._replace(command=command)
         facts: dict[str, Any] = {}
         if opinion.candidates:
             devs = devices_to_name(opinion.candidates, report)
@@ -128,9 +124,13 @@ def describe_doubts(report: FamilyReport, doubts: Iterable[RangeInDoubt]) -> Ite
             facts["candidates"] = devs
         elif opinion.name == DOUBTFUL_ROUTE:
             kinds = _kinds_to_allow(opinion, report)
-            remedy = _how_to_end_doubt(opinion, kinds, report, words)
+            remedy = _how_to_end_doubt(opinion, kinds, report, wording.remedy.words)
             if kinds:
                 facts["mayAllow"] = kinds
+        elif opinion.selection:
+            facts["mayIntend"] = opinion.selection
+            allowing = line_allowing([opinion.selection], report.cidrs)
+            remedy = wording.remedy._replace(command=allowing)
         yield Finding(cast("Name", opinion.name), "warning", sentence, where, remedy, facts)
 
 

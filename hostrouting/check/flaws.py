@@ -173,7 +173,7 @@ def _competing_defaults(judge: Judge) -> Iterator[Finding]:
         devs = [*cards, *sorted(uplinks.devs)]
         ways = [Remedy(f"if {dev} is intended", line_naming(dev, cidrs)) for dev in devs]
         remedy = in_turn(ways)
-        facts = {"candidates": cards}
+        facts = {"candidates": devs}
         yield Finding("default-routes", "warning", sentence, spoken(cards), remedy, facts)
 
 

@@ -1,7 +1,5 @@
 """A check as lines: the verdict first, what escapes, the repair now and permanently, its limits,
-how to allow it last.
-
-check, repair, apply and status share this. The sentences are those of `check.sentences`.
+how to allow it last. The sentences are those of `check.sentences`.
 """
 
 from __future__ import annotations
@@ -12,10 +10,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hostrouting.check.doubts import how_to_allow
 from hostrouting.check.sentences import grouped_costs, repair_commands
-from hostrouting.cli.output import capped, finding_lines
-from hostrouting.command import AS_ROOT, LineToType, Operator, call, joined
+from hostrouting.command import LineToType, Operator, call, joined
 from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.install.typed_commands import allow_options
+from hostrouting.lines import capped, finding_lines
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -30,12 +28,8 @@ block; in lines before the repair; as the repair itself; or in lines after it.
 """
 
 
-def check_lines(
-    check: HostCheck, who: Operator = AS_ROOT, note: str = "", *, has_offers: bool = False
-) -> Iterator[str]:
-    """The whole page; the line above the repair says who types it, and has a note. With offers, it
-    also has what else can be done with the repair.
-    """
+def check_lines(check: HostCheck, who: Operator) -> Iterator[str]:
+    """The whole page."""
     for family in check.report.families:
         yield from _verdict_lines(family)
     places = defaultdict[_Place, list[Finding]](list)
@@ -43,9 +37,8 @@ def check_lines(
         place = _place(finding, check)
         places[place].append(finding)
     yield from _block(finding_lines([*_before_the_repair(places, check)], who))
-    yield from _block(_repair_lines(check, who, note))
-    if has_offers:
-        yield from _block(_offer_lines(check, who))
+    yield from _block(_repair_lines(check, who))
+    yield from _block(_offer_lines(check, who))
     others = [*_without_ways_of(places["verdict"], places["rest"])]
     yield from _block(finding_lines(others, who))
     yield from _block(capped(_ways_out(places["verdict"], check, who)))
@@ -132,7 +125,7 @@ def _ways_out(findings: Iterable[Finding], check: HostCheck, who: Operator) -> l
     return list(lines)
 
 
-def _repair_lines(check: HostCheck, who: Operator, note: str) -> Iterator[str]:
+def _repair_lines(check: HostCheck, who: Operator) -> Iterator[str]:
     """The repair until the next boot, and for good."""
     if not _shows_repair(check):
         return
@@ -146,7 +139,7 @@ def _repair_lines(check: HostCheck, who: Operator, note: str) -> Iterator[str]:
             yield LineToType("  ", who.line(command))
     for loss in check.losses:
         yield f"The repair takes something away: {loss}"
-    yield f"Permanently, {who}{part}{note}:"
+    yield f"Permanently, {who}{part}:"
     yield LineToType("  ", who.line(check.repair_line()))
 
 

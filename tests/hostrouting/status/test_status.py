@@ -36,7 +36,11 @@ from tests.support.statuses import (
 )
 from tests.support.tasks import LAYOUT, REPAIR, lose_routes
 
-ABOUT_CONFIG = {"shut: config.json is broken", "shut: /etc/hostrouting is deleted"}
+ABOUT_CONFIG = {
+    "shut: config.json is broken",
+    "shut: config.json is empty",
+    "shut: /etc/hostrouting is deleted",
+}
 
 
 @pytest.mark.parametrize("name", HOSTS)
@@ -63,6 +67,7 @@ def test_the_exit_code(name: str) -> None:
     status = find_status(HOSTS[name]())
     only_waits = {
         "waiting: for a default route",
+        "waiting: packets with a mark go elsewhere",
         "waiting: systemd does not answer",
         "waiting: the kernel does not answer",
         "waiting: only root may read the files",

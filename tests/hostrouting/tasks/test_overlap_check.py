@@ -16,7 +16,7 @@ from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.host.effects import effects_of
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
-from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
+from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200, plain_vm
 from phases.testing import FakeClock
 from tests.support.sections import expect
@@ -88,27 +88,6 @@ class TestModes:
         assert result.node_ips == {}
         assert {"verdict", "findings"}.isdisjoint({**result.log_fields(), **result.to_mapping()})
 
-    def test_many_findings(self, caplog: pytest.LogCaptureFixture) -> None:
-        """The log has the worst twenty: warnings before notes, also those of the other family."""
-        kernel = plain_vm()
-        kernel.add_link(Link(name="cali1", index=0, kind="veth"))
-        kernel.ip_route("add", Route.to("172.16.0.9/32", dev="cali1"))
-        for number in range(1, 26):
-            kernel.add_address("eth0", f"fd00:96::{number}/64")
-        kernel.ip_route("add", Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024))
-        overlap = {"expectedCidrs": [CIDR], "serviceCidrs": ["fd00:96::/112"]}
-        wanted = HostRoutingConfig.from_mapping({"routeOverlap": overlap})
-        caplog.set_level("INFO")
-
-        result = run(CheckRouteOverlap(wanted, host=FakeHost(kernel=kernel)))
-
-        assert isinstance(result, CheckResult)
-        severities = [finding.severity for finding in result.findings]
-        assert severities[0] == "note"
-        assert severities.count("warning") == 25
-        logged = [record for record in caplog.records if record.module == "overlap_check"]
-        assert [record.levelname for record in logged] == ["WARNING"] * 20
-
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
     def test_markers(self, mode: str) -> None:
         """A marker has the lines that say what is wrong or in doubt, or the verdict: there is one
@@ -166,17 +145,6 @@ class TestModes:
         assert report.ok is comes
         assert clock.now() == (0 if comes else 40)
         assert [*markers(host)] == ["ok" if comes else "detected"]
-
-    def test_no_default_route_beside_a_flaw(self) -> None:
-        """A default route may come later, and nothing else makes the check fail."""
-        host = FakeHost(kernel=FakeKernel())
-        host.files.texts["/etc/resolv.conf"] = "nameserver 172.16.0.10\n"
-        section = expect(CIDR, mode="STRICT", service_cidrs=[CIDR])
-        task = CheckRouteOverlap(HostRoutingConfig(route_overlap=section), host=host)
-        error = failure_of(run, task, of=RouteOverlapError)
-        names = [finding.name for finding in error.findings]
-        assert names == ["no-default-route", "service-network-holds-host"]
-        assert error.can_retry
 
 
 @attrs.define
