@@ -181,7 +181,7 @@ def retry(
             try:
                 return task.do(ctx)
             except Exception as error:
-                if attempt == attempts or ctx.cancelled or not _worth_retrying(error, on):
+                if attempt == attempts or not _worth_retrying(error, on):
                     raise
                 jittered = pause * (1 - jitter * random.random())  # noqa: S311  it protects nothing
                 wait = _wait_in_time(jittered, ctx, took=ctx.clock.now() - began)
@@ -201,7 +201,7 @@ def retry(
 
 def _wait_in_time(wait: float, ctx: Context, *, took: float) -> float | None:
     """The wait after an attempt that took so long. If it would pass the deadline, it is shortened,
-    so that there is time for a last attempt; None if there is none.
+    so that there is time for a last attempt; None if there is none, as after a cancellation.
     """
     left = ctx.remaining()
     if left is None or wait < left:

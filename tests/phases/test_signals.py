@@ -118,6 +118,25 @@ def test_a_second_signal_interrupts_nothing() -> None:
 
 
 @pytest.mark.linux
+def test_a_signal_after_another_reason() -> None:
+    """The report of a run that was cancelled for another reason has both: the reason, and the
+    signal that came later.
+    """
+
+    @phases.task("a")
+    def stopped(ctx: phases.Context) -> None:
+        ctx.cancel("enough")
+        os.kill(os.getpid(), signal.SIGTERM)
+        with ctx.shielded() as shielded, shielded.within(100) as safe:
+            while ctx.root is not None and ctx.root.signal is None:
+                safe.sleep(0.001)
+        ctx.check()
+
+    report = phases.run(stopped, observers=[])
+    assert (report.reason, report.exit_code) == ("enough", 143)
+
+
+@pytest.mark.linux
 def test_an_ignored_signal_stays_ignored() -> None:
     """If the parent process made it ignore SIGINT, as nohup and shells do, the program keeps
     ignoring it.
