@@ -263,8 +263,8 @@ class Step:
         """The report that was written as this JSON: to print it, to find steps in it, and to
         compare it with another one. Raises ValueError for any other text.
 
-        A result is what JSON has of it. An error is a ReportedError, which has the words, and
-        neither details nor a traceback. `failures` are all steps that have an error.
+        A result is what JSON has of it. An error is a ReportedError, which has the words
+        and the details, and no traceback. `failures` are all steps that have an error.
         """
         document = json.loads(text)
         schema = document.get("schema") if isinstance(document, dict) else None
@@ -289,7 +289,7 @@ class Step:
         if document["start"] is not None:
             step.start = datetime.fromisoformat(document["start"])
         if document["error"] is not None:
-            step.error = ReportedError(document["error"])
+            step.error = ReportedError(document["error"], document["details"])
         if step.status is Status.FAILED:
             step.failures = tuple(inner for inner in step.walk() if inner.failed_with is not None)
         return step
