@@ -148,18 +148,6 @@ def test_a_cancelled_coroutine_waits_for_the_end() -> None:
     assert seen.ends[-1] == ("machine", Status.CANCELLED)
 
 
-def test_a_timeout_around_a_run() -> None:
-    """A time limit of asyncio stops the run, and says so."""
-    seen = Recorder()
-
-    async def story() -> None:
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(phases.run_async(WAIT, ctx=Context(observers=[seen])), 0.05)
-
-    in_loop(story)
-    assert seen.ends == [("wait", Status.CANCELLED)]
-
-
 def test_a_coroutine_that_is_closed() -> None:
     """A loop that ends without waiting for its coroutines leaves no task behind."""
     seen = Recorder()

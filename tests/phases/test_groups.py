@@ -62,36 +62,6 @@ def test_an_error_that_was_raised_twice() -> None:
     assert [step.path for step in ran(own_group).failures] == [("own", "needed")]
 
 
-class RefusedError(OSError):
-    """An error whose reason is not text, as that of urllib is."""
-
-    reason = OSError("refused")
-
-
-@pytest.mark.parametrize("group", [phases.serial, phases.parallel])
-def test_a_task_that_passes_on_the_error_of_another(
-    group: Callable[..., phases.Task[object]],
-) -> None:
-    """If a task raises the error of a step somewhere inside it, the failure is that step's, and
-    stands once.
-    """
-    refused = group(StubTask("inner", errors=[RefusedError("no disk")]), name="group")
-
-    @phases.task("outer")
-    def outer(ctx: Context) -> None:
-        try:
-            phases.execute(refused, ctx)
-        except phases.TaskFailed as failed:
-            error: Any = failed.error
-            raise error from None
-
-    report = ran(phases.parallel(LATE, outer, StubTask("stopped", seconds=60)))
-    assert [step.name for step in report.failures] == ["inner", "late"]
-    assert report.find("stopped").reason == "inner failed"
-    assert str(report).count("no disk") == 1
-    assert report.to_json().count('"RefusedError: no disk"') == 1
-
-
 @pytest.mark.parametrize(
     ("error", "reason"),
     [(phases.Cancelled("enough"), "enough"), (SystemExit(3), "SystemExit: 3")],
