@@ -21,6 +21,7 @@ from hypothesis import given, strategies as st
 from hostrouting.check.check import check_snapshot
 from hostrouting.cli.output import Answer, write
 from hostrouting.cli.parser import COMMANDS, make_parser
+from hostrouting.command import LineToType
 from hostrouting.config.settings import GateConfig, HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError
 from hostrouting.finding import NAMES
@@ -499,6 +500,12 @@ def test_an_answer_that_nobody_reads_any_more(
     monkeypatch.setattr(sys, "stdout", Unwritable(errno.EPIPE))
     assert write(Answer(0, {}, ["a line"]), as_json=False) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_a_command_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is escaped like the words before it."""
+    write(Answer(0, {}, [LineToType("to delete it: ", "ip link del a\x1b[2J")]), as_json=False)
+    assert capsys.readouterr().out == "to delete it: ip link del a\\x1b[2J\n"
 
 
 def test_a_stream_without_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
