@@ -18,7 +18,7 @@ from hostrouting.kernel import Answer
 from hostrouting.model.prefix import IP, Prefix, width_of
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
-from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import (
     FakeFiles,
     FakeHost,
@@ -106,19 +106,6 @@ class TestSnapshots:
         there = of_a_snapshot(host, *words.split())
         assert there.out == here.out.replace("as root", "on that host as root")
         assert there.code == here.code
-
-
-def test_a_plan_of_what_is_installed() -> None:
-    """Without --config, `plan` is that of the installed file, and its commands name it."""
-    host = FakeHost(kernel=h200())
-    apply(host, routes_to("172.16.0.0/17"))
-    assert say("plan", host=host).code == 0
-
-    lose_routes(host)
-    page = say("plan", host=host)
-    assert page.code == 1
-    assert page.lines[0].endswith(f"hostrouting apply --config {LAYOUT.config_path}")
-    assert "+ 172.16.0.0/17 via 10.0.0.1 dev eth0" in page.out
 
 
 @pytest.mark.parametrize("options", [(), ("--snapshot", "-")], ids=["here", "snapshot"])
@@ -338,62 +325,6 @@ def test_a_repair_where_the_kernel_differs(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 # What else is on the host.
-
-
-def test_a_name_server_in_a_service_network() -> None:
-    """It is a finding of a check on the host, of its snapshot, and of the verdict after apply."""
-    host = FakeHost(kernel=plain_vm())
-    host.files.texts["/etc/resolv.conf"] = "nameserver 10.96.0.10\n"
-    assert say("snapshot", host=host).out.count("10.96.0.10") == 1
-
-    services = {"routeOverlap": {"serviceCidrs": ["10.96.0.0/16"]}}
-    check = say_with(services, "check", "--json", host=host).json
-    plan = say_with(services, "plan", "--json", host=host).json
-
-    [of_check] = check["findings"]
-    [of_plan] = plan["check"]["findings"]
-    assert of_check["target"] == "10.96.0.10"
-    assert of_plan["target"] == "10.96.0.10"
-
-
-@pytest.mark.parametrize(("command", "code"), [("plan", 3), ("status", 1), ("check", 3)])
-def test_what_keeps_probes_from_pods(command: str, code: int) -> None:
-    """An XDP program may take them: plan, status and check name it."""
-    host = FakeHost(kernel=FakeKernel())
-    host.kernel.add_link(Link(name="eth0", index=0, xdp=True))
-    probes = {"enabled": True, "interfaces": ["eth0"], "ensureRoute": False}
-    assert apply(host, {**WARN, "probeRewrite": probes}, "--wait", "0").code == 0
-
-    said = say(command, "--json", host=host)
-
-    assert said.code == code
-    [xdp] = [finding for finding in said.json["findings"] if "XDP" in finding["sentence"]]
-    assert xdp["target"] == "eth0"
-
-
-@pytest.mark.parametrize(
-    ("words", "code"), [("plan --config -", 0), ("apply --config -", 0), ("status", 1)]
-)
-def test_routes_that_would_wait_after_a_reboot(words: str, code: int) -> None:
-    """While the default route is gone, plan, apply and status name the routes that stay, and what
-    to do; nothing fails, and for status something is wrong.
-    """
-    host = FakeHost(kernel=plain_vm())
-    wanted = json.dumps(routes_to("10.9.0.0/16", "10.8.0.0/16")).encode()
-    assert say("apply", "--config", "-", host=host, stdin=wanted).code == 0
-    [default] = host.kernel.snapshot().default_routes(4)
-    host.kernel.ip_route("delete", default)
-
-    said = say(*words.split(), host=host, stdin=wanted)
-
-    assert said.code == code
-    stay = (
-        "after the next boot, 2 routes, such as 10.9.0.0/16, will wait for an IPv4 default route; "
-        "what is there now works"
-    )
-    assert stay in said.out
-    remedy = 'bring back what is missing, or write "dev" and "gateway" into the configured route'
-    assert remedy in said.out
 
 
 # `plan`, `apply` and then `status`.

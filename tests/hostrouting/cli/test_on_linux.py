@@ -3,9 +3,6 @@ bad days.
 """
 
 import json
-import os
-import pty
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +11,6 @@ import pytest
 
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS, Route
-from tests.support.children import running
 from tests.support.machine import H200, Machine, private_machine
 from tests.support.terminal import ATerminal
 from tests.support.waiting import wait_for
@@ -143,42 +139,6 @@ def test_not_root(machine: Machine, repaired: str) -> None:
     said = machine.hostrouting("apply", "--config", repaired, before=AS_ANYONE)
     assert said.returncode == 3
     assert "run it as root" in said.stdout
-
-
-def test_terminal_closed(machine: Machine, repaired: str) -> None:
-    """A run whose terminal is closed stops with nothing half done, even without a place for its
-    message.
-    """
-    machine.shell("mkdir -p /run/hostrouting")
-    hold = ["flock", "/run/hostrouting/lock", "sh", "-c", "echo held; exec sleep 200"]
-    ours, theirs = pty.openpty()
-    os.set_blocking(ours, False)
-    shown = b""
-
-    def is_waiting() -> bool:
-        nonlocal shown
-        try:
-            shown += os.read(ours, 65536)
-        except BlockingIOError:
-            return False
-        return b"this host is locked" in shown
-
-    with running(*machine.enter, *hold, seconds=300) as (_, output):
-        assert output.readline() == "held\n"
-        command = machine.command("apply", "--config", repaired)
-        run = subprocess.Popen(
-            command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
-        )
-        os.close(theirs)
-        try:
-            wait_for("apply to wait for the lock", is_waiting)
-            os.close(ours)
-            run.send_signal(signal.SIGHUP)
-            assert run.wait(timeout=100) == 143
-        finally:
-            run.kill()
-            run.wait()
-    assert our_routes(machine) == []
 
 
 def state(machine: Machine) -> tuple[object, ...]:
