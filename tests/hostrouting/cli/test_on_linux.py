@@ -12,7 +12,6 @@ import pytest
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS, Route
 from tests.support.machine import H200, Machine, private_machine
-from tests.support.terminal import ATerminal
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
@@ -144,29 +143,3 @@ def test_not_root(machine: Machine, repaired: str) -> None:
 def state(machine: Machine) -> tuple[object, ...]:
     """The routes, and every file of /etc with its text."""
     return machine.routes(4), machine.shell("find /etc -type f -exec sha256sum {} + | sort")
-
-
-@pytest.mark.parametrize(
-    ("answer", "seconds"), [("enter", 60), ("nothing", 1), ("closed", 60), ("killed", 60)]
-)
-def test_confirm(machine: Machine, repaired: str, answer: str, seconds: int) -> None:
-    """Only with Enter is the change there afterwards; a route that was typed is never lost."""
-    machine.shell("ip route add 10.99.0.0/16 via 10.0.0.1 dev eth0 proto 213")
-    before = state(machine)
-    words = ("apply", "--config", repaired, "--allow-removal", "--confirm", str(seconds))
-    terminal = ATerminal(*machine.command(*words))
-    try:
-        terminal.await_text("Press Enter")
-        assert "delete 10.99.0.0/16 via" in terminal.shown
-        changed = state(machine)
-        assert changed != before
-        if answer == "enter":
-            terminal.type("\n")
-        elif answer == "closed":
-            terminal.hang_up()
-        elif answer == "killed":
-            terminal.terminate()
-        terminal.await_end()
-    finally:
-        terminal.kill()
-    assert state(machine) == (changed if answer == "enter" else before)
