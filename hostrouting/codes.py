@@ -24,13 +24,32 @@ def exit_code(outcome: "phases.Step | phases.TaskFailed | errors.HostRoutingErro
 
     codes: list[int] = []
     for step in outcome.failures:
-        if isinstance(step.error, errors.HostRoutingError):
-            codes.append(code_of(step.error))
+        error = step.error
+        if isinstance(error, phases.ReportedError):
+            error = _error_of(error.details)
+        if isinstance(error, errors.HostRoutingError):
+            codes.append(code_of(error))
         else:
             codes.append(PROBLEM)
     if isinstance(outcome, phases.TaskFailed):
         return worst_code(*codes)
     return worst_code(*codes) or outcome.exit_code
+
+
+def _error_of(details: object) -> "errors.HostRoutingError | None":
+    """The error of hostrouting whose `to_mapping()` has returned these details, with what its code
+    is made of; None without details.
+    """
+    if not isinstance(details, dict):
+        return None
+    error = errors.HostRoutingError()
+    for kind in errors.HostRoutingError.__subclasses__():
+        if kind.__name__ == details.get("error"):
+            error = kind.__new__(kind)
+    error.kind = details.get("kind", "")
+    error.can_retry = bool(details.get("canRetry"))
+    vars(error)["errno"] = details.get("errno")
+    return error
 
 
 def worst_code(*codes: int) -> int:

@@ -107,8 +107,7 @@ RUNNING: ContextVar[str] = ContextVar("phases: the path of the running task", de
 class Context:
     """A task's view of the run it is part of.
 
-    Create one to cancel from another thread, or to use your own clock, logger or observers; if you
-    pass none, `execute` creates a plain one.
+    Create one to cancel a run from another thread, or to use your own clock, logger or observers.
     """
 
     def __init__(
@@ -280,7 +279,7 @@ class Context:
         """Call every observer, one call at a time; what an observer raises is logged."""
         with self._notifying:
             for observer in self.observers:
-                self.call(observer, step)
+                self._call(observer, step)
 
     def notify_of_attempt(self, failed: FailedAttempt) -> None:
         """Tell each observer that wants to know it."""
@@ -288,9 +287,9 @@ class Context:
             for observer in self.observers:
                 method = getattr(observer, "attempt_failed", None)
                 if method is not None:
-                    self.call(method, failed)
+                    self._call(method, failed)
 
-    def call(self, callback: Callable[..., object], *args: object) -> None:
+    def _call(self, callback: Callable[..., object], *args: object) -> None:
         """Call the function, and only log the Exception that it raises; one that the logging raises
         is dropped.
         """
@@ -330,4 +329,4 @@ class _OnCancel:
         ctx = self._ctx
         ctx.clock.wait(lambda: self._has_ended or ctx.cancelled, ctx._scope.stop.moment)
         if not self._has_ended:
-            ctx.call(self._callback)
+            ctx._call(self._callback)

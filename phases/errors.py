@@ -50,7 +50,18 @@ class WouldFail(PhasesError):  # noqa: N818  reads as what would happen
 
 
 class ReportedError(PhasesError):
-    """An error in a report that was read from JSON: its type and its message, in one text."""
+    """An error in a report that was read from JSON: its type and its message, in one text.
+
+    `details` is what the `to_mapping()` of the error returned; None if it has none.
+    """
+
+    def __init__(self, words: str, details: object = None) -> None:
+        super().__init__(words)
+        self.details = details
+
+    def to_mapping(self) -> object:
+        """The details, for the JSON of the report."""
+        return self.details
 
 
 class UnknownTask(PhasesError, ValueError):  # noqa: N818  reads as what is wrong

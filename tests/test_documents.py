@@ -22,7 +22,6 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import NAMES
 from hostrouting.model import Link, Route
-from hostrouting.reading import keys_of
 from hostrouting.testing import FakeHost, h200, strategies
 from tests.support.cli import say
 from tests.support.programs import completed
@@ -212,9 +211,9 @@ def test_reasons_why_no_route_repairs() -> None:
     assert re.findall(r"^- `([\w-]+)`:", explained, re.MULTILINE) == [*get_args(Reason)]
 
 
-def keys_in(section: type[Any], path: str = "") -> Iterator[str]:
+def keys_in(section: Any, path: str = "") -> Iterator[str]:
     """The paths of all settings below this section of a configuration."""
-    for key, kind in zip(keys_of(section), get_type_hints(section).values(), strict=True):
+    for key, kind in zip(section.json_keys, get_type_hints(section).values(), strict=True):
         inner = [part for part in (kind, *get_args(kind)) if hasattr(part, "json_keys")]
         here = f"{path}{key}[]" if get_origin(kind) is tuple else f"{path}{key}"
         if inner:

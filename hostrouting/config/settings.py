@@ -17,17 +17,16 @@ from hostrouting.model.route import DEFAULT_METRIC, TABLE_MAIN, RouteKey
 from hostrouting.model.rule import SELECTORS
 from hostrouting.reading import (
     json_value,
-    keys_of,
     load,
     matches,
     must,
     parse,
-    path_of,
     read,
     register,
     section,
     text_as,
 )
+from hostrouting.reading.types import form_of, path_of
 from hostrouting.text import nearest, show
 
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -528,7 +527,7 @@ class HostRoutingConfig(NamedTuple):
         document: Any = mapping  # JSON can be anything
         if not isinstance(required, bool):
             raise TypeError(f"required is {required!r:.80}; it must be True or False")
-        ours = keys_of(cls)
+        ours = tuple(form_of(cls).readers)
         if not isinstance(document, Mapping):
             return read(cls, document)  # a HostRoutingConfig is returned, all else is a fault
         keys = [key for key, value in document.items() if value is not None]

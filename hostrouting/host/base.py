@@ -33,7 +33,8 @@ class Files(Protocol):
     """
 
     def read(self, path: str) -> str | None:
-        """The text of a file; None if it is absent, or a link to a missing file.
+        """The text of a file; None if it is absent, or a link to a missing file. Bytes that are not
+        UTF-8 become lone surrogates, of which `write` makes the same bytes.
 
         A link to /dev/null, by which systemd masks a unit, is read as an empty file. Anything else
         that is not a regular file raises HostError.

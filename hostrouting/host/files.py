@@ -92,6 +92,18 @@ def require_path(path: object) -> None:
         raise ValueError(f"path is {path!r:.80}; it must be a str that begins with /, without NUL")
 
 
+def as_text(content: bytes) -> str:
+    """The content of a file as a text, of which `as_bytes` makes the same bytes: those that are not
+    UTF-8 become lone surrogates.
+    """
+    return content.decode("utf-8", "surrogateescape")
+
+
+def as_bytes(text: str) -> bytes:
+    """The text as a file has it; UnicodeEncodeError for what no file can have."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 class LocalFiles:
     """The files of this machine, or those of an image that is mounted at `root`.
 
@@ -110,8 +122,7 @@ class LocalFiles:
 
     def read(self, path: str) -> str | None:
         content = self.read_bytes(path)
-        # A text with invalid UTF-8 is not ours; the rest of it shows which program wrote it.
-        return None if content is None else content.decode("utf-8", errors="replace")
+        return None if content is None else as_text(content)
 
     def read_bytes(self, path: str) -> bytes | None:
         place = self._followed(path)
@@ -137,7 +148,7 @@ class LocalFiles:
                 return ()
 
     def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
-        written = content.encode() if isinstance(content, str) else content
+        written = as_bytes(content) if isinstance(content, str) else content
         place = self._place(path)
         require_kind("write", place, _look(place), "file")
         with _HostErrors("write", place):

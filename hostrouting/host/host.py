@@ -175,8 +175,8 @@ class Host:
         image, which has none.
         """
         if self.backend is None:
-            sentence = "an image has no kernel; use a snapshot of its host, with --snapshot"
-            raise BackendError(sentence, kind="unavailable")
+            remedy = "use a snapshot of its host (--snapshot, in Python Snapshot.load)"
+            raise BackendError(f"an image has no kernel; {remedy}", kind="unavailable")
         return self.backend()
 
     def take_snapshot(self) -> Snapshot:

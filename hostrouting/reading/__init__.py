@@ -8,9 +8,9 @@ every fault is reported at once.
 """
 
 from hostrouting.reading.documents import load, parse
-from hostrouting.reading.sections import json_value, keys_of, read, read_file, section
-from hostrouting.reading.types import matches, must, path_of, register, text_as
+from hostrouting.reading.sections import json_value, read, read_file, section
+from hostrouting.reading.types import matches, must, register, text_as
 
 __all__ = ["load", "parse"]  # documents
-__all__ += ["read", "read_file", "json_value", "section", "keys_of"]  # objects
-__all__ += ["must", "matches", "text_as", "register", "path_of"]  # the rules of types
+__all__ += ["read", "read_file", "json_value", "section"]  # objects
+__all__ += ["must", "matches", "text_as", "register"]  # the rules of types

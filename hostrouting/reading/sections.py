@@ -50,12 +50,8 @@ def section(cls: type[T]) -> type[T]:
     section_class.__new__ = new_section
     # `_replace` makes its value with `_make`.
     section_class._make = classmethod(lambda subclass, values: subclass(*values))
+    form_of(section_class)  # a type that nothing reads is refused here
     return cast("type[T]", section_class)
-
-
-def keys_of(cls: type[Any]) -> tuple[str, ...]:
-    """The keys that a JSON object of this class can have."""
-    return tuple(form_of(cls).readers)
 
 
 def _camel(attribute: str) -> str:
@@ -77,6 +73,8 @@ def read(cls: type[T], document: object, *, key: str | None = None) -> T:
 def read_file(cls: type[T], path: str | PathLike[str]) -> T:
     """The object of this class in a JSON file; `-` is standard input. A ConfigError has all faults,
     and names the file.
+
+    `HostRoutingConfig.load` reads an agent's file with `hostRouting` beside keys that nobody reads.
     """
     return load(path, lambda text: read(cls, parse(text)))
 

@@ -11,7 +11,8 @@ its reader:
 - `X | None` is read as X, and `IPv4Address | IPv6Address` as the first, whose reader reads both;
 - a `Literal` is one of these words, in any case;
 - a `tuple[X, ...]` is a list, and a `tuple[X, X]` one of that length;
-- any other class is a NamedTuple, which is an object; its annotations say how its values are read.
+- any other class is a NamedTuple, which is an object; its annotations, which may be texts, say how
+  its values are read.
   Its method `faults_between`, if it has one, finds what is wrong with several values together;
   there, a value with a fault of its own is None, and so is such an item of a list.
 
@@ -24,7 +25,16 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from hostrouting.errors import Fault
 from hostrouting.text import SHOWN, nearest, show
@@ -44,6 +54,10 @@ def must(condition: Callable[[Any], object], rule: str, remedy: str = "") -> Rea
     """A rule for one value, for `Annotated`: its condition, what is said if that fails, and the
     remedy.
     """
+    given: object = condition  # not every author checks types
+    if not callable(given):
+        known = "a function that returns a bool, such as matches('[a-z]+')"
+        raise TypeError(f"must: condition is {given!r:.80}; it must be {known}")
 
     def check(value: Any) -> Any:
         if not condition(value):
@@ -126,6 +140,15 @@ def reader_of(kind: Any) -> Reader:
         return _one_of(parts)
     if origin is tuple:
         return _list_of(*parts)
+    if not hasattr(kind, "_fields"):
+        name = kind.__name__ if type(kind) is type else kind
+        known = (
+            "bool, int, str, tuple[X, ...], X | None, Literal, Annotated and NamedTuples are read"
+        )
+        raise TypeError(
+            f"nothing reads {name} from JSON; {known}; for another type, call "
+            f"register({name}, reader) before this class"
+        )
     return form_of(kind).read
 
 
@@ -218,9 +241,6 @@ class Form:
     """How the objects of one class are read: by key, in the order of their attributes."""
 
     def __init__(self, cls: type[Any]) -> None:
-        if not hasattr(cls, "_fields"):
-            rule = "it must be a NamedTuple, or one of the types that this module lists"
-            raise TypeError(f"no value of the type {cls.__name__} can be read from JSON; {rule}")
         self.cls = cls
         self.readers: dict[str, Reader] = {}
         self.defaults: dict[str, Any] = {}
@@ -229,8 +249,12 @@ class Form:
         self._may_be_empty: set[str] = set()
         """The keys for which an empty text counts as absent: their default is None or a word."""
         keys = getattr(cls, "json_keys", cls._fields)  # a section has other keys than attributes
-        for key, (name, kind) in zip(keys, cls.__annotations__.items(), strict=True):
-            self.readers[key] = reader_of(kind)
+        kinds = get_type_hints(cls, include_extras=True)
+        for key, (name, kind) in zip(keys, kinds.items(), strict=True):
+            try:
+                self.readers[key] = reader_of(kind)
+            except TypeError as error:
+                raise TypeError(f"{cls.__name__}.{name}: {error}") from None
             self.defaults[key] = cls._field_defaults.get(name)
             if name not in cls._field_defaults:
                 self._required.append(key)

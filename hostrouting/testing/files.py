@@ -11,6 +11,8 @@ from hostrouting.errors import HostError
 from hostrouting.host.base import LockHolder
 from hostrouting.host.files import (
     Entry,
+    as_bytes,
+    as_text,
     require_kind,
     require_path,
 )
@@ -41,7 +43,7 @@ class FakeFiles:
 
     def read(self, path: str) -> str | None:
         content = self.read_bytes(path)
-        return None if content is None else content.decode(errors="replace")
+        return None if content is None else as_text(content)
 
     def read_bytes(self, path: str) -> bytes | None:
         require_path(path)
@@ -51,7 +53,7 @@ class FakeFiles:
             return b""
         require_kind("read", place, self.look(place), "file")
         if place in self.texts:
-            return self.texts[place].encode()
+            return as_bytes(self.texts[place])
         return self.programs.get(place)
 
     def look(self, path: str) -> Entry | None:
@@ -120,7 +122,8 @@ class FakeFiles:
         return (LockHolder(4711, "flock"),) if path in self.locked else ()
 
     def _change(self, verb: str, path: str, *kinds: str) -> None:
-        require_path(path)
+        for given in (path, *self.broken):
+            require_path(given)
         reason = self.broken.get(path) or self.why_unwritable(os.path.dirname(path))
         if reason:
             raise HostError(f"cannot {verb} {path}: {reason}", what="file", target=path)

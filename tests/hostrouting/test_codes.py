@@ -27,9 +27,11 @@ def fails(error: Exception) -> phases.Task[object]:
 
 
 def code_of_run(*tasks: phases.AnyTask) -> int:
-    """The exit code for a run of these tasks at once."""
+    """The exit code for a run of these tasks at once, which its report in JSON has as well."""
     report = phases.run(phases.parallel(*tasks, name="all"), observers=[], clock=FakeClock())
-    return hostrouting.exit_code(report)
+    code = hostrouting.exit_code(report)
+    assert hostrouting.exit_code(phases.Step.from_json(report.to_json())) == code
+    return code
 
 
 @pytest.mark.parametrize(
@@ -73,6 +75,8 @@ def test_the_worst_counts() -> None:
     """A failure of somebody else's task is a problem, and a problem is worse than no answer."""
     assert code_of_run(fails(HostRoutingError("ours"))) == 1
     assert code_of_run(fails(OSError("somebody else's"))) == 1
+    assert code_of_run(fails(HostError("systemd", what="systemd", kind="no-answer"))) == 3
+    assert code_of_run(fails(HostError("denied", what="file", errno=errno.EACCES))) == 3
     assert worst_code(3, 0, 1, 2) == 1
     assert worst_code(3, 2, 0) == 2
 

@@ -10,6 +10,7 @@ import pytest
 
 import phases
 from phases import Step
+from phases.errors import ReportedError
 from phases.testing import StubTask
 from phases.values import seconds_in_words
 from tests.support.recorder import ran
@@ -272,12 +273,17 @@ def test_what_differs_in_a_later_report() -> None:
 
 
 def test_a_report_that_was_read() -> None:
-    """Its errors are words, and its results data, those of a dry run too."""
+    """Its errors are words and details, and its results data, those of a dry run too."""
     read = Step.from_json(report().to_json())
     [failure] = read.failures
     assert isinstance(failure.error, phases.PhasesError)
     assert failure.why == "OSError: disk full"
     assert failure.start == datetime.fromisoformat(cast("str", failure.facts["start"]))
+    read = Step.from_json(ran(StubTask("a", errors=[DiskError()])).to_json())
+    for _ in range(2):  # once more, as it was read
+        assert isinstance(read.error, ReportedError)
+        assert read.error.details == DATA
+        read = Step.from_json(read.to_json())
     routes = phases.task("routes", plan=lambda _: {"routes": 2})(print)
     read = Step.from_json(phases.plan(routes).to_json())
     assert (read.result, str(read)) == ({"routes": 2}, "routes  {'routes': 2}")

@@ -80,18 +80,14 @@ def _run_confirmed(
         rule = "the installed configuration cannot be read, so it could not be installed again"
         raise bad_input(option, rule, "repair that first, or leave the option out")
     with _confirmation(arguments, host) as confirmation:
-        has_changes = partial(_has_changes, host)
-        confirmed = phases.serial(
-            task, phases.when(has_changes, confirmation, reason="nothing was changed"), name="apply"
+        if_changed = phases.when(
+            lambda ctx: any(change_lines(host, ctx)), confirmation, reason="nothing was changed"
         )
+        confirmed = phases.serial(task, if_changed, name="apply")
         outcome = run_task(confirmed, host, undo_on_failure=True)
     if outcome.undone is not None and outcome.effects.changed:
         log(outcome.lines(who))  # perhaps nobody is there to read the answer
     return outcome
-
-
-def _has_changes(host: Host, ctx: phases.Context) -> bool:
-    return any(change_lines(host, ctx))
 
 
 @contextmanager

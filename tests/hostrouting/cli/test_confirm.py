@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -404,7 +403,7 @@ class TestACommandThatDecides:
         ("command", "failure"),
         [
             ("echo tried >&2; echo no; exit 7", "exit 7: no"),
-            ("sleep 60 & sleep 60", "it has not ended"),
+            ("sleep 60", "it has not ended"),
             ("kill -9 $$", "exit -9"),
             ("no-such-program 2>/dev/null", "exit 127"),
         ],
@@ -421,6 +420,14 @@ class TestACommandThatDecides:
         assert said.lines[0] == f"FAILED: {reason}"
         assert said.lines[-1].startswith("TAKEN BACK: ")
         assert journal == said.lines
+
+    def test_what_it_has_started_ends_with_it(self, tmp_path: Path, installed: FakeHost) -> None:
+        """Also in the background."""
+        late = tmp_path / "late"
+        command = f"(sleep 1; touch {late}) & sleep 60"
+        self.apply_if(command, tmp_path, installed, "--confirm", "0.3")
+        time.sleep(1.2)
+        assert not late.exists()
 
     def test_a_signal(self, tmp_path: Path, installed: FakeHost) -> None:
         """It takes everything back at once, and ends the command."""
@@ -505,34 +512,12 @@ class TestTerminal:
         while not terminal.has_enter():
             assert time.monotonic() < deadline
 
-    def test_the_question_is_a_line_of_its_own(self, ends: tuple[int, ControllingTerminal]) -> None:
-        """The live tree, which is on the same terminal, ends without a line feed."""
-        ours, terminal = ends
-        terminal.say("Press Enter")
-        assert os.read(ours, 4096).startswith(b"\r\nPress Enter\r\n")
-
     def test_ctrl_d(self, ends: tuple[int, ControllingTerminal]) -> None:
         """Linux reports it as it reports a closed terminal, so the reason names both."""
         ours, terminal = ends
         threading.Timer(0.05, os.write, [ours, b"\x04"]).start()
         with pytest.raises(HostRoutingError, match="Ctrl-D was pressed"):
             AwaitEnter(terminal, 600, a_change).do(phases.Context(observers=[]))
-
-    def test_a_terminal_that_does_not_answer(self, ends: tuple[int, ControllingTerminal]) -> None:
-        """It is closed: nothing can be asked, and nobody answers."""
-        gone = ControllingTerminal(os.open(os.devnull, os.O_RDONLY))
-        with pytest.raises(EOFError):
-            gone.say("?")
-        with (
-            mock.patch("os.write", side_effect=OSError(errno.EIO, "")),
-            pytest.raises(EOFError),
-        ):
-            ends[1].say("?")
-        with (
-            mock.patch("select.select", side_effect=OSError(errno.EIO, "")),
-            pytest.raises(EOFError),
-        ):
-            ends[1].has_enter()
 
     def test_the_journal(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Each line is a message there."""

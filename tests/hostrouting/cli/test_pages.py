@@ -326,8 +326,8 @@ def pages(name: str, folder: Path) -> str:
     as_called = CALL.sub(rf"{CALLED} \1", page.out)
     assert_fits(narrow.lines, as_called.splitlines(), 50)
     if command != "clean":  # standard error has log lines
-        remarks = CALL.sub(rf"{CALLED} \1", page.err)
-        assert_fits(narrow.err.splitlines(), remarks.splitlines(), 50)
+        said_as_called = CALL.sub(rf"{CALLED} \1", page.err)
+        assert_fits(narrow.err.splitlines(), said_as_called.splitlines(), 50)
 
     text = without_repetitions(page.out)
     if not name.startswith("check"):
@@ -386,7 +386,7 @@ def test_many_escapes() -> None:
     for number in range(100):
         kernel.ip_route("add", Route.to(f"172.16.{number}.0/31", dev="eth7"))
     said = say("check", CIDR, kernel=kernel)
-    assert "  … and 80 more; --json shows all" in said.lines
+    assert "  … and 79 more; --json shows all" in said.lines
     assert say("check", CIDR, "--json", kernel=kernel).out.count('"name": "overlap"') == 100
 
 

@@ -100,15 +100,6 @@ def test_a_plan_that_is_refused_proposes_nothing_that_is_refused_as_well() -> No
     assert "hostrouting apply" not in planned.out
 
 
-@pytest.mark.parametrize("name", ["plan", "check"])
-def test_a_unit_to_gate_beside_a_configuration_from_a_pipe(name: str) -> None:
-    """The proposed line names a file: where it is typed, nothing is on standard input."""
-    host = node(config(*REPAIR, gate={"units": ["systemd-nspawn@.service"]}))
-    settings = json.dumps(config(*REPAIR, gate={"units": ["systemd-nspawn@.service"]}))
-    said = say(name, "--config", "-", host=host, stdin=settings.encode())
-    assert f"as root: hostrouting apply --config FILE --gate {KUBELET}\n" in said.out
-
-
 def test_a_plan_says_when_apply_fails_only_after_its_changes() -> None:
     """WOULD FAIL does not mean that nothing is changed."""
     host = escaping_node()
@@ -328,7 +319,6 @@ def test_two_ranges_in_the_same_doubt_have_the_candidates_once() -> None:
     assert page.out.count("\nDEFAULT-ROUTES: it is unclear whether packets to ") == 2
     for dev in ("eth0", "tun0"):
         assert page.out.count(f"--dev {dev} |") == 1
-    assert page.out.count("if tun0 should not have") == 1
 
 
 def test_what_the_page_says_is_not_logged_before() -> None:
@@ -376,12 +366,3 @@ def test_apply_says_which_device_it_needs() -> None:
     assert candidates == [line for line in status.lines if " --dev " in line]
     assert len(candidates) == 2
     assert type_pipeline(host, candidates[0].partition("as root: ")[2]).code == 0
-
-
-def test_waiting_is_in_vain_if_one_of_the_routes_needs_a_name() -> None:
-    """What another one lacks may come meanwhile."""
-    settings = config(*REPAIR)
-    settings["staticRoutes"]["routes"].append({"destination": "fd00::/16"})
-    said = plan(beside_a_vpn(lost=True), json.dumps(settings))
-    assert "fd00::/16 needs an IPv6 default route" in said.out
-    assert said.lines[0].startswith("NOT READY: apply would wait, and then fail: 2 routes")

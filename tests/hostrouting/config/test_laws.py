@@ -13,7 +13,7 @@ from hostrouting.config import settings as sections
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import IP
-from hostrouting.reading import path_of
+from hostrouting.reading.types import path_of
 from hostrouting.testing.strategies import configs, gateways, networks
 from tests.support.sections import static
 

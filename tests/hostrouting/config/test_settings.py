@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pytest
 
@@ -25,7 +25,7 @@ from hostrouting.config import (
 from hostrouting.config.settings import StaticRoutesConfig, gated_units
 from hostrouting.errors import ConfigError
 from hostrouting.host.layout import HostLayout
-from hostrouting.reading import read, section
+from hostrouting.reading import must, read, section
 from tests.support.sections import expect, static
 
 KEYS = "staticRoutes, routeOverlap, probeRewrite, azureVnetCleanup, guard, gate, manageForeign"
@@ -690,7 +690,7 @@ def test_a_link_local_gateway() -> None:
 
 
 def test_settings_that_cannot_be_read() -> None:
-    """An agent's own section says what is wrong with it when it is made or read."""
+    """An agent's own section says what is wrong with it when it is made."""
 
     class Plain:
         name: str
@@ -698,7 +698,29 @@ def test_settings_that_cannot_be_read() -> None:
     class Free(NamedTuple):
         texts: dict[str, str]
 
+    class Around(NamedTuple):
+        inner: tuple[Free, ...] = ()
+
     with pytest.raises(TypeError, match=r"a section must be a NamedTuple; write class Plain\(Nam"):
         section(Plain)
-    with pytest.raises(TypeError, match="no value of the type dict can be read from JSON; it must"):
-        read(section(Free), {})
+    said = r"^Free.texts: nothing reads dict\[str, str\] .* register\(dict\[str, str\], reader\)"
+    with pytest.raises(TypeError, match=said):
+        section(Free)
+    with pytest.raises(TypeError, match=f"^Around.inner: {said[1:]}"):
+        section(Around)
+    rule: Any = "[a-z]+"
+    with pytest.raises(TypeError, match=r"must: condition .*'\[a-z\]\+'; .* matches\("):
+        must(rule, "is not a name")
+
+
+def test_annotations_that_are_texts() -> None:
+    """They are read as what they name: so are all with `from __future__ import annotations`."""
+
+    class Texts(NamedTuple):
+        node: "str"
+        metric: "Annotated[int, range(9)] | None"
+
+    made: Any = section(Texts)
+    assert read(made, {"node": "a", "metric": 8}) == ("a", 8)
+    with pytest.raises(ConfigError, match="metric: 9 is not an integer from 0 to 8"):
+        read(made, {"node": "a", "metric": 9})

@@ -113,6 +113,24 @@ def test_what_is_not_a_path(make: Callable[[], Files], path: Any) -> None:
             call()
 
 
+def test_a_fault_at_what_is_not_a_path() -> None:
+    """It would never happen, so the first change says so."""
+    files = FakeFiles(broken={"etc/hostrouting": "no space left"})
+    with pytest.raises(ValueError, match="path is 'etc/hostrouting'; it must be a str that begins"):
+        files.write("/etc/motd", "")
+
+
+@pytest.mark.parametrize("content", [b"caf\xe9\r\n", b"\xed\xb2\x80\0\xff", "caf\u00e9".encode()])
+def test_a_text_is_written_back_as_it_was(tmp_path: Path, content: bytes) -> None:
+    """A task that restores what it has read changes no byte, whatever the encoding is."""
+    for files in (FakeFiles(), LocalFiles(tmp_path)):
+        files.write("/file", content)
+        former = files.read("/file")
+        assert former is not None
+        files.write("/file", former)
+        assert files.read_bytes("/file") == content
+
+
 # An image, and what a process sees that has it as its root
 
 NAMES = st.sampled_from(["a", "b", "c", ".", ".."])
