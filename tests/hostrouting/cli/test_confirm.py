@@ -403,7 +403,7 @@ class TestACommandThatDecides:
         ("command", "failure"),
         [
             ("echo tried >&2; echo no; exit 7", "exit 7: no"),
-            ("sleep 60 & sleep 60", "it has not ended"),
+            ("sleep 60", "it has not ended"),
             ("kill -9 $$", "exit -9"),
             ("no-such-program 2>/dev/null", "exit 127"),
         ],
@@ -420,6 +420,14 @@ class TestACommandThatDecides:
         assert said.lines[0] == f"FAILED: {reason}"
         assert said.lines[-1].startswith("TAKEN BACK: ")
         assert journal == said.lines
+
+    def test_what_it_has_started_ends_with_it(self, tmp_path: Path, installed: FakeHost) -> None:
+        """Also in the background."""
+        late = tmp_path / "late"
+        command = f"(sleep 1; touch {late}) & sleep 60"
+        self.apply_if(command, tmp_path, installed, "--confirm", "0.3")
+        time.sleep(1.2)
+        assert not late.exists()
 
     def test_a_signal(self, tmp_path: Path, installed: FakeHost) -> None:
         """It takes everything back at once, and ends the command."""

@@ -230,7 +230,8 @@ class TestADeviceThatIsTyped:
         """Any of them is expected; one that the host does not have yet may come."""
         said = say("check", "10.0.0.0/8", "--dev", "eth1", "--dev", "ib0", kernel=h200())
         assert said.lines[0] == (
-            "OVERLAP: all of 10.0.0.0/8 leaves through eth0; expected: eth1 or ib0"
+            "OVERLAP: 10.0.0.0/24 leaves through eth0 [10.0.0.0/24 dev eth0 proto kernel scope "
+            "link src 10.0.0.4]; expected: eth1 or ib0; and 1 more"
         )
 
     def test_what_no_device_is_called(self) -> None:
