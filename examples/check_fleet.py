@@ -57,9 +57,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "paths", metavar="PATH", nargs="*", help="directories or files with snapshots"
-    )
+    parser.add_argument("paths", metavar="PATH", nargs="*", help="directories with snapshots")
     parser.add_argument("--dask", metavar="ADDRESS", default="", help="the scheduler of a cluster")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, start(given.dask) as executor:

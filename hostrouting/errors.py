@@ -20,6 +20,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from hostrouting.command import AS_ROOT, Operator
 from hostrouting.finding import Finding, Name, Remedy
+from hostrouting.lines import way_lines
 from hostrouting.text import first_of
 
 HostPart: TypeAlias = Literal["file", "systemd", "nft", "ebtables", "azure-vnet", "executor"]
@@ -55,6 +56,7 @@ class HostRoutingError(Exception):
         self.findings = tuple(findings)
         # Without a message, the findings are the message; the errors among them say whether to try
         # again.
+        self._has_message = bool(message) or not self.findings
         sentences = [str(finding) for finding in self.findings]
         super().__init__(message or "; ".join(first_of(sentences)))
         errors = [finding for finding in self.findings if finding.severity == "error"]
@@ -62,9 +64,14 @@ class HostRoutingError(Exception):
         if errors:
             self.can_retry = all(error.can_retry for error in errors)
 
-    def text_for(self, who: Operator) -> str:  # noqa: ARG002  a subclass has commands in its message
-        """The message for this operator, who types the commands in it."""
-        return str(self)
+    def lines_for(self, who: Operator) -> list[str]:
+        """The message for this operator, with each way out on a line of its own."""
+        if self._has_message:
+            return [str(self)]
+        lines: list[str] = []
+        for finding in self.findings:
+            lines += [finding.sentence, *way_lines(finding.remedy, who)]
+        return lines
 
     @property
     def has_no_answer(self) -> bool:
@@ -157,15 +164,15 @@ class ConfigError(HostRoutingError, ValueError):
             sentence = f"{first} {'; '.join(first_of(others, 3))}".strip()
             findings.append(Finding("file", "error", sentence, source, remedy))
         self.findings = tuple(findings)
-        super().__init__(self.text_for(AS_ROOT), findings=findings)
+        super().__init__("\n".join(self.lines_for(AS_ROOT)), findings=findings)
 
-    def text_for(self, who: Operator) -> str:
+    def lines_for(self, who: Operator) -> list[str]:
         """See HostRoutingError."""
-        lines = [*self._lines]
+        first, *others = self._lines
+        lines = [first, *(f"  {line}" for line in others)]
         for finding in self.findings:
-            if finding.remedy is not None:
-                lines += [way.text_for(who) for way in finding.remedy.ways()]
-        return "\n  ".join(lines)
+            lines += way_lines(finding.remedy, who)
+        return lines
 
     def _describe_faults(self, headline: str) -> list[str]:
         """The only fault; or the headline, and then each."""

@@ -20,12 +20,12 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hostrouting.check.check import check_snapshot, require_cidrs
 from hostrouting.check.doubts import DOUBTS
-from hostrouting.check.results import CheckReport, Escape, shares_of
 from hostrouting.errors import ConfigError, Fault, HostError
 from hostrouting.fib.engine import FROM_HOST
 from hostrouting.model.snapshot import SAVE, Snapshot
@@ -35,6 +35,7 @@ from hostrouting.text import agreeing, spoken
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from hostrouting.check.results import CheckReport, Escape
     from hostrouting.config.settings import HostRoutingConfig, StaticRoute
     from hostrouting.finding import Finding
 
@@ -89,53 +90,43 @@ class NodeGroup(NamedTuple):
         }
 
 
-def find_snapshots(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """The files at these paths, each once: a directory stands for everything named *.json in it.
+def find_snapshots(directories: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
+    """The paths of everything named *.json in these directories, each once.
 
     Whether they are snapshots is found out when they are judged. Raises ConfigError, which lists
-    every path that does not exist and every directory without such a name, or names a directory
-    that cannot be read.
+    every directory that cannot be read or has no such name.
     """
     files: list[str] = []
     faults: list[Fault] = []
-    for given in paths:
-        path = os.fspath(given)
-        if os.path.isdir(path):
-            inside = _snapshots_in(path)
-            files += inside
-            if not inside:
-                faults.append(Fault("--snapshots", quote(path), "has no *.json file", SAVE))
-        elif os.path.lexists(path):
-            files.append(path)
-        else:
-            faults.append(Fault("--snapshots", quote(path), "does not exist", SAVE))
+    for given in directories:
+        directory = os.fspath(given)
+        try:
+            names = sorted(os.listdir(directory))
+        except OSError as error:
+            rule = f"cannot be read: {error.strerror}"
+            faults.append(Fault("--snapshots", quote(directory), rule, SAVE))
+            continue
+        inside = [os.path.join(directory, name) for name in names if name.endswith(".json")]
+        files += inside
+        if not inside:
+            faults.append(Fault("--snapshots", quote(directory), "has no *.json file", SAVE))
     if faults:
         raise ConfigError(faults)
     return tuple(dict.fromkeys(files))
 
 
-def _snapshots_in(directory: str) -> list[str]:
-    try:
-        names = sorted(os.listdir(directory))
-    except OSError as error:
-        raise ConfigError(
-            [Fault("", "", f"cannot be read: {error.strerror}")], directory
-        ) from error
-    return [os.path.join(directory, name) for name in names if name.endswith(".json")]
-
-
 def check_snapshots(
-    paths: Iterable[str | os.PathLike[str]], config: HostRoutingConfig, executor: Executor
+    directories: Iterable[str | os.PathLike[str]], config: HostRoutingConfig, executor: Executor
 ) -> Iterator[NodeResult]:
-    """Check the snapshots at these paths against this configuration; yield the results in the order
-    of the files.
+    """Check the snapshots in these directories against this configuration; yield the results in the
+    order of the files.
 
     The configuration is the whole one of the nodes: the repair is what it lacks once it is applied,
     which deletes the routes of hostrouting that are not in it. Any `concurrent.futures.Executor`
-    will do, such as Dask's (`Client.get_executor()`). Raises ConfigError if there is nothing at a
-    path, or nothing to check; HostError if a worker was killed.
+    will do, such as Dask's (`Client.get_executor()`). Raises ConfigError if a directory
+    has no snapshot, or there is nothing to check; HostError if a worker was killed.
     """
-    files = find_snapshots(paths)
+    files = find_snapshots(directories)
     require_cidrs(config)
     batches = [files[begin : begin + _BATCH] for begin in range(0, len(files), _BATCH)]
     count = 0
@@ -204,8 +195,26 @@ def _escapes_in_words(escapes: Iterable[Escape]) -> Iterator[str]:
     for escape in escapes:
         alike.setdefault(_predicate(escape), []).append(escape)
     for predicate, members in alike.items():
-        cidrs = [f"{_SHARES[share]}{cidr}" for share, cidr in shares_of(members)]
+        cidrs = [f"{_SHARES[share]}{cidr}" for share, cidr in _shares_of(members)]
         yield f"{spoken(cidrs)} {agreeing(predicate, len(cidrs))}"
+
+
+def _shares_of(escapes: Iterable[Escape]) -> list[tuple[str, str]]:
+    """How much of each CIDR escapes ("all" or "part"), with the CIDR, in the order in which the
+    escapes name the CIDRs.
+    """
+    # By CIDR: the address up to which everything escapes.
+    ends = {escape.cidr: escape.cidr.first for escape in escapes}
+    for escape in sorted(escapes, key=attrgetter("first")):
+        if escape.first <= ends[escape.cidr]:
+            ends[escape.cidr] = max(ends[escape.cidr], escape.last + 1)
+    shares: list[tuple[str, str]] = []
+    for cidr, end in ends.items():
+        share = "all"
+        if end <= cidr.last:
+            share = "part"
+        shares.append((share, str(cidr)))
+    return shares
 
 
 def _predicate(escape: Escape) -> str:
@@ -221,7 +230,7 @@ def _predicate(escape: Escape) -> str:
 
 def _doubt_in_words(doubt: Finding) -> str:
     if doubt.name not in DOUBTS:  # it is the flaw that makes a verdict undecided
-        return "no rule looks up table local first"
+        return "one of Linux's own rules is missing"
     return DOUBTS[doubt.name].sentence.format(where="some addresses", reason="…")
 
 

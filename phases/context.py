@@ -113,8 +113,7 @@ RUNNING: ContextVar[str] = ContextVar("phases: the path of the running task", de
 class Context:
     """A task's view of the run it is part of.
 
-    Create one to cancel from another thread, or to use your own clock, logger or observers; if you
-    pass none, `execute` creates a plain one.
+    Create one to cancel a run from another thread, or to use your own clock, logger or observers.
     """
 
     def __init__(

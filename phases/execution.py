@@ -207,7 +207,7 @@ def _recorded(step: Step, ctx: Context) -> Iterator[Block]:
             RUNNING.reset(around)
         _record_result(step, block.result)
     except BaseException as error:
-        record_error(step, error)
+        _record_error(step, error)
         if not isinstance(error, Exception):
             raise
         if isinstance(error, TaskFailed) and error.failures == step.failures:
@@ -248,7 +248,7 @@ def _record_result(step: Step, result: object) -> None:
     step.status = Status.OK
 
 
-def record_error(step: Step, error: BaseException) -> None:
+def _record_error(step: Step, error: BaseException) -> None:
     """Keep what the method raised, and where that began.
 
     The step may have failures already: those of an undo of what ran in it. Then it has failed even

@@ -47,10 +47,10 @@ def run(
     `undo(task, of=report)`; the steps of the undo are in the report.
     """
     require_no_event_loop("run", "await phases.run_async(task)")
-    if ctx is not None and (observers, clock, logger) != (None, None, LOGGER):
-        raise TypeError("run: give observers, clock and logger to the context, not beside ctx=")
     if ctx is None:
         ctx = context_of("run", None, observers=observers, clock=clock, logger=logger)
+    elif (observers, clock, logger) != (None, None, LOGGER):
+        raise TypeError("run: give observers, clock and logger to the context, not beside ctx=")
     run = prepared_run("run", task, ctx, only=only, skip=skip, undo_on_failure=undo_on_failure)
     return report_of(run)
 
@@ -64,7 +64,7 @@ def prepared_run(
     skip: Names,
     undo_on_failure: bool,
 ) -> Run:
-    """The run that a caller of this function has asked for. What was given is checked."""
+    """The run that a caller of the named function has asked for. The arguments are checked."""
     must_be(bool, undo_on_failure, f"{function}: undo_on_failure", "True or False")
     ctx = _only_selected(task, context_of(function, ctx), only=only, skip=skip)
     if undo_on_failure:

@@ -3,8 +3,7 @@ is the report. TaskFailed is the error that has the steps that failed.
 
 A report can be pickled and copied, whatever tasks leave in it. A result that cannot be pickled is
 replaced by its JSON value. An error is replaced by a PhasesError that describes it if it cannot be
-pickled, or would be another error afterwards. Python never pickles tracebacks, so a report that was
-pickled has none in its JSON.
+pickled, or would be another error afterwards. Python never pickles tracebacks.
 """
 
 from __future__ import annotations
@@ -80,9 +79,7 @@ class Step:
     failed; this step itself if its own task raised the error.
     """
     reason: str = ""
-    """Why the step was cancelled or skipped, or why its task was not tried again; in a plan, the
-    condition under which it runs.
-    """
+    """Why the step was cancelled or skipped; in a plan, the condition under which it runs."""
     attempts: int = 1
     """How often this step's own task was tried."""
     attempt: int = 1
@@ -318,7 +315,9 @@ class Difference(NamedTuple):
 
 
 def _compared_values(report: Step) -> dict[tuple[str, str], object]:
-    """What is compared of each step: the value of a key in its JSON, None if that says nothing."""
+    """By the label of a step and a key of its JSON, the value; None for an empty one, which is like
+    none.
+    """
     compared: dict[tuple[str, str], object] = {}
     for step in report.walk():
         values = step._values()
@@ -331,8 +330,8 @@ Observer = Callable[[Step], object]
 """Called with each step when it starts and when it has ended: one call at a time, from any thread.
 
 A step that is passed over only has an end. If the observer has a method `attempt_failed`, that is
-called with each FailedAttempt. What an observer raises is logged, and the run continues; only
-Ctrl-C ends it. An observer must not wait for another step.
+called with each FailedAttempt. An Exception that an observer raises is logged, and the run
+continues. An observer must not wait for another step.
 """
 
 
@@ -378,11 +377,11 @@ def last_named(name: str, steps: Sequence[Step], which: str) -> Step:
     """The last of the steps with this name (`routes`, or `network/routes`). Without one,
     UnknownTask says which steps these are, and names them.
     """
-    paths = ["/".join(step.path) for step in steps]
-    for path, step in zip(reversed(paths), reversed(steps), strict=True):
-        if f"/{path}".endswith(f"/{name}"):
+    for step in reversed(steps):
+        if f"/{'/'.join(step.path)}".endswith(f"/{name}"):
             return step
-    raise UnknownTask(f"no step {name!r} among {which}: {', '.join(paths) or 'none'}")
+    known = ", ".join("/".join(step.path) for step in steps) or "none"
+    raise UnknownTask(f"no step {name!r} among {which}: {known}")
 
 
 def _failure_in_words(step: Step) -> str:

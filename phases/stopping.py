@@ -1,4 +1,4 @@
-"""A run that has not begun, and how SIGINT and SIGTERM stop it.
+"""A run of a task, and how SIGINT and SIGTERM stop it.
 
 Python calls the handler of a signal in the main thread, between two of its instructions: the thread
 may hold a lock just then. So the tasks run in a thread of their own. The main thread only waits for
@@ -29,7 +29,7 @@ _END = 0  # put into the queue when the tasks have ended: no signal has this num
 
 
 class Run:
-    """A run of a task that has not begun."""
+    """A run of a task, which `work` does once. Its report is `root`."""
 
     def __init__(self, task: AnyTask, ctx: Context, verb: Verb = "do") -> None:
         self.ctx = in_a_run(ctx)
@@ -44,7 +44,9 @@ class Run:
         self.root.signal = self.root.signal or self.ctx.run_scope.stop.signal
 
     def thread(self, at_end: Callable[[], None]) -> threading.Thread:
-        """A thread for the work, with the context variables of the caller. It calls back last."""
+        """A thread for the work, not started, with the context variables of the caller. It calls
+        back when the work is done.
+        """
 
         def work_to_the_end() -> None:
             self.work()
@@ -59,13 +61,13 @@ class Run:
         """Cancel the run because of this signal. A repeated one only logs again what the run is
         waiting for.
         """
-        came = signal.Signals(number)
+        reason = signal.Signals(number)
         self.root.signal = self.root.signal or number
-        self.ctx.cancel(came)
+        self.ctx.cancel(reason)
         awaited = [step.label for step in self.root.walk() if _is_awaited(step)]
         words = ", ".join(awaited) or "the end"
         with suppress(Exception):  # a log that cannot be written stops nothing
-            self.ctx.log.warning("%s: stopping, waiting for %s", came.name, words)
+            self.ctx.log.warning("%s: stopping, waiting for %s", reason.name, words)
 
 
 def _is_awaited(step: Step) -> bool:
@@ -77,13 +79,13 @@ def report_of(run: Run) -> Step:
     another thread, no signal is handled.
     """
     if threading.current_thread() is threading.main_thread():
-        _work_until_signals(run)
+        _work_in_a_thread(run)
     else:
         run.work()
     return run.root
 
 
-def _work_until_signals(run: Run) -> None:
+def _work_in_a_thread(run: Run) -> None:
     """Do the work in a thread, and stop the run for each signal that comes meanwhile.
 
     The error of a handler that the program has for another signal is raised after the end of the

@@ -91,14 +91,6 @@ def hook_for(module: str) -> dict[str, Any]:
     return runpy.run_path(f"{folder}/hook-{module}.py")
 
 
-def test_pyinstaller_finds_the_hooks() -> None:
-    """It asks each installed package by this entry point."""
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    named = "[project.entry-points.pyinstaller40]"
-    _, _, section = text.partition(named)
-    assert 'hook-dirs = "hostrouting.__pyinstaller:get_hook_dirs"' in section.partition("[")[0]
-
-
 def test_the_sources_are_in_a_frozen_program() -> None:
     """Each package that a node needs goes along as it is, to the place where it is looked for."""
     places = {name: Path(source) for source, name in hook_for("hostrouting.boot.program")["datas"]}

@@ -1,7 +1,5 @@
 """A check as lines: the verdict first, what escapes, the repair now and permanently, its limits,
-how to allow it last.
-
-check, repair, apply and status share this. The sentences are those of `check.sentences`.
+how to allow it last. The sentences are those of `check.sentences`.
 """
 
 from __future__ import annotations
@@ -11,15 +9,14 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hostrouting.check.doubts import how_to_allow
-from hostrouting.check.sentences import grouped_costs, repair_commands
-from hostrouting.cli.output import capped, finding_lines
-from hostrouting.command import AS_ROOT, LineToType, Operator, call, joined
+from hostrouting.check.sentences import repair_commands
+from hostrouting.command import LineToType, Operator, call, joined
 from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.install.typed_commands import allow_options
-from hostrouting.text import spoken
+from hostrouting.lines import capped, finding_lines
 
 if TYPE_CHECKING:
-    from hostrouting.check.results import Escape, FamilyReport
+    from hostrouting.check.results import FamilyReport
     from hostrouting.install.host_check import HostCheck
 
 _MOST_COMMANDS = 4
@@ -30,52 +27,26 @@ block; in lines before the repair; as the repair itself; or in lines after it.
 """
 
 
-def check_lines(
-    check: HostCheck, who: Operator = AS_ROOT, note: str = "", *, has_offers: bool = False
-) -> Iterator[str]:
-    """The whole page; the line above the repair says who types it, and has a note. With offers, it
-    also has what else can be done with the repair.
-    """
+def check_lines(check: HostCheck, who: Operator) -> Iterator[str]:
+    """The whole page."""
     for family in check.report.families:
         yield from _verdict_lines(family)
     places = defaultdict[_Place, list[Finding]](list)
     for finding in check.findings:
         place = _place(finding, check)
         places[place].append(finding)
-    yield from _block(finding_lines([*_before_the_repair(places, check)], who))
-    yield from _block(_repair_lines(check, who, note))
-    if has_offers:
-        yield from _block(_offer_lines(check, who))
+    yield from _block(finding_lines(places["before the repair"], who))
+    yield from _block(_repair_lines(check, who))
+    yield from _block(_offer_lines(check, who))
     others = [*_without_ways_of(places["verdict"], places["rest"])]
     yield from _block(finding_lines(others, who))
     yield from _block(capped(_ways_out(places["verdict"], check, who)))
 
 
 def _verdict_lines(family: FamilyReport) -> Iterator[str]:
-    """The verdict on a family, and what escapes."""
-    if family.escapes_as_a_whole:
-        [escape] = family.escapes
-        yield f"OVERLAP: {_with_expected(escape, family)}"
-        return
+    """The verdict on a family, which names the first escape, and what else escapes."""
     yield str(family)
-    lines: list[str] = []
-    for escape in family.escapes:
-        # The line above has what is expected, but not the device of pods.
-        text = str(escape) if escape.hidden is None else _with_expected(escape, family)
-        lines.append(f"  {text}")
-    yield from capped(lines)
-
-
-def _with_expected(escape: Escape, family: FamilyReport) -> str:
-    return f"{escape}; expected: {spoken(family.expected_by(escape), last='or')}"
-
-
-def _before_the_repair(places: dict[_Place, list[Finding]], check: HostCheck) -> Iterator[Finding]:
-    """What limits the repair, and what it costs, which is said once for several devices."""
-    for finding in places["before the repair"]:
-        if finding.name != "repair-cost":
-            yield finding
-    yield from grouped_costs(check.report)
+    yield from capped([f"  {escape}" for escape in family.escapes[1:]])
 
 
 def _without_ways_of(said: Iterable[Finding], findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -132,7 +103,7 @@ def _ways_out(findings: Iterable[Finding], check: HostCheck, who: Operator) -> l
     return list(lines)
 
 
-def _repair_lines(check: HostCheck, who: Operator, note: str) -> Iterator[str]:
+def _repair_lines(check: HostCheck, who: Operator) -> Iterator[str]:
     """The repair until the next boot, and for good."""
     if not _shows_repair(check):
         return
@@ -146,7 +117,7 @@ def _repair_lines(check: HostCheck, who: Operator, note: str) -> Iterator[str]:
             yield LineToType("  ", who.line(command))
     for loss in check.losses:
         yield f"The repair takes something away: {loss}"
-    yield f"Permanently, {who}{part}{note}:"
+    yield f"Permanently, {who}{part}:"
     yield LineToType("  ", who.line(check.repair_line()))
 
 

@@ -14,12 +14,10 @@ import signal
 import subprocess
 import syslog
 import termios
-import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Protocol
 
-import phases
 from hostrouting.cli.source import bad_input
 from hostrouting.errors import HostRoutingError
 from hostrouting.text import printable, printable_lines
@@ -28,12 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import TypeAlias
 
+    import phases
+
     ChangesOf: TypeAlias = Callable[[phases.Context], Iterable[str]]
     """What the run of a task has changed so far, as lines."""
 
 _LOOKS = 0.1  # seconds between two looks at the terminal, or at the command
 _PAUSE = 1.0  # seconds between two attempts of the command
-_NOTHING = "nothing was changed"
 
 
 class Terminal(Protocol):
@@ -61,15 +60,12 @@ class AwaitEnter:
         self._seconds = seconds
         self._changes = changes
 
-    def do(self, ctx: phases.Context) -> phases.Skip | None:
+    def do(self, ctx: phases.Context) -> None:
         """See AwaitEnter."""
-        changes = [*self._changes(ctx)]
-        if not changes:
-            return phases.Skip(_NOTHING)
         until = ctx.clock.now() + self._seconds
         question = f"Press Enter within {self._seconds:g} s to keep this."
         try:
-            self._terminal.say("\n".join(["The change is made:", *changes]))
+            self._terminal.say("\n".join(["The change is made:", *self._changes(ctx)]))
             self._terminal.say(f"{question} Otherwise, all of it is taken back.")
             while not self._terminal.has_enter():  # first, so that Enter in the last moment counts
                 if ctx.clock.now() >= until:
@@ -79,7 +75,6 @@ class AwaitEnter:
         except EOFError as error:
             sentence = "the terminal was closed, or Ctrl-D was pressed, before Enter"
             raise HostRoutingError(sentence, kind="not-confirmed") from error
-        return None
 
 
 class AwaitSuccess:
@@ -89,23 +84,19 @@ class AwaitSuccess:
 
     name = "await-success"
 
-    def __init__(self, command: str, seconds: float, changes: ChangesOf) -> None:
+    def __init__(self, command: str, seconds: float) -> None:
         """Try this long."""
         self._command = command
         self._seconds = seconds
-        self._changes = changes
 
-    def do(self, ctx: phases.Context) -> phases.Skip | None:
+    def do(self, ctx: phases.Context) -> None:
         """See AwaitSuccess."""
-        if not [*self._changes(ctx)]:
-            return phases.Skip(_NOTHING)
         until = ctx.clock.now() + self._seconds
         while failure := self._attempt(ctx, until):
             if ctx.clock.now() + _PAUSE > until:
                 sentence = f"this has not succeeded within {self._seconds:g} s: {self._command}"
                 raise HostRoutingError(f"{sentence} ({failure})", kind="not-confirmed")
             ctx.sleep(_PAUSE)
-        return None
 
     def _attempt(self, ctx: phases.Context, until: float) -> str:
         """Carry the command out; why it has failed, or nothing."""
@@ -165,7 +156,7 @@ class ControllingTerminal:
         """See Terminal."""
         try:
             readable, _, _ = select.select([self._number], [], [], 0)
-            if not readable or self._is_in_background():
+            if not readable:
                 return False
             typed = os.read(self._number, 4096)
         except OSError as error:
@@ -173,14 +164,6 @@ class ControllingTerminal:
         if not typed:
             raise EOFError
         return b"\n" in typed
-
-    def _is_in_background(self) -> bool:
-        """Whether what is typed is for another job of the shell: to read it would suspend this
-        one, by SIGTTIN.
-        """
-        with suppress(OSError):  # it is closed, which the read says
-            return os.tcgetpgrp(self._number) != os.getpgrp()
-        return False
 
 
 @contextmanager
@@ -200,18 +183,13 @@ def controlling_terminal() -> Iterator[Terminal]:
 
 @contextmanager
 def _not_suspended() -> Iterator[None]:
-    """In the block, neither Ctrl-Z nor printing from the background suspends this process: the
-    change would stay in place. Only the main thread can prevent that.
+    """In the block, neither Ctrl-Z nor the terminal suspends this process, which may be in the
+    background: the change would stay in place. To read there fails, as after Ctrl-D.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    suspending = (signal.SIGTSTP, signal.SIGTTOU)
-    former = [signal.getsignal(number) for number in suspending]
-    for number in suspending:
-        signal.signal(number, signal.SIG_IGN)
+    suspending = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
+    former = {number: signal.signal(number, signal.SIG_IGN) for number in suspending}
     try:
         yield
     finally:
-        for number, handler in zip(suspending, former, strict=True):
+        for number, handler in former.items():
             signal.signal(number, handler)

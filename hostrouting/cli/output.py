@@ -10,23 +10,18 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from io import TextIOWrapper
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from hostrouting import errors
 from hostrouting.codes import PROBLEM, code_of
-from hostrouting.command import AS_ROOT, LineToType, Operator
-from hostrouting.text import printable, printable_lines
+from hostrouting.command import AS_ROOT, LineToType
+from hostrouting.text import printable
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
-    from hostrouting.finding import Finding, Remedy
-
-SHOWN = 20
-"""How many things of one kind a page has; the JSON contains all."""
 
 
 class Answer(NamedTuple):
@@ -54,12 +49,12 @@ def error_document(error: BaseException) -> dict[str, Any]:
 def write_error(error: Exception, program: str, *, as_json: bool) -> int:
     """Print the error, with --json also as a document on standard output; return the exit code."""
     if isinstance(error, errors.HostRoutingError):
-        say(error.text_for(AS_ROOT._replace(program=program)))
+        say(*error.lines_for(AS_ROOT._replace(program=program)))
     else:
         from traceback import format_exc  # noqa: PLC0415  only a bug needs it
 
         ask = "this is a bug in hostrouting; please report it with the following text"
-        say(f"{ask}\n{format_exc().rstrip()}")
+        say(ask, *format_exc().splitlines())
     return write(Answer(code_of(error), error_document(error), ()), as_json=as_json)
 
 
@@ -74,9 +69,8 @@ def write(answer: Answer, *, as_json: bool) -> int:
         else:
             _write_lines(answer)
     except OSError as error:
-        is_gone = _is_gone(error, sys.stdout)
         _discard(sys.stdout)
-        if not is_gone:
+        if error.errno != errno.EPIPE:
             say(f"the answer could not be written: {error.strerror}")
             code = code or PROBLEM
     _forget_lost_remarks()
@@ -85,23 +79,24 @@ def write(answer: Answer, *, as_json: bool) -> int:
 
 def _write_lines(answer: Answer) -> None:
     """Print the page, in colour where that can be."""
-    # Lines are escaped one by one: the name of a file or device could control a terminal.
-    lines = [_printable(line) for line in answer.lines]
-    if not lines:
-        return
     width = _width_of(sys.stdout)
-    if width:
-        lines = [*chain.from_iterable(wrapped(line, width) for line in lines)]
-    is_printed = _print_in_colour(lines, answer.report, width)
-    if not is_printed:
+    lines = _rows(answer.lines, width)
+    if lines and not _print_in_colour(lines, answer.report, width):
         _print("\n".join(lines), sys.stdout)
 
 
-def _printable(line: str) -> str:
-    if isinstance(line, LineToType):
-        words = line.removesuffix(line.command)
-        return LineToType(printable(words), printable(line.command))
-    return printable(line)
+def _rows(lines: Iterable[str], width: int) -> list[str]:
+    """The lines as a stream shows them: as wide as its terminal, if it is one.
+
+    They are escaped one by one: the name of a file or device could control a terminal.
+    """
+    rows: list[str] = []
+    for line in lines:
+        command = line.command if isinstance(line, LineToType) else ""
+        words = printable(line.removesuffix(command))
+        shown = LineToType(words, printable(command))
+        rows += wrapped(shown, width) if width else [shown]
+    return rows
 
 
 def _width_of(stream: TextIO | None) -> int:
@@ -117,7 +112,7 @@ def _width_of(stream: TextIO | None) -> int:
         return 0
 
 
-def wrapped(line: str, width: int) -> list[str]:
+def wrapped(line: LineToType, width: int) -> list[str]:
     """The line in lines that a terminal of this width shows whole. A command is not broken: it
     begins on a line of its own if there is no room for it.
     """
@@ -125,7 +120,7 @@ def wrapped(line: str, width: int) -> list[str]:
         return [line]
     from textwrap import wrap  # noqa: PLC0415  only a terminal needs it
 
-    command = line.command if isinstance(line, LineToType) else ""
+    command = line.command
     words = line.removesuffix(command)
     indent = " " * (len(words) - len(words.lstrip()))
     below = f"{indent}  "
@@ -146,10 +141,11 @@ def wrapped(line: str, width: int) -> list[str]:
     return rows
 
 
-def say(text: str) -> None:
+def say(first: str, *others: str) -> None:
     """Print a remark on standard error; a remark that cannot be written is lost."""
     with suppress(OSError):
-        _print(f"hostrouting: {printable_lines(text)}", sys.stderr)
+        rows = _rows([f"hostrouting: {first}", *others], _width_of(sys.stderr))
+        _print("\n".join(rows), sys.stderr)
 
 
 def _forget_lost_remarks() -> None:
@@ -161,50 +157,6 @@ def _forget_lost_remarks() -> None:
             sys.stderr.flush()
     except OSError:
         _discard(sys.stderr)
-
-
-def capped(lines: Sequence[str]) -> Iterator[str]:
-    """The first lines, each of one thing, and a line that counts the others."""
-    yield from lines[:SHOWN]
-    yield from count_of_others(lines)
-
-
-def count_of_others(things: Sequence[object]) -> Iterator[str]:
-    """The line that counts those of the things which are not shown, if there are any."""
-    if len(things) > SHOWN:
-        yield f"  … and {len(things) - SHOWN:,} more; --json shows all"
-
-
-def indented(verb: str, things: Iterable[object]) -> Iterator[str]:
-    """Things of one kind, each after what is done to it; not all of them if they are many."""
-    yield from capped([f"  {verb}{thing}" for thing in things])
-
-
-def finding_lines(findings: Sequence[Finding], who: Operator = AS_ROOT) -> Iterator[str]:
-    """The findings, each after its name, which the page Findings explains.
-
-    Where there are several ways out, each is a line of its own. If the next finding has the same
-    remedy, only that one has it.
-    """
-    shown = findings[:SHOWN]
-    for number, finding in enumerate(shown):
-        line = finding._replace(remedy=None).line
-        remedy = finding.remedy
-        if remedy is None or remedy in [following.remedy for following in shown[number + 1 :][:1]]:
-            yield line
-        elif remedy.otherwise is None:
-            yield remedy.line_for(who, f"{line}; ")
-        else:
-            yield line
-            yield from way_lines(remedy, who)
-    yield from count_of_others(findings)
-
-
-def way_lines(remedy: Remedy | None, who: Operator = AS_ROOT, *, indent: int = 2) -> Iterator[str]:
-    """Each way out on a line of its own."""
-    if remedy is not None:
-        for way in remedy.ways():
-            yield way.line_for(who, " " * indent)
 
 
 def _print(text: str, stream: TextIO | None) -> None:
@@ -228,18 +180,6 @@ def _print_in_colour(lines: Sequence[str], report: CheckReport | None, width: in
         sys.stdout.reconfigure(errors="backslashreplace")  # as in `_print`
     print_page(lines, report, width)
     return True
-
-
-def _is_gone(error: OSError, stream: TextIO) -> bool:
-    """Whether the reader has gone away: the pipe was closed, or the terminal was. From a file, EIO
-    is a failure of its disk.
-    """
-    if error.errno != errno.EIO:
-        return error.errno == errno.EPIPE
-    try:
-        return not os.path.isfile(stream.fileno())
-    except OSError:  # as in `_discard`
-        return True
 
 
 def _discard(stream: TextIO) -> None:

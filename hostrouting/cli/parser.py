@@ -60,13 +60,11 @@ To repair a host for good, first see what would change, then apply it:
 """
 EXIT_CODES = """\
 exit codes in general:
-  0  {fine}
-  1  {problem}
+  0  fine
+  1  a problem
   2  bad input: the command line, the configuration or a snapshot
   3  no answer: no default route, no permission, or a rule or route not judged
 """
-_CODES = {"fine": "fine", "problem": "a problem"}
-_UNWRITTEN = "the answer could not be written"
 _EXAMPLES = {
     "check": "172.16.0.0/16",
     "explain": "172.16.5.9",
@@ -82,11 +80,6 @@ _EXAMPLES = {
     "boot": "routes",
     "guard": "",
 }
-_CODES_OF = {
-    "explain": {"fine": "an answer, whatever the verdict", "problem": _UNWRITTEN},
-    "snapshot": {"fine": "fine", "problem": _UNWRITTEN},
-}
-"""What the first two codes mean for a command that judges nothing."""
 
 
 def seconds(text: str) -> float:
@@ -95,22 +88,6 @@ def seconds(text: str) -> float:
     if not 0 <= number <= 86_400:  # this also refuses NaN
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 86400")
     return number
-
-
-class _FileToRead(argparse.Action):
-    """The name of a file that is read; - is standard input, which can be read only once."""
-
-    def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, name: Any, *_: Any
-    ) -> None:
-        """Keep the name, unless that is refused."""
-        if getattr(namespace, self.dest) is not None:
-            parser.error(f"--{self.dest} can be given only once")
-        # Its own name is None, so only the other option can be -.
-        names = (getattr(namespace, option, None) for option in ("config", "snapshot"))
-        if name == "-" and "-" in names:
-            parser.error("- can be given only once")
-        setattr(namespace, self.dest, name)
 
 
 _ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -130,12 +107,10 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     },
     "--config": {
         "metavar": "FILE",
-        "action": _FileToRead,
         "help": "the configuration, as JSON; - is standard input",
     },
     "--snapshot": {
         "metavar": "FILE",
-        "action": _FileToRead,
         "help": "read this saved snapshot instead of this host; - is standard input",
     },
     "--snapshots": {
@@ -154,7 +129,8 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "metavar": "NAME",
         "action": "append",
         "default": [],
-        "help": "a device that packets may leave through as well; can be repeated",
+        "help": "a device that packets may leave through as well, or the selectors of an intended "
+        "rule, such as 'fwmark 0x1'; can be repeated",
     },
     "--metrics": {
         "action": "store_true",
@@ -222,7 +198,7 @@ CHOICES = {
 # With the width of the terminal, argparse would load shutil for each option.
 _Formatter = partial(argparse.RawDescriptionHelpFormatter, width=80)
 _COMMON: dict[str, Any] = {
-    "epilog": EXIT_CODES.format_map(_CODES),
+    "epilog": EXIT_CODES,
     "formatter_class": _Formatter,
     "allow_abbrev": False,
 }
@@ -298,8 +274,8 @@ def _add_command(
     command: argparse.ArgumentParser = commands.add_parser(name, **{**_COMMON, **options})
     if has_help:
         command.description = _description(COMMANDS[name], module.__doc__ or "")
-        codes = EXIT_CODES.format_map(_CODES_OF.get(name, _CODES))
-        command.epilog = f"example:\n  {command.prog} {_EXAMPLES[name]}".rstrip() + f"\n\n{codes}"
+        example = f"example:\n  {command.prog} {_EXAMPLES[name]}".rstrip()
+        command.epilog = f"{example}\n\n{EXIT_CODES}"
     required = getattr(module, "REQUIRED", ())
     for argument in arguments_of(name):
         settings = dict(_ARGUMENTS[argument])

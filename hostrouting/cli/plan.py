@@ -6,13 +6,10 @@ plan, remove and status share this.
 
 from collections.abc import Iterable, Iterator
 
-from hostrouting.cli.output import SHOWN, count_of_others, finding_lines, indented, way_lines
 from hostrouting.command import AS_ROOT, Operator
 from hostrouting.finding import Finding
 from hostrouting.install.plan import Plan
-
-SEE_CONFLICTS = "see the lines that begin with !"
-"""Where these lines have the routes that are in the way, and what to do about each."""
+from hostrouting.lines import SHOWN, count_of_others, finding_lines, indented, way_lines
 
 
 def plan_lines(plan: Plan, findings: Iterable[Finding], who: Operator = AS_ROOT) -> Iterator[str]:

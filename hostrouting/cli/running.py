@@ -2,26 +2,18 @@
 
 import logging
 import signal
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import phases
-from hostrouting.cli.output import error_document, finding_lines, indented, say, way_lines
+from hostrouting.cli.output import error_document
 from hostrouting.codes import exit_code
 from hostrouting.command import Operator
-from hostrouting.errors import (
-    HostError,
-    HostRoutingError,
-    RequirementError,
-    RouteConflict,
-    RouteOverlapError,
-)
-from hostrouting.finding import WRONG
+from hostrouting.errors import HostRoutingError, RouteOverlapError
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
-from hostrouting.tasks.overlap_check import CheckResult
+from hostrouting.lines import finding_lines, indented
 from hostrouting.text import printable_lines, spoken
 from phases.observers import FIELDS, LOGGER
 
@@ -43,12 +35,9 @@ class Run(NamedTuple):
 
     @property
     def errors(self) -> tuple[BaseException, ...]:
-        """Why the run failed, and not why its undo did; each message once."""
-        errors: dict[str, BaseException] = {}
-        for step in self.report.failures:
-            if step.action != "undo" and step.error is not None:
-                errors[str(step.error)] = step.error
-        return tuple(errors.values())
+        """Why the run failed, and not why its undo did."""
+        steps = [step for step in self.report.failures if step.action != "undo"]
+        return tuple(step.error for step in steps if step.error is not None)
 
     @property
     def stopped(self) -> str:
@@ -78,37 +67,28 @@ class Run(NamedTuple):
         else:
             yield f"NOTHING TO DO: {nothing or done}"
         if self.effects.changed:
-            yield from self._change_lines(who)
+            yield from self._change_lines()
 
     def _failure_lines(self, who: Operator) -> Iterator[str]:
         for error in self.errors:
-            yield from _error_lines(error, who, is_undone=self.undone is not None)
+            yield from _error_lines(error, who)
+            if isinstance(error, RouteOverlapError) and self.undone is not None:
+                yield from finding_lines(error.findings, who)  # else a page of the check follows
         if not self.errors:
             yield f"STOPPED: {self.stopped}; not everything was done"
         if not self.effects.changed:
             yield "Nothing was changed."
 
-    def _change_lines(self, who: Operator) -> Iterator[str]:
+    def _change_lines(self) -> Iterator[str]:
         if self.is_taken_back:
-            yield from self._escape_lines(who)
             yield "TAKEN BACK: files, routes and units are as they were before"
             return
         if self.undone is not None:
             for step in self.undone.failures:
                 yield f"NOT ALL TAKEN BACK: {step.error}"
-            yield "What this run had changed:"
-        elif not self.report.ok:
+        if not self.report.ok:
             yield "What this run has changed:"
         yield from _lines_of(self.effects, self.wrote, self.removed)
-
-    def _escape_lines(self, who: Operator) -> Iterator[str]:
-        """What escaped until the undo; in STRICT, the failure says it."""
-        for step in _steps_before_undo(self.report):
-            if isinstance(step.result, CheckResult):
-                wrong = [finding for finding in step.result.findings if finding.name in WRONG]
-                if wrong:
-                    yield "With the change in place, the check found:"
-                    yield from finding_lines(wrong, who)
 
     def document(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -137,49 +117,17 @@ def _lines_of(effects: Effects, wrote: Iterable[str], removed: Iterable[str]) ->
     yield from indented("removed ", removed)
 
 
-@contextmanager
-def told_anyway(run: Run, who: Operator) -> Iterator[None]:
-    """If the block, which makes the answer about the run, fails or is interrupted, then what the
-    run has changed is on standard error. The host may not answer any more, or this is a bug. Not
-    covered is Ctrl-C in the milliseconds before the block.
-    """
-    try:
-        yield
-    except BaseException:  # whatever it is: nothing else says what was changed
-        say("\n".join(run.lines(who, done="the answer is not complete, see below")))
-        raise
-
-
-def _error_lines(error: BaseException, who: Operator, *, is_undone: bool) -> Iterator[str]:
-    """Why the run failed; what is wrong with several things, or has several ways out, is told one
-    by one.
-    """
+def _error_lines(error: BaseException, who: Operator) -> Iterator[str]:
+    """Why the run failed, and each way out."""
+    lines = (str(error) or type(error).__name__).split("\n")
     if isinstance(error, RouteOverlapError):
-        yield from _overlap_lines(error, who, is_undone=is_undone)
-    elif isinstance(error, RouteConflict | RequirementError):
-        for finding in error.findings:
-            yield f"FAILED: {finding.sentence}"
-            yield from way_lines(finding.remedy, who)
-    else:
-        message = error.text_for(who) if isinstance(error, HostRoutingError) else str(error)
-        first, *others = (message or type(error).__name__).split("\n")
-        yield f"FAILED: {first}"
-        yield from (f"  {line}" for line in others)
-
-
-def _overlap_lines(error: RouteOverlapError, who: Operator, *, is_undone: bool) -> Iterator[str]:
-    """That addresses escape, or that there is no default route. The page of the check follows, but
-    not after an undo.
-    """
-    wrong = "addresses escape"
-    if error.report.verdict == "no-default-route":
-        wrong = spoken(error.report.missing_defaults)
-    failed = f"FAILED: {wrong}, and the mode is STRICT"
-    if is_undone:
-        yield failed
-        yield from finding_lines(error.findings, who)
-    else:
-        yield f"{failed}; the gate checks again before each start of a gated unit"
+        wrong = spoken(error.report.missing_defaults) or "addresses escape"
+        lines = [f"{wrong}, and the mode is STRICT"]
+    elif isinstance(error, HostRoutingError):
+        lines = error.lines_for(who)
+    first, *others = lines
+    yield f"FAILED: {first}"
+    yield from others
 
 
 def run_task(task: phases.AnyTask, host: Host, *, undo_on_failure: bool = False) -> Run:
@@ -202,7 +150,7 @@ def run_task(task: phases.AnyTask, host: Host, *, undo_on_failure: bool = False)
 
 def _wrote_and_removed(effects: Effects, host: Host) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The changed files that are there now, and those that are gone."""
-    wrote = tuple(path for path in effects.files if _is_there(path, host))
+    wrote = tuple(path for path in effects.files if host.files.look(path) is not None)
     removed = tuple(path for path in effects.files if path not in wrote)
     return wrote, removed
 
@@ -223,16 +171,6 @@ def _effects_before_undo(report: phases.Step) -> Effects:
 def _steps_before_undo(report: phases.Step) -> list[phases.Step]:
     """The steps without those of the undo, and without groups, whose results repeat theirs."""
     return [step for step in report.walk() if step.action != "undo" and not step.children]
-
-
-def _is_there(path: str, host: Host) -> bool:
-    """Whether the host has this path; true if it does not say so: what was changed is said in any
-    case.
-    """
-    try:
-        return host.files.look(path) is not None
-    except HostError:
-        return True
 
 
 class _Escaped(logging.Formatter):
@@ -262,8 +200,7 @@ def _stopping_with_the_terminal(ctx: phases.Context) -> Iterator[None]:
         ctx.cancel("the terminal was closed")  # the first reason is kept
         signal.raise_signal(signal.SIGTERM)
 
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGHUP) != signal.SIG_DFL:
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_DFL:
         yield
         return
     signal.signal(signal.SIGHUP, stop)

@@ -4,23 +4,23 @@ proposed command has them; the exit code with --fail-on.
 """
 
 import argparse
-import re
 import shlex
-from collections.abc import Iterable
-from fnmatch import fnmatchcase
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
 
 from hostrouting.check.check import check_snapshot
 from hostrouting.codes import PROBLEM
 from hostrouting.command import AS_ROOT, Operator
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
-from hostrouting.errors import ConfigError, Fault, HostError, is_denied
+from hostrouting.errors import ConfigError, Fault, HostError
 from hostrouting.finding import Finding
-from hostrouting.host.base import Files
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck, check_host
 from hostrouting.install.typed_commands import allow_options
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.text import show, spoken
+
+T = TypeVar("T")
 
 
 def bad_input(name: str, rule: str, remedy: str, value: str = "") -> ConfigError:
@@ -29,12 +29,10 @@ def bad_input(name: str, rule: str, remedy: str, value: str = "") -> ConfigError
 
 
 def typed_name(path: str) -> str:
-    """The file as it is typed in a shell, also one that would be taken for an option, or by tar for
-    a file on another host. Standard input has no name.
-    """
+    """The file as it is typed in a shell, also one like an option. Standard input has no name."""
     if path == "-":
         return "FILE"
-    if re.match("-.|[^/]*:", path):
+    if path.startswith("-"):
         path = f"./{path}"
     return shlex.quote(path)
 
@@ -50,7 +48,7 @@ def typed_options(arguments: argparse.Namespace) -> str:
 
 
 def _allowed(arguments: argparse.Namespace) -> list[str]:
-    """The devices of --allow, which not every command has."""
+    """The devices and rules of --allow, which not every command has."""
     allowed: list[str] = getattr(arguments, "allow", [])
     return allowed
 
@@ -80,17 +78,20 @@ def gating(config: HostRoutingConfig, gate: Iterable[str]) -> HostRoutingConfig:
     added = tuple(gate)
     if not added:
         return config
-    units = dict.fromkeys((*gated_units(config), *added))
+    units = _each_once((*gated_units(config), *added))
+    with _faults_of("--gate"):
+        section = config.gate or GateConfig(units)
+        return config._replace(gate=section._replace(units=units))
+
+
+@contextmanager
+def _faults_of(argument: str) -> Iterator[None]:
+    """In the block, what is wrong with a value is a fault of this argument."""
     try:
-        section = config.gate or GateConfig(tuple(units))
-        return config._replace(gate=section._replace(units=tuple(units)))
+        yield
     except ConfigError as error:
-        raise ConfigError(_faults_of("--gate", error)) from error
-
-
-def _faults_of(option: str, error: ConfigError) -> list[Fault]:
-    """What is wrong with the values of this option."""
-    return [fault._replace(path=option) for fault in error.faults]
+        faults = [fault._replace(path=argument) for fault in error.faults]
+        raise ConfigError(faults, "the command line" if len(faults) > 1 else "") from error
 
 
 def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
@@ -118,19 +119,14 @@ def find_config_or_warn(
     except (ConfigError, HostError) as error:
         if arguments.config is not None:
             raise
-        return HostRoutingConfig(), (_not_used(error, host.files),)
+        return HostRoutingConfig(), (_not_used(error),)
 
 
-def _not_used(error: ConfigError | HostError, files: Files) -> Finding:
+def _not_used(error: ConfigError | HostError) -> Finding:
     """The warning that the installed configuration was not used, because of this error."""
-    from hostrouting.install.installed import remedy_without_config  # noqa: PLC0415  see Host.may_have_ours
-
     [finding] = error.findings  # one, also if config.json has several faults
-    remedy = finding.remedy
-    if remedy is None and not is_denied(error):  # root can perhaps read the file
-        remedy = remedy_without_config(files)
     sentence = f"the installed configuration was not used: {finding.sentence}"
-    return finding._replace(severity="warning", sentence=sentence, remedy=remedy)
+    return finding._replace(severity="warning", sentence=sentence)
 
 
 def config_to_check(known: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
@@ -138,19 +134,12 @@ def config_to_check(known: HostRoutingConfig, arguments: argparse.Namespace) -> 
     serviceCidrs are checked, too. Raises ConfigError if nothing is expected.
     """
     section = known.route_overlap
-    faults: list[Fault] = []
     if arguments.cidrs:
-        try:
+        with _faults_of("CIDR"):
             section = section._replace(expected_cidrs=arguments.cidrs)
-        except ConfigError as error:
-            faults += _faults_of("CIDR", error)
     if arguments.dev:
-        try:
+        with _faults_of("--dev"):
             section = section._replace(expected_devs=arguments.dev)
-        except ConfigError as error:
-            faults += _faults_of("--dev", error)
-    if faults:
-        raise ConfigError(faults, "the command line" if len(faults) > 1 else "")
     if not section.cidrs:
         remedy = "name one, such as 172.16.0.0/16, or use a --config file that has some"
         raise bad_input("CIDR", "no expected CIDR is given, so there is nothing to check", remedy)
@@ -159,17 +148,28 @@ def config_to_check(known: HostRoutingConfig, arguments: argparse.Namespace) -> 
 
 def config_to_repair(known: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
     """As `config_to_check`, but the CIDRs that are typed are expected beside those of the known
-    configuration, and devices are allowed beside its own: a repair takes none away.
+    configuration, and devices and rules are allowed beside its own: a repair takes none away.
     """
     section = config_to_check(known, arguments).route_overlap
-    expected = dict.fromkeys((*known.route_overlap.expected_cidrs, *section.expected_cidrs))
-    section = section._replace(expected_cidrs=tuple(expected))
-    allowed = dict.fromkeys((*section.allowed_devs, *_allowed(arguments)))
-    try:
-        section = section._replace(allowed_devs=tuple(allowed))
-    except ConfigError as error:
-        raise ConfigError(_faults_of("--allow", error)) from error
+    expected = (*known.route_overlap.expected_cidrs, *section.expected_cidrs)
+    devs = [*section.allowed_devs]
+    rules = [*section.intended_rules]
+    for name in _allowed(arguments):
+        if " " in name:  # the selectors of a rule have a name and a value
+            rules.append(name)
+        else:
+            devs.append(name)
+    with _faults_of("--allow"):
+        section = section._replace(
+            expected_cidrs=_each_once(expected),
+            allowed_devs=_each_once(devs),
+            intended_rules=_each_once(rules),
+        )
     return known._replace(route_overlap=section)
+
+
+def _each_once(values: Iterable[T]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(values))
 
 
 def read_snapshot(arguments: argparse.Namespace, host: Host) -> Snapshot:
@@ -192,20 +192,6 @@ def check_or_load(
         return check_host(config, host, to_repair=to_repair, repair_options=options)
     report = check_snapshot(Snapshot.load(arguments.snapshot), config)
     return HostCheck.of_snapshot(report, config, repair_options=options)
-
-
-def require_typed_devs(arguments: argparse.Namespace, snapshot: Snapshot) -> None:
-    """Raise ConfigError if the host has none of the devices that are typed: a name is wrong then.
-
-    Some may be missing: one line can fit several hosts.
-    """
-    names = [link.name for link in snapshot.links if link.name != "lo"]
-    rule = f"is not a device of this host; it has {spoken(names) or 'only lo'}"
-    if arguments.dev and not {*arguments.dev} & {*names}:
-        raise bad_input("--dev", rule, "", show(arguments.dev[0]))
-    for pattern in _allowed(arguments):
-        if not any(fnmatchcase(name, pattern) for name in names):
-            raise bad_input("--allow", rule, "", show(pattern))
 
 
 def code_with(arguments: argparse.Namespace, code: int, findings: Iterable[Finding]) -> int:

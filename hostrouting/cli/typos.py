@@ -20,36 +20,14 @@ def meant_by(words: Sequence[str]) -> str:
     """The words with the command and the options that they are nearly, for a shell; empty if that
     is not known.
     """
-    meant = _with_command(words)
-    if meant and meant[0] in COMMANDS:
-        command = _command_with_options_of(meant)
-        meant = [command, *_with_options(command, meant[1:])]
+    if not words:
+        return ""
+    first, *others = words
+    command = _nearly(first, [*COMMANDS, "help"])
+    if command in COMMANDS:
+        others = _with_options(command, others)
+    meant = [command, *others]
     return "" if meant == [*words] else shlex.join(meant)
-
-
-def _with_command(words: Sequence[str]) -> list[str]:
-    """The words with the command first, if one of them is nearly one."""
-    if words and words[0] in COMMANDS:
-        return [*words]
-    for at, word in enumerate(words):
-        near = nearest(word, [*COMMANDS, "help"])
-        if near and not word.startswith("-"):
-            return [near, *words[:at], *words[at + 1 :]]
-    return [*words]
-
-
-def _command_with_options_of(words: Sequence[str]) -> str:
-    """The command, which comes first; or another one, if that alone has an option among the words
-    that this one has not.
-    """
-    command = words[0]
-    for option in _options_in(words):
-        if nearest(option, _options_of(command)):
-            continue
-        others = [other for other in COMMANDS if nearest(option, _options_of(other))]
-        if len(others) == 1:
-            return others[0]
-    return command
 
 
 def _with_options(command: str, words: Sequence[str]) -> list[str]:
@@ -69,10 +47,6 @@ def _with_options(command: str, words: Sequence[str]) -> list[str]:
             meant.append(word)
         before = "" if equals else option
     return meant
-
-
-def _options_in(words: Sequence[str]) -> list[str]:
-    return [word.partition("=")[0] for word in words if word.startswith("--")]
 
 
 def _options_of(command: str) -> list[str]:

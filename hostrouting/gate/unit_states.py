@@ -239,11 +239,11 @@ def _restarts(properties: Mapping[str, str]) -> str:
 
 def _masked(state: UnitState, properties: Mapping[str, str]) -> UnitState:
     """The state of a masked unit, with the command that takes this mask away."""
-    if properties["UnitFileState"] != "masked-runtime":
-        remedy = Remedy("to undo that", command_of("systemctl unmask", state.unit))
-        return state._replace(remedy=remedy)
-    remedy = Remedy("to undo that", command_of("systemctl unmask --runtime", state.unit))
-    return state._replace(details=" until the next boot", remedy=remedy)
+    command, details = "systemctl unmask", ""
+    if properties["UnitFileState"] == "masked-runtime":
+        command, details = "systemctl unmask --runtime", " until the next boot"
+    remedy = Remedy("to undo that", command_of(command, state.unit))
+    return state._replace(details=details, remedy=remedy)
 
 
 def _waiting(state: UnitState, files: Files) -> UnitState:

@@ -43,7 +43,7 @@ class File:
         return files.read(self.path) == self.text
 
     def differs(self, files: Files) -> bool:
-        """Whether `write` would change anything. A file of another owner differs
+        """Whether something else is there. A file of another owner differs
         (`Entry.is_trusted`): root runs some of our files.
         """
         entry = files.look(self.path)
@@ -54,8 +54,6 @@ class File:
     def write(self, files: Files) -> None:
         """Write the file or link, atomically. HostError as in `require_room`."""
         self.require_room(files)
-        if not self.differs(files):
-            return
         if self.target:
             files.link(self.path, self.target)
         else:

@@ -39,7 +39,7 @@ def repair_pipeline(
 def with_typed_options(
     findings: Iterable[Finding], options: str, *, needs_consent: bool = False
 ) -> tuple[Finding, ...]:
-    """The findings; a command that names or allows a device also gets these options."""
+    """The findings; a command that names or allows a device or rule also gets these options."""
     if not options:
         return tuple(findings)
     typed: list[Finding] = []
@@ -48,9 +48,11 @@ def with_typed_options(
         if remedy is not None and "candidates" in finding.facts:
             devs = finding.facts["candidates"]
             remedy = _naming(devs, remedy, options, needs_consent=needs_consent)
-        elif remedy is not None and "mayAllow" in finding.facts:
-            allowing = f"{options}{allow_options(finding.facts['mayAllow'])}"
-            command = repair_pipeline(allowing, needs_consent=needs_consent)
+        elif remedy is not None and not finding.facts.keys().isdisjoint({"mayAllow", "mayIntend"}):
+            allowed = finding.facts.get("mayAllow") or [finding.facts["mayIntend"]]
+            command = repair_pipeline(
+                f"{options}{allow_options(allowed)}", needs_consent=needs_consent
+            )
             remedy = remedy._replace(command=command)
         typed.append(finding._replace(remedy=remedy))
     return tuple(typed)
@@ -62,7 +64,7 @@ def _naming(devs: Sequence[str], remedy: Remedy, options: str, *, needs_consent:
     """
     if not remedy.command:
         return remedy
-    dev, *others = devs or ("NAME",)  # where no device is left, the operator writes one
+    dev, *others = devs
     otherwise = remedy.otherwise
     if otherwise is not None:
         otherwise = _naming(others, otherwise, options, needs_consent=needs_consent)
@@ -72,7 +74,7 @@ def _naming(devs: Sequence[str], remedy: Remedy, options: str, *, needs_consent:
 
 
 def allow_options(devs: Iterable[str]) -> str:
-    """The options of `repair` that allow these devices."""
+    """The options of `repair` that allow these devices, or rules with these selectors."""
     return "".join(f" --allow {shlex.quote(dev)}" for dev in devs)
 
 

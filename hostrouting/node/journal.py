@@ -79,7 +79,7 @@ def describe_failure(error: BaseException, activity: str) -> list[str]:
     elif isinstance(error, TimeIsUp):
         lines = [f"this took longer than {error} s, and was ended while {activity}"]
     elif isinstance(error, HostRoutingError):
-        lines = [line.strip() for line in error.text_for(_reader()).splitlines()]
+        lines = [line.strip() for line in error.lines_for(_reader())]
     else:
         import traceback  # noqa: PLC0415  as rare as a bug
 

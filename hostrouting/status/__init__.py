@@ -2,13 +2,14 @@
 status`.
 
 `answers` asks each part of the host, `findings` puts what is wrong into one order, whose first says
-the state, `status` has all of that as one value, and `page` makes lines of it. Nothing is changed
-here.
+the state, `status` has all of that as one value, and `page` and `metrics` make lines of it. Nothing
+is changed here.
 """
 
 from hostrouting.status.answers import find_status
 from hostrouting.status.findings import State
+from hostrouting.status.metrics import metric_lines
 from hostrouting.status.page import status_lines
 from hostrouting.status.status import Status
 
-__all__ = ["find_status", "status_lines", "Status", "State"]
+__all__ = ["find_status", "status_lines", "metric_lines", "Status", "State"]

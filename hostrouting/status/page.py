@@ -7,12 +7,14 @@ another one is indented below it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.command import AS_ROOT, LineToType, Operator, call
+from hostrouting.config.mistypes import MISTYPES
 from hostrouting.gate.unit_gates import APPLY
 from hostrouting.host.layout import HostLayout
+from hostrouting.lines import SHOWN, capped, count_of_others, finding_lines, way_lines
 from hostrouting.model.route import OURS
 from hostrouting.text import agreeing, counted
 
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
     from hostrouting.gate.unit_states import UnitState
     from hostrouting.status.status import Status
 
-_SHOWN = 20
-"""How many things of one kind the page has; the JSON contains all."""
 _MODES = {
     "STRICT": "no gated unit starts while an address escapes",
     "WARN": "gated units start even while an address escapes",
@@ -40,15 +40,15 @@ def status_lines(status: Status, who: Operator = AS_ROOT) -> Iterator[str]:
         yield LineToType("  to check its routes: ", who.line(call("check CIDR")))
         return
     if status.worst is not None:
-        yield from _way_lines(status.worst, status, who)
+        yield from way_lines(status.worst.remedy, who, without=status.command)
     if status.mode:
         yield f"  mode {status.mode}: {_MODES[status.mode]}"
     if not status.asked:
-        yield from _first([*_unit_blocks(status.units, who)])
+        yield from _unit_lines(status.units, who)
     yield from _route_lines(status)
     yield from _guard_lines(status, who)
     others = [finding for finding in status.findings if finding != status.worst]
-    yield from _first([_block(finding, status, who) for finding in others])
+    yield from finding_lines(others, who, without=status.command)
     yield from _verdict_lines(status, who)
     if status.command:
         yield ""
@@ -66,24 +66,24 @@ def _first_line(status: Status) -> str:
     return f"{status.state.upper()}: {sentence}"
 
 
-def _unit_blocks(units: Sequence[UnitState], who: Operator) -> Iterator[list[str]]:
+def _unit_lines(units: tuple[UnitState, ...], who: Operator) -> Iterator[str]:
     """Each gated unit; reasons that several have stand below the first one."""
     first_with: dict[tuple[str, ...], str] = {}
-    for unit in units:
+    for unit in units[:SHOWN]:
         first = first_with.setdefault(unit.reasons, unit.unit)
         if unit.reasons and first != unit.unit:
-            yield [f"  {unit.sentence}, for the same reasons as {first}"]
+            yield f"  {unit.sentence}, for the same reasons as {first}"
         else:
-            yield [f"  {unit.sentence}", *_below(unit, who)]
+            yield f"  {unit.sentence}"
+            yield from _below(unit, who)
+    yield from count_of_others(units)
 
 
 def _below(unit: UnitState, who: Operator) -> Iterator[str]:
     """Why the unit is as it is, and what to type."""
     for reason in unit.reasons:
         yield f"    {reason}"
-    if unit.remedy is not None:
-        for way in unit.remedy.ways():
-            yield way.line_for(who, "    ")
+    yield from way_lines(unit.remedy, who, indent=4)
 
 
 def _route_lines(status: Status) -> Iterator[str]:
@@ -95,7 +95,7 @@ def _route_lines(status: Status) -> Iterator[str]:
     kept = [step for step in status.plan.routes.steps if step.action == "keep"]
     yield f"  {counted(len(kept), 'configured route')} {agreeing('is', len(kept))} in force"
     others = [step for step in kept if step.route.protocol != OURS]
-    yield from _first([[f"    {step.line}"] for step in (*others, *status.plan.routes.changes)])
+    yield from capped([f"    {step.line}" for step in (*others, *status.plan.routes.changes)])
 
 
 def _guard_lines(status: Status, who: Operator) -> Iterator[str]:
@@ -112,22 +112,9 @@ def _guard_lines(status: Status, who: Operator) -> Iterator[str]:
     yield from _below(guard, who)
 
 
-def _block(finding: Finding, status: Status, who: Operator) -> list[str]:
-    """The finding after its name, which the page Findings explains, and the ways out."""
-    return [f"{finding.name.upper()}: {finding.sentence}", *_way_lines(finding, status, who)]
-
-
-def _way_lines(finding: Finding, status: Status, who: Operator) -> Iterator[str]:
-    """The ways out, without the command that stands at the end of the page."""
-    if finding.remedy is not None:
-        for way in finding.remedy.ways():
-            if not way.command or way.command != status.command:
-                yield way.line_for(who, "  ")
-
-
 def _verdict_lines(status: Status, who: Operator) -> Iterator[str]:
     """The verdict on what leaves as it should, and what explains the others, unless apply ends what
-    is wrong: what escapes is a finding.
+    is wrong: what escapes is a finding. What may be typed wrong, apply has said.
     """
     if status.check is None:
         return
@@ -137,17 +124,10 @@ def _verdict_lines(status: Status, who: Operator) -> Iterator[str]:
     if status.command == APPLY.command:
         return
     said = {(finding.name, finding.target) for finding in status.findings}
-    explaining = [
-        _block(finding, status, who)
-        for finding in status.check.findings
-        if finding.severity != "note" and (finding.name, finding.target) not in said
-    ]
-    yield from _first(explaining)
-
-
-def _first(blocks: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The lines of the first blocks, and a line that counts the others."""
-    for block in blocks[:_SHOWN]:
-        yield from block
-    if len(blocks) > _SHOWN:
-        yield f"  … and {len(blocks) - _SHOWN:,} more; --json shows all"
+    explaining: list[Finding] = []
+    for finding in status.check.findings:
+        if finding.severity == "note" or finding.name in MISTYPES:
+            continue
+        if (finding.name, finding.target) not in said:
+            explaining.append(finding)
+    yield from finding_lines(explaining, who, without=status.command)

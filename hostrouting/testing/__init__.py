@@ -5,7 +5,7 @@
     FakeNftables …     fake nftables, ebtables (FakeEbtables) and MAC addresses (FakeLinkLayer)
     FakeHost           the fake kernel with files and a service manager; `.image()` is an image
     topologies         ready-made hosts: plain_vm(), h200(), vpn_node(), ecmp_node(), cni_node()
-    strategies         hypothesis strategies for configurations, routes and hosts
+    strategies         hypothesis strategies for configurations
     contract           the contract suite of RouteBackend: subclass `contract.BackendContract`
 
 pytest and hypothesis are not dependencies. Only `strategies` imports hypothesis.

@@ -8,9 +8,7 @@ The rest is left out, as follows; a test that relies on it is not warned:
 
 - a device that is set up has a carrier until a test takes it away for good, and is never set down;
 - an address goes only with its device;
-- an address has no peer, broadcast address, metric or scope of its own, and a second address of a
-  device in the same network is refused, because what Linux does when the first is deleted depends
-  on a setting;
+- an address has no peer, broadcast address, metric or scope of its own;
 - link-local addresses and IPv6 routes to multicast addresses are only there if a test adds them,
   Linux has IPv6, which is disabled on no device, and no router advertises anything;
 - a link-local address of this host is refused as a gateway on every device, not only on its own;
@@ -228,7 +226,9 @@ class FakeKernel(RouteBackend):
         with self._changing(f"add address {address.ip}/{address.length} to {dev}"):
             self._link(dev)
             for other in self._addresses_on(dev):
-                _require_beside(address, other)
+                is_same = other.ip == address.ip and other.length == address.length
+                if is_same or (other.ip == address.ip and address.ip.version == IPV6):
+                    raise KernelError(errno.EEXIST, "the address is assigned already")
             self._addresses.append(address)
             self._add_routes_of(address)
         return address
@@ -358,12 +358,19 @@ class FakeKernel(RouteBackend):
                 self._addresses.append(address)
 
     def _add_routes_of(self, address: Address) -> None:
-        """Add the routes of an address; those to its network only while the device is up."""
+        """Add the routes of an address; those to its network only while the device is up, and in
+        IPv4 only for the first address that the device has in it.
+        """
         link = self._links[address.dev]
         if address.ip.version == IPV6:
             own, *others = _ipv6_routes_of(address)
         else:
             own, *others = _ipv4_routes_of(address, link)
+            there = self._addresses_on(link.name)
+            first = next(other for other in there if other.network == address.network)
+            own = own._replace(prefsrc=first.ip)
+            if first != address:
+                others = []
         self._append(own)
         if link.up:
             for route in others:
@@ -542,16 +549,6 @@ class FakeWatch(Watch):
 def _address(dev: str, interface: str, *, scope: int = 0) -> Address:
     parsed = ip_interface(interface)
     return Address(ip=parsed.ip, length=parsed.network.prefixlen, dev=dev, scope=scope)
-
-
-def _require_beside(address: Address, other: Address) -> None:
-    """Raise KernelError if a device that has the other address cannot have this one."""
-    is_same_network = other.network == address.network
-    if other.ip == address.ip and (is_same_network or address.ip.version == IPV6):
-        raise KernelError(errno.EEXIST, "the address is assigned already")
-    if is_same_network and address.ip.version == IPV4:
-        problem = "FakeKernel knows one address for each network of a device"
-        raise KernelError(errno.EINVAL, problem)
 
 
 def _ipv6_routes_of(address: Address) -> list[Route]:

@@ -78,8 +78,6 @@ def test_the_known_word_that_is_meant(word: str, known: str, meant: str | None) 
     [
         ("a" * 60, f'"{"a" * 60}"'),
         ("a" * 61, f'"{"a" * 60}"... (61 characters)'),
-        (2**180 - 1, str(2**180 - 1)),
-        (2**180, "an integer of 181 bits"),
         ({"a": 1}, "an object"),
         ({}, "{}"),
         ([1], "a list"),

@@ -254,37 +254,6 @@ def test_a_report_of_another_task() -> None:
             phases.undo(tree, of=report)
 
 
-def test_a_failed_run_is_undone_at_once() -> None:
-    """The steps of the undo are in the report, which has failed for the same reason."""
-    log: list[str] = []
-    tree = phases.serial(Disk("a", log), Disk("e", log, OSError("full")), name="all")
-    report = ran(tree, undo_on_failure=True)
-    assert log == ["do a", "do e", "undo e", "undo a"]
-    assert [step.path for step in report.failures] == [("all", "e")]
-    undone = report.children[-1]
-    assert (undone.path, undone.action, undone.ok) == (("all",), "undo", True)
-    assert undone.find("a").path == ("all", "a")
-    assert report.seconds == 2
-
-
-def test_a_cancelled_run_is_undone_at_once() -> None:
-    """The undo is shielded from what cancelled the run, and the run stays cancelled, unless its
-    undo fails.
-    """
-    log: list[str] = []
-    stop = phases.task("stop")(lambda inner: inner.cancel("enough"))
-    tree = phases.serial(Disk("a", log), stop, Disk("b", log), name="all")
-    report = ran(tree, undo_on_failure=True)
-    assert log == ["do a", "undo a"]
-    assert (report.status, report.reason) == (Status.CANCELLED, "enough")
-
-    stop = phases.task("stop", undo=broken)(stop.do)
-    report = ran(phases.serial(stop, StubTask("b")), undo_on_failure=True)
-    assert (report.status, report.exit_code) == (Status.FAILED, 1)
-    [failure] = report.failures
-    assert (failure.path, failure.action) == (("serial", "stop"), "undo")
-
-
 @pytest.mark.parametrize("error", [OSError("full"), SystemExit(3)])
 def test_an_undo_that_fails_after_a_failure(error: BaseException) -> None:
     """Both are failures of the run, the first one first, whatever was raised and by what."""
@@ -297,20 +266,6 @@ def test_an_undo_that_fails_after_a_failure(error: BaseException) -> None:
         assert first in {report, report.children[0]}
         assert isinstance(second.failed_with, KeyError)
         assert str(report).count("KeyError") == 1
-
-
-def test_a_group_with_an_undo_that_had_nothing_to_do_itself() -> None:
-    """What ran inside it is undone by the undo of the group."""
-    log: list[str] = []
-    inner = Disk("inner", log)
-
-    def do(ctx: Context) -> phases.Skip:
-        phases.execute(inner, ctx)
-        return phases.Skip("nothing else to do")
-
-    group = FunctionTask("group", do, undo=lambda _: log.append("undo group"), subtasks=(inner,))
-    ran(phases.serial(group, Disk("x", log, OSError()), name="all"), undo_on_failure=True)
-    assert log == ["do inner", "do x", "undo x", "undo group"]
 
 
 @pytest.mark.parametrize(("skip", "calls"), [(None, 1), ("drain", 0)])

@@ -128,7 +128,9 @@ def test_no_thread_to_be_had(threads: int) -> None:
 
 
 def test_threads_are_joined() -> None:
-    """A group ends after its threads, not only after its tasks; it has no more than it needs."""
+    """A group ends after its threads, not only after its tasks, and so does a block of on_cancel; a
+    group has no more threads than it needs.
+    """
     threads: list[threading.Thread] = []
 
     class Slow(phases.Clock):
@@ -144,8 +146,12 @@ def test_threads_are_joined() -> None:
             return thread
 
     tasks = [StubTask(name) for name in "abcd"]
-    phases.execute(phases.parallel(*tasks, at_once=2), Context(clock=Slow(), observers=[]))
+    ctx = Context(clock=Slow(), observers=[])
+    phases.execute(phases.parallel(*tasks, at_once=2), ctx)
     assert 1 <= len(threads) <= 2
+    assert not any(thread.is_alive() for thread in threads)
+    with ctx.on_cancel(print):
+        pass
     assert not any(thread.is_alive() for thread in threads)
 
 

@@ -217,17 +217,6 @@ def test_observers_are_called_one_at_a_time() -> None:
     assert [len(names) for names in overlaps] == [1] * 26
 
 
-def test_a_step_is_found_while_the_run_goes_on() -> None:
-    """An observer finds what has started."""
-    found: list[str] = []
-
-    def observe(step: Step) -> None:
-        found.append(str(step.find(step.name).status))
-
-    phases.run(StubTask("a"), observers=[observe])
-    assert found == ["running", "ok"]
-
-
 def test_the_facts_of_a_failed_attempt() -> None:
     """Observers get the number of the attempt of this retry, its error, and what follows."""
     attempts: list[phases.FailedAttempt] = []

@@ -18,14 +18,14 @@ def add_rules(namespace: Namespace, rules: Iterable[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def pod_rules(ip: str, mac: str, uplink: str = "eth0") -> tuple[str, ...]:
+def pod_rules(ip: str, mac: str) -> tuple[str, ...]:
     """The rules that azure-vnet adds for one address of a pod."""
     if ":" in ip:
-        packets = f"PREROUTING -p IPv6 -i {uplink} --ip6-dst {ip}"
+        packets = f"PREROUTING -p IPv6 -i eth0 --ip6-dst {ip}"
         return (f"{packets} -j dnat --to-dst {mac} --dnat-target ACCEPT",)
     return (
         f"PREROUTING -p ARP --arp-op Request --arp-ip-dst {ip} -j arpreply --arpreply-mac {mac}",
-        f"PREROUTING -p IPv4 -i {uplink} --ip-dst {ip} -j dnat --to-dst {mac} --dnat-target ACCEPT",
+        f"PREROUTING -p IPv4 -i eth0 --ip-dst {ip} -j dnat --to-dst {mac} --dnat-target ACCEPT",
     )
 
 

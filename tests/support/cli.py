@@ -44,9 +44,7 @@ def say(
     called: str = "",
     **environment: str,
 ) -> Said:
-    """Run one command line on a fake host; `called` is what is typed before it to call the program,
-    as one word.
-    """
+    """Run one command line on a fake host; the program is called as `called`."""
     where = host or (FakeHost() if kernel is None else FakeHost(kernel=kernel))
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     given = io.TextIOWrapper(io.BytesIO(stdin))
@@ -56,8 +54,8 @@ def say(
         redirect_stderr(err),
         mock.patch.object(sys, "stdin", given),
         mock.patch.dict(os.environ, {**PLAIN, **environment}),
-        mock.patch.object(sys, "argv", [called, *words]),
-        mock.patch.object(sys, "orig_argv", [called, *words]),
+        mock.patch.object(sys, "argv", [called.rpartition(" ")[2], *words]),
+        mock.patch.object(sys, "orig_argv", [*called.split(), *words]),
         mock.patch.object(logging.root, "handlers", []),
     ):
         try:

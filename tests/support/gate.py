@@ -83,7 +83,6 @@ def host(
     then: str = "",
     more: Mapping[str, str] | None = None,
     scripts: Mapping[str, str] | None = None,
-    links: Mapping[str, str] | None = None,
     machines: tuple[str, ...] = ("kube1",),
     is_compiled: bool = True,
 ) -> Iterator[System]:
@@ -107,10 +106,8 @@ def host(
     files = {network: _NETWORK_UNIT.format(type=unit_type), **(more or {})}
     programs = {"/etc/test-network.sh": _NETWORK.format(late=late, then=then), **(scripts or {})}
     wants = "/etc/systemd/system/sysinit.target.wants/test-network.service"
-    all_links = {wants: network, **(links or {})}
-    with booted(
-        files, scripts=programs, links=all_links, machines=machines, furnish=furnish
-    ) as system:
+    links = {wants: network}
+    with booted(files, scripts=programs, links=links, machines=machines, furnish=furnish) as system:
         system.settled()
         try:
             yield system
@@ -153,9 +150,9 @@ def begin_start(system: System, *names: str) -> None:
     system.must("systemctl", "start", "--no-block", *units)
 
 
-def is_in_the_gate(system: System, name: str = "kube1") -> bool:
+def is_in_the_gate(system: System) -> bool:
     """Whether the machine's unit is running the gate."""
-    return system.show(f"systemd-nspawn@{name}.service", "SubState") == "condition"
+    return system.show(KUBE1, "SubState") == "condition"
 
 
 def await_start(system: System, name: str = "kube1") -> bool:
@@ -188,7 +185,7 @@ def pid(system: System, name: str = "kube1") -> int:
     return int(system.show(f"systemd-nspawn@{name}.service", "MainPID"))
 
 
-def end(system: System, name: str = "kube1") -> None:
+def end(system: System) -> None:
     """Kill the machine if it is running: while it boots, it does not respond to a request to stop.
 
     Its first process is killed. systemd-nspawn notices that, and removes what would prevent the
@@ -196,18 +193,16 @@ def end(system: System, name: str = "kube1") -> None:
     """
     # systemd-machined's file about the machine, and the machine's control group: to look at them
     # starts no process.
-    unit = f"systemd-nspawn@{name}.service"
-    known = system.outside(f"/run/systemd/machines/{name}")
-    group = system.outside(f"/sys/fs/cgroup/machine.slice/{unit}")
+    known = system.outside("/run/systemd/machines/kube1")
+    group = system.outside(f"/sys/fs/cgroup/machine.slice/{KUBE1}")
     if known.exists():
         with suppress(FileNotFoundError):  # it may just have ended
             [leader] = re.findall(r"^LEADER=(\d+)$", known.read_text(), re.MULTILINE)
             system.run("kill", "-KILL", leader)
         wait_for("the machine to be forgotten", lambda: not (known.exists() or group.exists()))
-    wait_for(
-        "the machine to end", lambda: system.show(unit, "ActiveState") in {"inactive", "failed"}
-    )
-    system.run("systemctl", "reset-failed", unit)
+    ended = {"inactive", "failed"}
+    wait_for("the machine to end", lambda: system.show(KUBE1, "ActiveState") in ended)
+    system.run("systemctl", "reset-failed", KUBE1)
 
 
 def markers(system: System) -> set[str]:

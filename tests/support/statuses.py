@@ -12,7 +12,8 @@ from hostrouting.errors import BackendError, HostError
 from hostrouting.gate.unit_states import State
 from hostrouting.host.files import Entry
 from hostrouting.model.route import OURS, Route
-from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
+from hostrouting.model.rule import Rule
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200, plain_vm
 from tests.support.incidents import (
     BY_HAND,
     GUARDED,
@@ -109,7 +110,6 @@ def delete_folder(host: FakeHost) -> None:
     for path in {*host.files.texts, *host.files.programs, *host.files.links}:
         if path.startswith(f"{LAYOUT.config_directory}/"):
             host.files.remove(path)
-    host.interpreter.broken = "No such file or directory"
 
 
 def hold_place(host: FakeHost) -> None:
@@ -123,14 +123,6 @@ def lose_default(host: FakeHost) -> None:
     for route in host.kernel.snapshot().routes:
         if not route.prefix.length or route.protocol == OURS:
             host.kernel.ip_route("delete", route)
-
-
-def add_card(host: FakeHost) -> None:
-    """A second card comes up, and its default route has the better metric."""
-    host.kernel.add_link("enp9s0")
-    host.kernel.add_address("enp9s0", "10.9.0.4/24")
-    default = Route.to("0.0.0.0/0", dev="enp9s0", gateway="10.9.0.1", metric=50)
-    host.kernel.ip_route("add", default)
 
 
 def end_guard(host: FakeHost) -> None:
@@ -209,6 +201,57 @@ def deny_nftables(host: FakeHost) -> None:
     host.nftables.fault = refusal
 
 
+def with_typed_routes(protocol: int) -> Callable[[], FakeHost]:
+    """A node that routes with this protocol keep from escaping, which are not configured."""
+
+    def make() -> FakeHost:
+        host = escaping_node()
+        let_pass(host)
+        type_routes(host, *REPAIR, protocol=protocol)
+        return host
+
+    return make
+
+
+def load_override(host: FakeHost) -> None:
+    """A drop-in of another program takes the gate away, and systemd has loaded it."""
+    host.files.write(OVERRIDE, "[Service]\nExecCondition=\n")
+    manager_of(host).reload()
+
+
+def mark_packets(host: FakeHost) -> None:
+    """A rule sends packets with a mark elsewhere."""
+    host.kernel.add_link("eth1")
+    host.kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", table=77))
+    host.kernel.add_rule(Rule(family=4, priority=100, fwmark=0xCA6C, fwmask=0xFFFFFFFF, table=77))
+
+
+def start_router(host: FakeHost) -> None:
+    """A router begins to answer on another card, which gets a better default route."""
+    host.kernel.add_link("eth1")
+    host.kernel.add_address("eth1", "10.9.0.4/24")
+    default = Route.to("0.0.0.0/0", dev="eth1", gateway="10.9.0.1", protocol=16, metric=9)
+    host.kernel.ip_route("add", default)
+
+
+def empty_config(host: FakeHost) -> None:
+    """Somebody has emptied config.json."""
+    host.files.texts[LAYOUT.config_path] = "{}"
+
+
+def without_routes(*changes: Change) -> Callable[[], FakeHost]:
+    """A node that needs no routes, on which something has happened."""
+
+    def make() -> FakeHost:
+        host = node(config(), plain_vm)
+        let_pass(host)
+        for change in changes:
+            change(host)
+        return host
+
+    return make
+
+
 def in_warn() -> FakeHost:
     """A node in mode WARN, from which addresses escape."""
     host = node(config(mode="WARN"))
@@ -224,6 +267,12 @@ HOSTS: dict[str, Callable[[], FakeHost]] = {
     ),
     "in force: the files of another release": right_but(rewrite),
     "in force: another program has set the routes": right_but(replace_routes),
+    "in force: the card with the better default route is expected": right_but(
+        start_router,
+        staticRoutes={},
+        routeOverlap={"expectedCidrs": ["10.240.0.0/16"], "expectedDevs": ["eth1"]},
+    ),
+    "differs: another card has a better default route": without_routes(start_router),
     "differs: routes are missing": right_but(lose_routes),
     "differs: the place of a route is taken": right_but(hold_place),
     "differs: addresses escape in mode WARN": in_warn,
@@ -245,18 +294,11 @@ HOSTS: dict[str, Callable[[], FakeHost]] = {
         lost(LAYOUT.unit_path(LAYOUT.check_unit)),
         fill(LAYOUT.unit_directory, "Read-only file system"),
     ),
-    "differs: a new card has taken the default route": right_but(
-        add_card,
-        staticRoutes={},
-        routeOverlap={"expectedCidrs": ["10.240.0.0/16"], "mode": "STRICT"},
-    ),
-    "in force: the card with the better default route is expected": right_but(
-        add_card,
-        staticRoutes={},
-        routeOverlap={"expectedCidrs": ["10.240.0.0/16"], "expectedDevs": ["enp9s0"]},
-    ),
     "differs: the guard has failed, and routes are missing": right_but(end_guard, lose_routes),
     "differs: the guard is masked": right_but(mask_guard),
+    "differs: the guard is masked, and routes are missing": right_but(mask_guard, lose_routes),
+    "differs: routes of hostrouting are not configured": with_typed_routes(OURS),
+    "differs: routes were typed until the next boot": with_typed_routes(BY_HAND),
     "differs: the table for probes is lost": right_but(lose_table, probeRewrite=PROBES),
     "differs: /run is full": right_but(fill("/run")),
     "differs: the opening is ignored": right_but(written(LAYOUT.opening_path, "ticket", 0o666)),
@@ -265,16 +307,19 @@ HOSTS: dict[str, Callable[[], FakeHost]] = {
     ),
     "open: by an administrator": right_but(written(LAYOUT.opening_path, "ticket 4711\n")),
     "open: by a drop-in": right_but(written(OVERRIDE, "[Service]\nExecCondition=\n")),
+    "open: by a drop-in that systemd has loaded": right_but(load_override),
     "open: k3s is not gated": right_but(start_k3s),
     "open: no systemd": right_but(stop_systemd),
     "shut: the program is lost": right_but(lost(LAYOUT.program_path)),
     "shut: Python is broken": right_but(break_python),
     "shut: others can change a script": right_but(open_script),
     "shut: config.json is broken": right_but(garble),
+    "shut: config.json is empty": right_but(empty_config),
     "shut: /etc/hostrouting is deleted": right_but(delete_folder),
     "waiting: for a default route": right_but(lose_default),
     "waiting: for a device to be named": right_but(start_vpn, lose_routes),
     "waiting: the verdict is undecided": right_but(start_vpn),
+    "waiting: packets with a mark go elsewhere": without_routes(mark_packets),
     "waiting: systemd does not answer": lambda: with_silent_systemd(right()),
     "waiting: the kernel does not answer": lambda: with_silent_kernel(right()),
     "waiting: only root may read the files": lambda: with_private_files(right()),

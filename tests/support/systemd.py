@@ -222,10 +222,10 @@ class System:
 def booted(
     files: Mapping[str, str],
     *,
-    scripts: Mapping[str, str] | None = None,
-    links: Mapping[str, str] | None = None,
-    machines: tuple[str, ...] = (),
-    furnish: Callable[[str], None] = lambda _root: None,
+    scripts: Mapping[str, str],
+    links: Mapping[str, str],
+    machines: tuple[str, ...],
+    furnish: Callable[[str], None],
 ) -> Iterator[System]:
     """A system with these files, programs and symbolic links on top of a tree, and these machines.
 
@@ -239,9 +239,9 @@ def booted(
             system.link(f"/etc/systemd/system/{unit}", "/dev/null")
         for path, text in files.items():
             system.lay(path, text)
-        for path, text in (scripts or {}).items():
+        for path, text in scripts.items():
             system.lay(path, text, mode=0o755)
-        for path, target in (links or {}).items():
+        for path, target in links.items():
             system.link(path, target)
         for name in machines:
             system.add_machine(name)

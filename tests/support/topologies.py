@@ -72,9 +72,9 @@ def vm_with(
     )
 
 
-def main_with(suppressed: int, *, priority: int = 100, to: str | None = None) -> Rule:
+def main_with(suppressed: int, *, to: str | None = None) -> Rule:
     """A rule that looks up table main, and suppresses its wide routes."""
-    return rule(dst=to, priority=priority, table=TABLE_MAIN, suppress_prefixlength=suppressed)
+    return rule(dst=to, table=TABLE_MAIN, suppress_prefixlength=suppressed)
 
 
 def rule(

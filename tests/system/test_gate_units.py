@@ -2,10 +2,8 @@
 them.
 """
 
-import re
-
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, ProbeRewriteConfig
-from tests.support.gate import HALVES, apply, config, gate_tests, host, hostrouting
+from tests.support.gate import HALVES, apply, config, gate_tests, host
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
 
@@ -99,8 +97,6 @@ def test_every_promise_for_each_unit() -> None:
         for unit in ("agent@a.service", LATER):
             assert run_of(system, unit) == running[unit], unit
 
-        a_kubelet_that_is_not_gated_is_named(system)
-
 
 def each_is_refused(system: System) -> None:
     """The start fails, and the reason is in the journal of the unit."""
@@ -138,21 +134,6 @@ def those_that_end_stay_down(system: System) -> None:
         assert not is_active(system, unit), unit
 
 
-def a_kubelet_that_is_not_gated_is_named(system: System) -> None:
-    """`apply` and `status` name it, and the command that they print gates it."""
-    words = "kubelet.service runs on this host and is not gated"
-    page = apply(system, gating(K3S, AGENT, repaired=True))
-    assert words in page
-    [command] = re.findall("  as root: hostrouting (.* --gate kubelet.service)", page)
-    assert words in hostrouting(system, "status").stdout
-    done = hostrouting(system, *command.split())
-    assert done.returncode == 0
-    assert words not in done.stdout
-    system.must("ip", "route", "add", "172.16.0.0/18", "dev", "ib0")
-    system.must("systemctl", "stop", KUBELET)
-    assert start(system, KUBELET) == 1
-
-
 _FLUSH = """\
 [Service]
 Type=oneshot
@@ -180,10 +161,9 @@ def test_the_table_for_probes() -> None:
         system.must(
             "systemctl", "add-wants", "multi-user.target", "agent@boot.service", "nftables.service"
         )
-        for _ in range(2):
-            system.reboot()
-            system.settled()
-            assert "table ip6 hostrouting" in (system.read("/run/seen") or "")
+        system.reboot()
+        system.settled()
+        assert "table ip6 hostrouting" in (system.read("/run/seen") or "")
         after = system.show("probe-rewrite.service", "After").split()
         assert {"nftables.service", "nftables-flush.service"} <= set(after)
         system.must("rm", "/run/seen")

@@ -7,7 +7,6 @@ instance of a template, does not run.
 import re
 import time
 from itertools import cycle
-from typing import NamedTuple
 
 import pytest
 
@@ -89,27 +88,19 @@ def a_unit_in_the_gate(system: System) -> None:
     await_state(system, "runs")
 
 
-class Start(NamedTuple):
-    """A start that fails."""
-
-    script: str
-    """The other program's script."""
-    settings: str
-    """Those of the unit."""
-    state: State
-    """What is said of it."""
-
-
 MAIN_FAILS = "ExecStart=\nExecStart=/bin/sh -c 'exit 255'\n"
+# What the other program's script does, the settings of the unit, and what is said of the unit then.
 # The order counts: the last refusal follows a start whose main process has failed.
-STARTS = {
-    "the gate refuses": Start("exit 1", "", "refused"),
-    "the main process fails": Start("exit 0", MAIN_FAILS, "fails"),
-    "a command before the main process fails": Start(
-        "exit 0", "ExecStartPre=/bin/sh -c 'exit 255'\n", "fails"
+STARTS: dict[str, tuple[str, str, State]] = {
+    "the gate refuses": ("exit 1", "", "refused"),
+    "the main process fails": ("exit 0", MAIN_FAILS, "fails"),
+    "a command before the main process fails": (
+        "exit 0",
+        "ExecStartPre=/bin/sh -c 'exit 255'\n",
+        "fails",
     ),
-    "the gate refuses what would fail": Start("exit 1", MAIN_FAILS, "refused"),
-    "the gate takes too long": Start("sleep 60", "TimeoutStartSec=0.5\n", "refused"),
+    "the gate refuses what would fail": ("exit 1", MAIN_FAILS, "refused"),
+    "the gate takes too long": ("sleep 60", "TimeoutStartSec=0.5\n", "refused"),
 }
 
 
@@ -117,15 +108,15 @@ def a_refusal_that_systemd_forgets(system: System) -> None:
     """At each daemon-reload, systemd forgets how the gate has ended: a refused unit is still told
     from one whose main process, or a command before that, has failed.
     """
-    for (name, failing), verb in zip(STARTS.items(), cycle(RELOADS), strict=False):
-        lay_script(system, failing.script)
-        override(system, f"Type=exec\n{failing.settings}")
+    for (name, (script, settings, expected)), verb in zip(STARTS.items(), cycle(RELOADS)):
+        lay_script(system, script)
+        override(system, f"Type=exec\n{settings}")
         start(system)
         wait_for("the start to end", lambda: system.show(UNIT, "ActiveState") in ENDED)
-        assert state(system).state == failing.state, name
+        assert state(system).state == expected, name
         system.must("systemctl", verb)
-        assert state(system).state == failing.state, f"{name}, after {verb}"
-        if failing.script == "exit 1":
+        assert state(system).state == expected, f"{name}, after {verb}"
+        if script == "exit 1":
             assert f"{SCRIPT} failed (exit 1)" in "".join(state(system).reasons), name
         end(system)
 

@@ -21,7 +21,7 @@ from functools import partial
 import phases
 from hostrouting.cli.confirming import AwaitEnter, AwaitSuccess, controlling_terminal, log
 from hostrouting.cli.output import Answer
-from hostrouting.cli.running import Run, change_lines, run_task, told_anyway
+from hostrouting.cli.running import Run, change_lines, run_task
 from hostrouting.cli.source import as_whom, bad_input, read_config
 from hostrouting.codes import FINE, PROBLEM
 from hostrouting.command import Operator
@@ -43,26 +43,25 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         outcome = run_task(task, host)
     else:
         outcome = _run_confirmed(task, host, arguments, who)
-    with told_anyway(outcome, who):
-        document = {"schema": "hostrouting/apply/4", **outcome.document()}
-        if outcome.is_taken_back:
-            return Answer(outcome.code, document, outcome.lines(who))
-        status = find_status(host)
-        document["findings"] = [finding.to_mapping() for finding in status.findings]
-        document["check"] = status.check and status.check.document()
-        code = outcome.code
-        if code == FINE and starts_unchecked(config, status.findings):
-            code = PROBLEM
-        report = status.check and status.check.report
-        return Answer(code, document, [*_lines(outcome, status, who)], report)
+    document = {"schema": "hostrouting/apply/4", **outcome.document()}
+    if outcome.is_taken_back:
+        return Answer(outcome.code, document, outcome.lines(who))
+    status = find_status(host)
+    document["findings"] = [finding.to_mapping() for finding in status.findings]
+    document["check"] = status.check and status.check.document()
+    code = outcome.code
+    if code == FINE and starts_unchecked(config, status.findings):
+        code = PROBLEM
+    report = status.check and status.check.report
+    return Answer(code, document, [*_lines(outcome, status, who)], report)
 
 
 def _lines(outcome: Run, status: Status, who: Operator) -> Iterator[str]:
     """What the run has done, and how the host is now, as status says it."""
     headline, *page = status_lines(status, who)
     yield from outcome.lines(who, _success(status))
-    if not outcome.report.ok:
-        yield headline
+    if not outcome.report.ok or (status.worst is not None and outcome.effects.changed):
+        yield headline  # what to do about it follows
     yield from page
 
 
@@ -81,7 +80,10 @@ def _run_confirmed(
         rule = "the installed configuration cannot be read, so it could not be installed again"
         raise bad_input(option, rule, "repair that first, or leave the option out")
     with _confirmation(arguments, host) as confirmation:
-        confirmed = phases.serial(task, confirmation, name="apply")
+        if_changed = phases.when(
+            lambda ctx: any(change_lines(host, ctx)), confirmation, reason="nothing was changed"
+        )
+        confirmed = phases.serial(task, if_changed, name="apply")
         outcome = run_task(confirmed, host, undo_on_failure=True)
     if outcome.undone is not None and outcome.effects.changed:
         log(outcome.lines(who))  # perhaps nobody is there to read the answer
@@ -93,11 +95,10 @@ def _confirmation(arguments: argparse.Namespace, host: Host) -> Iterator[phases.
     """The task that succeeds if the change is to be kept."""
     seconds = 60.0 if arguments.confirm is None else arguments.confirm
     command = arguments.confirm_if
-    changes = partial(change_lines, host)
     if command is None:
         with controlling_terminal() as terminal:
-            yield AwaitEnter(terminal, seconds, changes)
+            yield AwaitEnter(terminal, seconds, partial(change_lines, host))
     elif command.strip():
-        yield AwaitSuccess(command, seconds, changes)
+        yield AwaitSuccess(command, seconds)
     else:
         raise bad_input("--confirm-if", "is empty, and would always succeed", "give a command")

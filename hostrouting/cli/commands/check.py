@@ -19,7 +19,6 @@ from hostrouting.cli.source import (
     config_to_repair,
     find_config,
     find_config_or_warn,
-    require_typed_devs,
     typed_name,
     typed_options,
 )
@@ -45,7 +44,6 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         return _check_nodes(arguments, config)
     to_repair = config_to_repair(known, arguments)
     check = check_or_load(arguments, host, config, to_repair=to_repair)
-    require_typed_devs(arguments, check.report.snapshot)
     findings = [*unusable, *check.findings]
     if unusable:  # a repair begins with the installed configuration
         findings = [*map(_without_repair, findings)]
@@ -53,18 +51,14 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         ungated = find_ungated(config, host)
         findings += with_gate_command(ungated, _apply_command(arguments, check))
     check = check._replace(findings=tuple(findings))
-    note = ""
-    if arguments.config is not None and arguments.snapshot is not None:
-        note = f", with a copy of {typed_name(arguments.config)}"
     code = code_with(arguments, check.code(arguments.ignore), findings)
-    who = as_whom(arguments)
-    lines = check_lines(check, who, note, has_offers=True)
+    lines = check_lines(check, as_whom(arguments))
     return Answer(code, check.document(), lines, check.report)
 
 
 def _without_repair(finding: Finding) -> Finding:
     """The finding without a command that repairs the host."""
-    if finding.facts.keys().isdisjoint({"candidates", "mayAllow"}):
+    if finding.facts.keys().isdisjoint({"candidates", "mayAllow", "mayIntend"}):
         return finding
     return finding._replace(remedy=None)
 

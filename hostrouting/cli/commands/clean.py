@@ -15,13 +15,14 @@ from typing import Any, get_args
 import phases
 from hostrouting.azure_vnet.judge import Fate
 from hostrouting.azure_vnet.task import CleanStaleAzureVnet, CleanupPlan, CleanupResult
-from hostrouting.cli.output import Answer, capped, finding_lines
-from hostrouting.cli.running import run_task, told_anyway
+from hostrouting.cli.output import Answer
+from hostrouting.cli.running import run_task
 from hostrouting.cli.source import as_whom, bad_input, read_config, typed_name
 from hostrouting.codes import FINE, PROBLEM
 from hostrouting.command import Operator, call
 from hostrouting.finding import Remedy
 from hostrouting.host.host import Host
+from hostrouting.lines import capped, finding_lines
 
 ARGUMENTS = ("cni", "--config", "--apply")
 REQUIRED = ("--config",)
@@ -42,40 +43,39 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         return _delete(task, host, who)
     again = call(f"clean azure-vnet --config {typed_name(arguments.config)} --apply")
     to_delete = Remedy("to delete these entries", again)
-    return _show(task.plan(phases.Context(observers=[])), to_delete.line_for(who, "STALE: "))
+    return _show(task.plan(phases.Context(observers=[])), to_delete, who)
 
 
-def _show(plan: CleanupPlan, to_delete: str) -> Answer:
-    """What would be deleted, after this line."""
+def _show(plan: CleanupPlan, to_delete: Remedy, who: Operator) -> Answer:
+    """What would be deleted, and how to delete it."""
     code = PROBLEM
     if plan.errors:
         first = "REFUSED: --apply would delete nothing"
     elif plan.deletions:
-        first = to_delete
+        first = to_delete.line_for(who, "STALE: ")
     else:
         code = FINE
         first = f"NOTHING TO DO: {_NOTHING}"
-    lines = [first, *_entry_lines(plan, get_args(Fate)), *finding_lines(plan.findings)]
+    lines = [first, *_entry_lines(plan, get_args(Fate)), *finding_lines(plan.findings, who)]
     return Answer(code, {**_EMPTY, **plan.to_mapping()}, lines)
 
 
 def _delete(task: CleanStaleAzureVnet, host: Host, who: Operator) -> Answer:
     """What was deleted, and what was not."""
     outcome = run_task(task, host)
-    with told_anyway(outcome, who):
-        plan = CleanupPlan()
-        if isinstance(outcome.report.result, CleanupResult):
-            plan = outcome.report.result.plan
-        # A clean-up writes no other file, and this one before it deletes anything: without it,
-        # nothing was deleted, and no line proposes to run it.
-        undo_file = next(iter(outcome.wrote), None)
-        restore = Remedy("to restore what was deleted", f"sh {undo_file}")
-        # The run has said already what it has deleted.
-        others = [fate for fate in get_args(Fate) if fate != "delete"]
-        lines = [*outcome.lines(who, str(restore), _NOTHING), *_entry_lines(plan, others)]
-        # A plan has entries and findings, and no operations: these are what the run has done.
-        document = {**_EMPTY, **outcome.document(), "undoFile": undo_file, **plan.to_mapping()}
-        return Answer(outcome.code, document, lines)
+    plan = CleanupPlan()
+    if isinstance(outcome.report.result, CleanupResult):
+        plan = outcome.report.result.plan
+    # A clean-up writes no other file, and this one before it deletes anything: without it,
+    # nothing was deleted, and no line proposes to run it.
+    undo_file = next(iter(outcome.wrote), None)
+    restore = Remedy("to restore what was deleted", f"sh {undo_file}")
+    # The run has said already what it has deleted.
+    others = [fate for fate in get_args(Fate) if fate != "delete"]
+    lines = [*outcome.lines(who, str(restore), _NOTHING), *_entry_lines(plan, others)]
+    # A plan has entries and findings, and no operations: these are what the run has done.
+    document = {**_EMPTY, **outcome.document(), "undoFile": undo_file, **plan.to_mapping()}
+    return Answer(outcome.code, document, lines)
 
 
 def _entry_lines(plan: CleanupPlan, fates: Iterable[Fate]) -> Iterator[str]:

@@ -2,7 +2,8 @@
 says.
 
 The packet is a plain one that the host itself sends: from user 0, without a mark, by a socket that
-is not bound. If other packets to the address are routed differently, the answer says which.
+is not bound. If other packets to the address are routed differently, the answer says which. Exit
+code 0: an answer, whatever the verdict is.
 """
 
 import argparse
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from hostrouting.check.explanation import Explanation, explain_packet
 from hostrouting.check.results import FATES
-from hostrouting.cli.output import Answer, finding_lines, say
+from hostrouting.cli.output import Answer, say
 from hostrouting.cli.source import (
     as_whom,
     bad_input,
@@ -26,6 +27,7 @@ from hostrouting.fib.trace import Tried
 from hostrouting.finding import Finding
 from hostrouting.host.host import Host
 from hostrouting.install.typed_commands import with_typed_options
+from hostrouting.lines import finding_lines
 from hostrouting.model.prefix import IP, Prefix, as_ip, as_ipv4
 from hostrouting.model.route import Route, table_name
 from hostrouting.text import show, spoken
@@ -48,7 +50,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     address = _read_address(arguments.address)
     config, unusable = find_config_or_warn(arguments, host)
     if unusable:
-        say("\n".join(finding_lines(unusable, as_whom(arguments))))
+        say(*finding_lines(unusable, as_whom(arguments)))
     if arguments.snapshot is None:
         with host.open_kernel() as kernel:
             explained = explain_packet(kernel.snapshot(), address, config, kernel)
@@ -96,8 +98,7 @@ def _lines(explained: Explanation, doubts: Sequence[Finding], who: Operator) -> 
     """The verdict, the rules, the route, and how other packets are routed."""
     yield _first_line(explained)
     if explained.is_expected:
-        missing = [flaw for flaw in explained.report.flaws if flaw.name == "missing-rule"]
-        yield from finding_lines([*missing, *doubts], who)
+        yield from finding_lines(doubts, who)
     yield ""
     width = max((len(str(tried.rule)) for tried in explained.rules), default=0)
     for tried in explained.rules:
@@ -120,8 +121,7 @@ def _first_line(explained: Explanation) -> str:
     if not explained.is_expected:
         return f"{way}; no expected CIDR has this address, so check does not judge it"
     if report.escapes:
-        escape = report.escapes[0]
-        way = f"{escape}; expected: {spoken(report.expected_by(escape), last='or')}"
+        way = report.sentence
     elif report.verdict == "no-default-route":
         way += f"; {report.sentence}"
     elif report.parts and report.parts[0].allowance:
@@ -144,10 +144,7 @@ def _read_address(text: str) -> IP:
     try:
         address = as_ip(text)
     except ValueError as error:
-        rule, remedy = "is not an address", example
-        if "%" in text:
-            rule, remedy = "has a zone", "write the address without it"
-        raise bad_input("ADDRESS", rule, remedy, show(text)) from error
+        raise bad_input("ADDRESS", "is not an address", example, show(text)) from error
     plain = as_ipv4(Prefix.of(address))
     if plain is not None:
         raise bad_input("ADDRESS", "is IPv4, written as IPv6", f'write "{plain.ip}"', show(text))

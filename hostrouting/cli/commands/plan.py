@@ -11,8 +11,8 @@ import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from hostrouting.cli.output import Answer, way_lines
-from hostrouting.cli.plan import SEE_CONFLICTS, plan_lines
+from hostrouting.cli.output import Answer
+from hostrouting.cli.plan import plan_lines
 from hostrouting.cli.source import (
     as_whom,
     bad_input,
@@ -33,13 +33,13 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import HostCheck
 from hostrouting.install.plan import Plan
 from hostrouting.install.typed_commands import gate_options, repair_pipeline, with_gate_command
+from hostrouting.lines import way_lines
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.tasks.configure import Configure
 from hostrouting.text import spoken
 
 ARGUMENTS = ("--config", "--snapshot", "--fail-on", "--ignore", "--allow-removal", "--gate")
 
-_IN_THE_WAY = "a route that is not hostrouting's is in the way, so apply would fail"
 _AWAITED = ("route-waits", "no-default-route")
 """The failures that may go away by themselves while apply waits."""
 
@@ -154,7 +154,9 @@ def _judge(
         if arguments.config == "-":
             return _Judged("to do", PROBLEM, f"{who}: the same command with apply instead of plan")
         return _Judged("to do", PROBLEM, f"{who}: ", command=_apply_command(arguments))
-    match = _match(arguments)
+    match = "this host matches the configuration"
+    if arguments.snapshot is not None:
+        match = "the routes of the snapshot match the configuration"
     if openings:
         match += f", but {openings[0].sentence}"
     code = PROBLEM if starts_unchecked(config, openings, arguments.ignore) else FINE
@@ -166,20 +168,11 @@ def _awaits_default(check: HostCheck, arguments: argparse.Namespace) -> bool:
     return check.report.verdict == "no-default-route" and check.code(arguments.ignore) != FINE
 
 
-def _match(arguments: argparse.Namespace) -> str:
-    """What matches the configuration."""
-    if arguments.snapshot is not None:
-        return "the routes of the snapshot match the configuration"
-    if arguments.config == "-":
-        return "this host matches the configuration"
-    return f"this host matches {_file(arguments)}"
-
-
 def _failing(plan: Plan, failures: Iterable[Finding]) -> _Judged:
     """Why apply would fail, and whether it would have changed something then."""
     for failure in failures:
         if failure.name == "route-conflict":
-            return _Judged("would fail", PROBLEM, f"{_IN_THE_WAY}: {SEE_CONFLICTS}")
+            return _Judged("would fail", PROBLEM, failure.sentence)
         if failure.name not in ESCAPES:
             reason = f"apply would change nothing, because {failure.sentence}"
             return _Judged("would fail", PROBLEM, reason, failure)

@@ -19,7 +19,7 @@ from hostrouting.check.check import check_snapshot
 from hostrouting.check.results import CheckReport
 from hostrouting.cli.output import Answer
 from hostrouting.cli.plan import plan_lines
-from hostrouting.cli.running import run_task, told_anyway
+from hostrouting.cli.running import run_task
 from hostrouting.cli.source import as_whom
 from hostrouting.codes import FINE, PROBLEM
 from hostrouting.command import Command, LineToType, Operator, call
@@ -43,17 +43,16 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if arguments.dry_run:
         return _show(former, host, who)
     outcome = run_task(Remove(host=host), host)
-    with told_anyway(outcome, who):
-        lines = [*outcome.lines(who, "nothing that hostrouting installed is left", _NOTHING)]
-        document = {"schema": "hostrouting/remove/4", **outcome.document()}
-        if not outcome.report.ok:
-            lines.append(LineToType("To see what is left: ", who.line(call("status"))))
-        else:
-            report = _judge(former, host, RoutePlan())
-            lines += _verdict_lines("The verdict now:", report)
-            if report is not None and report.escapes:
-                command = _check_command(report, former.route_overlap.expected_devs)
-                lines.append(LineToType("To see what repairs that: ", who.line(command)))
+    lines = [*outcome.lines(who, "nothing that hostrouting installed is left", _NOTHING)]
+    if not outcome.report.ok:
+        lines.append(LineToType("To see what is left: ", who.line(call("status"))))
+    else:
+        report = _judge(former, host, RoutePlan())
+        lines += _verdict_lines("The verdict now:", report)
+        if report is not None and report.escapes:
+            command = _check_command(report, former.route_overlap.expected_devs)
+            lines.append(LineToType("To see what repairs that: ", who.line(command)))
+    document = {"schema": "hostrouting/remove/4", **outcome.document()}
     return Answer(outcome.code, document, lines)
 
 
@@ -79,9 +78,7 @@ def _show(former: HostRoutingConfig, host: Host, who: Operator) -> Answer:
 
 def _plan(former: HostRoutingConfig, host: Host) -> Plan:
     plan = Remove(host=host).plan()
-    steps = [step._replace(reason="hostrouting is removed") for step in plan.routes.steps]
-    routes = plan.routes._replace(steps=tuple(steps))
-    return attrs.evolve(plan, routes=routes, report=_judge(former, host, routes))
+    return attrs.evolve(plan, report=_judge(former, host, plan.routes))
 
 
 def _judge(former: HostRoutingConfig, host: Host, removal: RoutePlan) -> CheckReport | None:

@@ -8,11 +8,11 @@ the files take effect when the image boots.
 import argparse
 import os
 
-from hostrouting.cli.output import Answer, finding_lines
+from hostrouting.cli.output import Answer
 from hostrouting.cli.running import run_task
 from hostrouting.cli.source import as_whom, bad_input, read_config, typed_name
-from hostrouting.command import call
 from hostrouting.host.host import Host
+from hostrouting.lines import finding_lines
 from hostrouting.tasks.configure import Configure
 
 ARGUMENTS = ("--config", "--root")
@@ -27,27 +27,24 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     findings = task.plan().findings  # such as the programs that the image lacks
     outcome = run_task(task, task.host)
     done = f"the files are in {root}, and take effect when the image boots"
-    lines = [
-        *outcome.lines(as_whom(arguments), done, f"the image in {root} matches the configuration")
-    ]
+    who = as_whom(arguments)
+    lines = [*outcome.lines(who, done, f"the image in {root} matches the configuration")]
     if outcome.report.ok:
-        lines += finding_lines(findings)
+        lines += finding_lines(findings, who)
     document = {"schema": "hostrouting/render/2", "root": root, **outcome.document()}
     return Answer(outcome.code, document, lines)
 
 
 def _require_image(arguments: argparse.Namespace, host: Host) -> None:
-    """Raise ConfigError if root cannot be written by this user, or is not an image."""
+    """Raise ConfigError if this user is not root, or --root is not an image."""
     root = arguments.root
-    typed = typed_name(root)
-    file = typed_name(arguments.config)
-    who = as_whom(arguments)
     if not host.rights().is_root:
         rule = "can be written only by root: another user would own files that root runs at boot"
-        remedy = f"{who}: {who.line(call(f'render --config {file} --root {typed}'))}"
-        raise bad_input("--root", rule, remedy, typed)
+        raise bad_input("--root", rule, "type the same as root", typed_name(root))
     if not os.path.isdir(root):
-        raise bad_input("--root", "is not a directory", "mount the image there first", typed)
+        raise bad_input(
+            "--root", "is not a directory", "mount the image there first", typed_name(root)
+        )
     if os.path.samefile(root, "/") and host.running_manager is not None:
-        remedy = f"for this host: {who.line(call(f'apply --config {file}'))}"
-        raise bad_input("--root", "is this host, and systemd is running on it", remedy, typed)
+        rule = "is this host, and systemd is running on it"
+        raise bad_input("--root", rule, "type apply instead of render", root)

@@ -13,67 +13,60 @@ leaves through it.
 import argparse
 import json
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from hostrouting.check.proposal import Proposal, propose_configuration
-from hostrouting.check.results import CheckReport
-from hostrouting.check.sentences import grouped_costs, repair_commands
+from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import Answer, say
 from hostrouting.cli.source import (
     as_whom,
     check_or_load,
     config_to_repair,
     find_config,
-    require_typed_devs,
     typed_options,
 )
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.command import Operator
-from hostrouting.errors import NotReady, RouteOverlapError
-from hostrouting.finding import ESCAPES, Finding
+from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck
+from hostrouting.lines import way_lines
 from hostrouting.routes.steps import held_by
-from hostrouting.text import first_of
 
 ARGUMENTS = ("cidrs", "--dev", "--allow", "--config", "--snapshot", "--commands")
 
 _HELD_BY_OURS = "a route of hostrouting has the place of one of these; to repair it for good"
+_Remark: TypeAlias = "tuple[str, ...]"
+"""What standard error has: a sentence, and perhaps the ways out."""
 
 
 class _Printed(NamedTuple):
     """What is printed, with the exit code."""
 
     code: int
-    findings: list[Finding]
-    remarks: list[str]
-    """Each for standard error."""
+    remarks: Iterable[_Remark]
+    findings: Iterable[Finding] = ()
     lines: Iterable[str] = ()
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = config_to_repair(find_config(arguments, host), arguments)
     who = as_whom(arguments)  # "as root", or "on that host as root"
-    options = typed_options(arguments)
     now = check_or_load(arguments, host, config, to_repair=config)
-    require_typed_devs(arguments, now.report.snapshot)
     proposal = propose_configuration(config, now.report.snapshot)
     # Commands repair the host as it is now. A configuration repairs the host as it is after all
     # else in the configuration was applied.
     before_repair = now
     if not arguments.commands:
+        options = typed_options(arguments)
         before_repair = HostCheck.of_snapshot(proposal.report, config, repair_options=options)
-    _require_repair(before_repair, who)
-    doubts = _doubts(now, before_repair)
-    if doubts:
-        remarks = ["cannot tell whether a repair is needed:", *_texts(doubts, who)]
-        printed = _Printed(CANNOT_DECIDE, doubts, remarks)
-    elif arguments.commands:
+    printed = _without_repair(now, before_repair, who)
+    if printed is None and arguments.commands:
         printed = _as_commands(now, who)
-    else:
+    if printed is None:
         printed = _as_configuration(arguments, now, before_repair, proposal)
-    for remark in (*printed.remarks, *_other_verdicts(before_repair.report)):
-        say(remark)
+    for remark in printed.remarks:
+        say(*remark)
     document = {
         "schema": "hostrouting/repair/3",
         "verdict": now.report.verdict,
@@ -84,36 +77,51 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     return Answer(printed.code, document, printed.lines)
 
 
-def _require_repair(check: HostCheck, who: Operator) -> None:
-    """Raise the error that says why there is no repair, if no route repairs what is wrong."""
-    report = check.report
+def _without_repair(now: HostCheck, before_repair: HostCheck, who: Operator) -> _Printed | None:
+    """Why nothing is printed; None if there is a repair, or nothing is wrong."""
+    report = before_repair.report
     if report.verdict == "no-default-route":
-        missing = [str(each) for each in report.families if each.verdict == "no-default-route"]
-        ways = _texts(check.named("missing-rule"), who)
-        if not ways:
-            ways = ["add a default route: a repair uses its gateway"]
-        raise NotReady("; ".join([*missing, *ways]))
+        missing = before_repair.named("no-default-route", "missing-rule")
+        return _Printed(CANNOT_DECIDE, [*_remarks(missing, who)], missing)
     if report.escapes and not report.routes:
-        reasons = first_of(_texts(check.named("unsafe"), who))
-        raise RouteOverlapError("; ".join([*reasons, *_remedies(check, who)]))
+        findings = before_repair.named("unsafe")
+        remarks = [*_remarks(findings, who), *_ways_out(before_repair, who)]
+        return _Printed(PROBLEM, remarks, findings)
+    if report.escapes:
+        return None
+    # Only the check of the host as it is now has asked whether the kernel differs from its tables.
+    doubts = before_repair.doubts or now.named("kernel-differs")
+    if not doubts:
+        return None
+    why: _Remark = ("it is not clear whether a repair is needed:",)
+    return _Printed(CANNOT_DECIDE, [why, *_remarks(doubts, who)], doubts)
 
 
-def _doubts(now: HostCheck, before_repair: HostCheck) -> list[Finding]:
-    """Why nobody knows whether a repair is needed. Only the check of the host as it is now has
-    asked whether the kernel differs from its tables.
+def _limits(now: HostCheck, before_repair: HostCheck, who: Operator) -> list[_Remark]:
+    """What no route repairs, what the repair costs, and what else can be done; and the verdict on a
+    family that no route repairs, where addresses of the other one escape.
     """
+    remarks = [*_remarks([*before_repair.named("unsafe"), *now.named("repair-cost")], who)]
+    remarks += _ways_out(before_repair, who)
     if before_repair.report.escapes:
-        return []
-    return before_repair.doubts or now.named("kernel-differs")
+        for family in before_repair.report.families:
+            if family.verdict not in {"ok", "overlap"}:
+                remarks.append((str(family),))
+    return remarks
 
 
-def _other_verdicts(report: CheckReport) -> Iterator[str]:
-    """The verdict on a family that no route repairs, where addresses of the other one escape."""
-    if not report.escapes:
-        return
-    for family in report.families:
-        if family.verdict not in {"ok", "overlap"}:
-            yield str(family)
+def _remarks(findings: Iterable[Finding], who: Operator) -> Iterator[_Remark]:
+    for finding in findings:
+        yield (finding.sentence, *way_lines(finding.remedy, who))
+
+
+def _ways_out(check: HostCheck, who: Operator) -> list[_Remark]:
+    """What else can be done, if there is something that no route repairs."""
+    lines: list[str] = []
+    if check.named("unsafe"):
+        for remedy in dict.fromkeys(finding.remedy for finding in check.named(*ESCAPES)):
+            lines += way_lines(remedy, who)
+    return [("what else can be done:", *lines)] if lines else []
 
 
 def _exit_code(check: HostCheck) -> int:
@@ -127,29 +135,29 @@ def _exit_code(check: HostCheck) -> int:
 def _as_commands(now: HostCheck, who: Operator) -> _Printed:
     """The repair until the next boot."""
     findings = [*now.named("unsafe"), *now.named("repair-cost")]
-    remarks = [*_limits(now, now, who), *_remedies(now, who)]
+    remarks = _limits(now, now, who)
     if now.report.verdict == "ok":
-        remarks.append(f"nothing to repair: {now.report}")
+        remarks.append((f"nothing to repair: {now.report}",))
     commands = repair_commands(now.report)
     if now.report.resolved and not commands:
-        remarks.append(f"{_HELD_BY_OURS}, {who}: {who.line(now.repair_line())}")
-        return _Printed(PROBLEM, findings, remarks)
-    return _Printed(_exit_code(now), findings, remarks, commands)
+        for_good = Remedy(command=now.repair_line())
+        remarks.append((_HELD_BY_OURS, *way_lines(for_good, who)))
+        return _Printed(PROBLEM, remarks, findings)
+    return _Printed(_exit_code(now), remarks, findings, commands)
 
 
 def _as_configuration(
     arguments: argparse.Namespace, now: HostCheck, before_repair: HostCheck, proposal: Proposal
 ) -> _Printed:
     """The configuration that repairs the host for good."""
-    who = as_whom(arguments)
     unsafe = before_repair.named("unsafe")
-    remarks = [*_limits(now, before_repair, who), *_remedies(before_repair, who)]
-    remarks += _remarks_on(arguments, now, proposal)
+    remarks = _limits(now, before_repair, as_whom(arguments))
+    remarks += [(remark,) for remark in _remarks_on(arguments, now, proposal)]
     if unsafe:  # a pipe to apply hides the exit code
-        remarks.append("the printed configuration repairs only a part of what escapes")
+        remarks.append(("the printed configuration repairs only a part of what escapes",))
     lines = json.dumps(proposal.config.to_mapping(), indent=2).splitlines()
     findings = [*unsafe, *now.named("repair-cost"), *proposal.left_out]
-    return _Printed(_exit_code(before_repair), findings, remarks, lines)
+    return _Printed(_exit_code(before_repair), remarks, findings, lines)
 
 
 def _remarks_on(arguments: argparse.Namespace, now: HostCheck, proposal: Proposal) -> Iterator[str]:
@@ -166,20 +174,3 @@ def _remarks_on(arguments: argparse.Namespace, now: HostCheck, proposal: Proposa
         )
     for finding in proposal.left_out:
         yield f"{finding.target} is left out: {held_by([finding.facts['held']])}"
-
-
-def _limits(now: HostCheck, before_repair: HostCheck, who: Operator) -> list[str]:
-    """What no route repairs, and what the repair costs."""
-    return _texts([*before_repair.named("unsafe"), *grouped_costs(now.report)], who)
-
-
-def _texts(findings: Iterable[Finding], who: Operator) -> list[str]:
-    return [finding.text_for(who) for finding in findings]
-
-
-def _remedies(check: HostCheck, who: Operator) -> list[str]:
-    """What else can be done, if there is something that no route repairs."""
-    if not check.named("unsafe"):
-        return []
-    remedies = dict.fromkeys(finding.remedy for finding in check.named(*ESCAPES))
-    return first_of([remedy.text_for(who) for remedy in remedies if remedy is not None])

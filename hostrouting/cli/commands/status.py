@@ -15,14 +15,13 @@ text format of Prometheus, it is 0: the metrics say it.
 
 import argparse
 
-from hostrouting.cli.metrics import metric_lines
 from hostrouting.cli.output import Answer
 from hostrouting.cli.source import as_whom, bad_input
 from hostrouting.codes import FINE
 from hostrouting.gate.unit_names import with_type
 from hostrouting.host.host import Host
 from hostrouting.install.plan import Plan
-from hostrouting.status import Status, find_status, status_lines
+from hostrouting.status import Status, find_status, metric_lines, status_lines
 
 ARGUMENTS = ("unit", "--metrics")
 

@@ -6,16 +6,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from hostrouting.azure_vnet.ebtables import (
-    Ebtables,
-    EbtablesProgram,
-    read_listing,
-)
+from hostrouting.azure_vnet.ebtables import EbtablesProgram, read_listing
 from hostrouting.errors import HostError
 from hostrouting.kernel.programs import Ended
 from hostrouting.testing import FakeEbtables
@@ -26,12 +22,11 @@ from tests.support.namespace import Namespace, private_namespace
 from tests.support.stand_ins import Programs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    Make: TypeAlias = Callable[..., Ebtables]
+    from hostrouting.azure_vnet.ebtables import Ebtables
 
 SNAT = NODE_RULES[1]
-_ON_LINUX = [pytest.mark.linux, pytest.mark.needs("root", "ebtables-nft")]
 
 
 @pytest.fixture(scope="module")
@@ -47,15 +42,6 @@ def on_linux(namespace: Namespace, rules: Sequence[str]) -> Ebtables:
     if rules:
         add_rules(namespace, rules)
     return EbtablesProgram()
-
-
-@pytest.fixture(params=[pytest.param("Linux", marks=_ON_LINUX), "fake"])
-def make(request: pytest.FixtureRequest) -> Make:
-    """Make an Ebtables with these rules."""
-    if request.param == "fake":
-        return lambda *rules: FakeEbtables(rules)
-    namespace = request.getfixturevalue("namespace")
-    return lambda *rules: on_linux(namespace, rules)
 
 
 def texts(ebtables: Ebtables) -> list[str]:
@@ -84,12 +70,12 @@ ROWS: dict[str, tuple[list[str], list[str], tuple[str, list[str], list[str]]]] =
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_delete(make: Make, row: str) -> None:
+def test_delete(row: str) -> None:
     """All given rules are deleted, each as often as it is given, or none;
-    the others stay in order.
+    the others stay in order. The fake is compared with Linux below.
     """
     rules, deletion, wanted = ROWS[row]
-    assert outcome(make(*rules), deletion) == wanted
+    assert outcome(FakeEbtables(rules), deletion) == wanted
 
 
 _RULES = st.sampled_from([R1, R2, R3, SNAT])
@@ -217,46 +203,30 @@ def test_the_backend_that_has_the_rules(
     assert [(rule.program, rule.text) for rule in EbtablesProgram(run=said).list_rules()] == rules
 
 
+DENIED = Ended(4, err="Could not fetch: Permission denied (you must be root)")
+UNREADABLE = Ended(3, listed(R1), "Parsing nftables rule failed\n")
+
+
 @pytest.mark.parametrize(
-    ("answers", "kind", "words"),
+    ("answers", "kind"),
     [
-        (
-            {},
-            "missing",
-            "the program ebtables-nft-save was not found; install the package iptables or ebtables",
-        ),
-        (NO_NFT | UNKNOWN, "not-loaded", "ebtable_nat"),
-        (
-            nft(R1) | legacy(R2, R2),
-            "wrong-backend",
-            r"both backends .* \(1 by ebtables-nft and 2 by ebtables-legacy\)",
-        ),
-        ({"nft_save": Ended(0, INCOMPATIBLE.format("nat"))}, "refused", "use 'nft' tool"),
-        (
-            {"nft_save": Ended(4, err="Could not fetch: Permission denied (you must be root)")},
-            "not-permitted",
-            "root",
-        ),
-        (
-            legacy(R1) | {"nft_save": Ended(4, err="Could not fetch: Permission denied")},
-            "not-permitted",
-            "root",
-        ),
-        (
-            nft(R1) | {"nft_list": Ended(3, listed(R1), "Parsing nftables rule failed\n")},
-            "refused",
-            r"failed\)$",
-        ),
+        ({}, "missing"),
+        (NO_NFT | UNKNOWN, "not-loaded"),
+        (nft(R1) | legacy(R2, R2), "wrong-backend"),
+        ({"nft_save": Ended(0, INCOMPATIBLE.format("nat"))}, "refused"),
+        ({"nft_save": DENIED}, "not-permitted"),
+        (legacy(R1) | {"nft_save": DENIED}, "not-permitted"),
+        (nft(R1) | {"nft_list": UNREADABLE}, "refused"),
     ],
 )
-def test_no_rules_is_never_taken_on_trust(answers: dict[str, Ended], kind: str, words: str) -> None:
+def test_no_rules_is_never_taken_on_trust(answers: dict[str, Ended], kind: str) -> None:
     """Where rules may exist that are not listed, or in both backends, nothing is listed and nothing
     is deleted.
     """
     said = Said(**answers)
     ebtables = EbtablesProgram(run=said)
     for verb in (ebtables.list_rules, lambda: ebtables.delete([R1])):
-        with raises(HostError, kind, match=words):
+        with raises(HostError, kind):
             verb()
     assert not any("restore" in words[0] for words, _ in said.asked)
 
@@ -276,17 +246,10 @@ def test_what_is_run() -> None:
     EbtablesProgram(run=Said()).delete([])  # runs nothing
 
 
-@pytest.mark.parametrize(
-    ("ended", "kind"),
-    [
-        (FAILED, "refused"),
-        (Ended(1, err="Permission denied"), "not-permitted"),
-    ],
-)
-def test_a_deletion_that_fails(ended: Ended, kind: str) -> None:
+def test_a_deletion_that_fails() -> None:
     """It is an error, and is not tried again."""
-    said = Said(**nft(R1), nft_restore=[ended])
-    with raises(HostError, kind):
+    said = Said(**nft(R1), nft_restore=[FAILED])
+    with raises(HostError, "refused"):
         EbtablesProgram(run=said).delete([R1])
     assert sum("restore" in words[0] for words, _ in said.asked) == 1
 

@@ -2,6 +2,7 @@
 
 import errno
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -114,14 +115,11 @@ def test_what_is_stale_is_deleted() -> None:
     assert result.log_fields() == {"stale": 13, "deleted": 13, "conflicts": 4, "undo_file": UNDO}
 
 
-def test_a_second_run() -> None:
-    """It finds nothing; of what is new, it makes another undo file."""
+def test_another_undo_file() -> None:
+    """A second run finds nothing; of what is new, it makes a file of its own."""
     host = azure.host()
     clean(host)
-    before = state_of(host)
-    nothing = {"stale": 0, "deleted": 0, "conflicts": 4, "undo_file": ""}
-    assert clean(host).log_fields() == nothing
-    assert state_of(host) == before
+    assert clean(host).undo_file == ""
     host.ebtables.rules.append(azure.STALE_RULES[0])
     assert clean(host).undo_file == UNDO.replace("-1.", "-2.")
 
@@ -194,33 +192,34 @@ def test_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     assert dry_run.plan.deletions == plan.deletions
 
 
-def test_it_is_refused_although_nothing_is_stale() -> None:
-    """A run fails where its plan says so: what is stale could not be told."""
-    host = azure.AzureHost(files=FakeFiles(dict(CONFLIST)))
-    assert kind_of(failure(host)) == "refused"
-    assert azure.task(azure.config(), host=host).plan().would_fail
-
-
-@pytest.mark.parametrize("kind", ["missing", "not-loaded"])
-def test_ebtables_cannot_be_had(kind: str) -> None:
-    """Without ebtables the task is refused on a host with a bridge of azure-vnet."""
+def with_broken_ebtables(kind: str, *, nth: int = 1) -> azure.AzureHost:
+    """The host, on which ebtables fails."""
     host = azure.host()
-    host.ebtables.fault = ebtables_error(kind)
-    assert kind_of(failure(host)) == "refused"
+    host.ebtables.fail(ebtables_error(kind), nth=nth)
+    return host
 
 
-@pytest.mark.parametrize("kind", ["not-permitted", "wrong-backend"])
-def test_ebtables_fails(kind: str) -> None:
-    """Its error is raised."""
-    host = azure.host()
-    host.ebtables.fault = ebtables_error(kind)
-    assert failure(host) is host.ebtables.fault
+FULL = {UNDO: "the disk is full"}
+FAILURES: dict[str, tuple[Callable[[], azure.AzureHost], str]] = {
+    "azure-vnet is active, and nothing stale": (
+        lambda: azure.AzureHost(files=FakeFiles(dict(CONFLIST))),
+        "refused",
+    ),
+    "no ebtables": (lambda: with_broken_ebtables("missing"), "refused"),
+    "no modules": (lambda: with_broken_ebtables("not-loaded"), "refused"),
+    "no permission": (lambda: with_broken_ebtables("not-permitted"), "not-permitted"),
+    "two backends": (lambda: with_broken_ebtables("wrong-backend"), "wrong-backend"),
+    "the batch fails": (lambda: with_broken_ebtables("refused", nth=BATCH), "refused"),
+    "no rights": (lambda: azure.host(rights=UNPRIVILEGED), "not-permitted"),
+    "no undo file": (lambda: azure.host(files=FakeFiles(broken=FULL)), ""),
+}
 
 
-def test_without_rights() -> None:
-    """If the process may not change the network, nothing is deleted."""
-    error = failure(azure.host(rights=UNPRIVILEGED))
-    assert kind_of(error) == "not-permitted"
+@pytest.mark.parametrize("why", FAILURES)
+def test_nothing_is_deleted(why: str) -> None:
+    """The run fails before its first change, and no undo file stays."""
+    make, kind = FAILURES[why]
+    assert kind_of(failure(make())) == kind
 
 
 def test_a_cancellation_before_the_undo_file() -> None:
@@ -242,53 +241,27 @@ def test_a_cancellation_after_the_undo_file() -> None:
     assert len(result.operations) == 13
 
 
-def test_an_undo_file_that_cannot_be_written() -> None:
-    """Nothing is deleted."""
-    error = failure(azure.host(files=FakeFiles(broken={UNDO: "the disk is full"})))
-    assert isinstance(error, HostError)
-    assert "the disk is full" in str(error)
-
-
 @pytest.mark.parametrize("is_readable", [True, False])
-def test_a_pod_that_is_new(*, is_readable: bool) -> None:
-    """Rules are read before devices: the device of a pod whose rules are listed is seen, also if
-    the MAC address behind it cannot be read.
+@pytest.mark.parametrize("kind", ["rule", "neighbour"])
+def test_a_pod_that_is_new(kind: str, *, is_readable: bool) -> None:
+    """Rules and neighbours are read before devices: the device of a pod is seen whose rules or
+    neighbours are listed, also if the MAC address behind it cannot be read.
     """
     host = azure.host()
-    rules = pod_rules("10.1.0.55", "02:00:00:00:00:55")
+    mac = "02:00:00:00:00:55"
 
     def add_pod() -> None:
-        host.ebtables.rules.extend(rules)
+        host.ebtables.rules.extend(pod_rules("10.1.0.55", mac))
+        host.link_layer.neighbours.append(Neighbour(as_ip("10.1.0.55"), mac, "azure0"))
         host.kernel.add_link(Link(name="azv5", index=55, kind="veth", master="azure0"))
         if is_readable:
-            host.link_layer.peers["azv5"] = "02:00:00:00:00:55"
+            host.link_layer.peers["azv5"] = mac
 
-    host.ebtables.meanwhile(add_pod)
+    part = host.ebtables if kind == "rule" else host.link_layer
+    part.meanwhile(add_pod)
     plan = azure.task(azure.config(), host=host).plan()
-    fates = {entry.fate for entry in plan.entries if entry.spec in rules}
+    fates = {entry.fate for entry in plan.entries if "10.1.0.55 " in entry.spec}
     assert fates == {"conflict" if is_readable else "keep"}
-
-
-def test_a_pod_that_is_new_among_the_neighbours() -> None:
-    """Neighbours are read before the ports of bridges, too: one behind whose port no MAC address
-    can be read is kept.
-    """
-    host = azure.host()
-    of_pod = Neighbour(as_ip("10.1.0.55"), "02:00:00:00:00:55", "azure0")
-
-    def add_pod() -> None:
-        host.link_layer.neighbours.append(of_pod)
-        host.kernel.add_link(Link(name="azv5", index=55, kind="veth", master="azure0"))
-
-    host.link_layer.meanwhile(add_pod)
-    plan = azure.task(azure.config(), host=host).plan()
-    assert [entry.fate for entry in plan.entries if entry.thing == of_pod] == ["keep"]
-
-
-def test_a_cni_configuration_that_leads_nowhere() -> None:
-    """It says nothing about azure-vnet."""
-    host = azure.host(files=FakeFiles(links={"/etc/cni/net.d/10-azure.conflist": "/nowhere"}))
-    assert len(clean(host).operations) == 13
 
 
 def test_an_undo_file_without_rules() -> None:
@@ -320,14 +293,6 @@ def test_a_rule_is_gone_before_the_batch() -> None:
     assert len(again.operations) == 12
     assert host.ebtables.rules == list(azure.KEPT_RULES)
     assert host.files.texts[UNDO].count(gone.removeprefix("PREROUTING ")) == 1
-
-
-def test_the_batch_fails() -> None:
-    """Nothing is deleted and no undo file stays."""
-    host = azure.host()
-    error = ebtables_error("refused")
-    host.ebtables.fail(error, nth=BATCH)
-    assert failure(host) is error
 
 
 def test_the_batch_takes_too_long() -> None:

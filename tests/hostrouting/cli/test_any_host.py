@@ -1,21 +1,16 @@
-"""Any command, on any host: it answers or says what is wrong, and never ends as a bug. If there is
-a bug all the same, it hides no change.
-"""
+"""Any command, on any host: it answers or says what is wrong, and never ends as a bug."""
 
 import json
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import Any, NamedTuple
-from unittest import mock
 
-import pytest
 from hypothesis import given, strategies as st
 
-import phases
-from hostrouting.errors import BackendError, HostError
+from hostrouting.errors import BackendError
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200, plain_vm
+from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from tests.support.cli import Said, say
 from tests.support.nodes import block_of, nodes
 from tests.support.tasks import REPAIR, lose_routes, type_routes
@@ -192,70 +187,6 @@ def test_apply_does_what_plan_says(*, story: Story, options: tuple[str, ...]) ->
         assert done.out.startswith("DONE"), both
     if first.startswith("NOTHING TO DO"):
         assert done.out.startswith("NOTHING TO DO"), both
-
-
-@pytest.mark.parametrize("options", [(), ("--json",)])
-@pytest.mark.parametrize(
-    ("command", "maker", "verb"),
-    [
-        ("apply", "commands.apply.find_status", "wrote"),
-        ("apply", "running.Run.document", "wrote"),
-        ("remove", "commands.remove.check_snapshot", "removed"),
-        ("remove", "running.Run.document", "removed"),
-    ],
-)
-def test_a_bug_in_an_answer_hides_no_change(
-    command: str, maker: str, verb: str, options: tuple[str, ...]
-) -> None:
-    """What the run has changed is on standard error, before the traceback."""
-    host = FakeHost(kernel=h200())
-    words = ["apply", "--config", "-"]
-    if command == "remove":
-        say(*words, host=host, stdin=as_stdin(CHECKED))
-        words = ["remove"]
-    bug = mock.Mock(side_effect=ValueError)
-    with mock.patch(f"hostrouting.cli.{maker}", bug):
-        said = say(*words, *options, host=host, stdin=as_stdin(CHECKED))
-    assert said.code == 3
-    assert f"  {verb} /etc/hostrouting/config.json" in said.err
-    assert said.err.index("config.json") < said.err.index("this is a bug in hostrouting")
-
-
-def test_ctrl_c_in_an_answer_hides_no_change() -> None:
-    """The run has ended, and the status that follows may take long."""
-    host = FakeHost(kernel=h200())
-    interrupt = mock.Mock(side_effect=KeyboardInterrupt)
-    with mock.patch("hostrouting.cli.commands.apply.find_status", interrupt):
-        said = say("apply", "--config", "-", host=host, stdin=as_stdin(CHECKED))
-    assert said.code == 130
-    assert "  wrote /etc/hostrouting/config.json" in said.err
-    assert said.err.endswith("hostrouting: interrupted\n")
-
-
-@pytest.mark.parametrize("command", ["apply", "remove"])
-def test_a_disk_that_fails_after_the_run_hides_no_change(command: str) -> None:
-    """What the run has changed is said, and what cannot be read."""
-    host = FakeHost(kernel=h200())
-    words = ["apply", "--config", "-"]
-    if command == "remove":
-        say(*words, host=host, stdin=as_stdin(CHECKED))
-        words = ["remove"]
-    sentence = "cannot read /etc/hostrouting/config.json: Input/output error"
-    failed = mock.patch.object(FakeFiles, "look", side_effect=HostError(sentence, what="file"))
-    run = phases.run
-    with ExitStack() as stack:
-
-        def run_and_fail(*task: Any, **options: Any) -> phases.Step:
-            report = run(*task, **options)
-            stack.enter_context(failed)
-            return report
-
-        stack.enter_context(mock.patch("phases.run", run_and_fail))
-        said = say(*words, host=host, stdin=as_stdin(CHECKED))
-    assert "/etc/hostrouting/hostrouting.pyz" in said.out + said.err
-    if command == "apply":
-        assert "  wrote /etc/hostrouting/hostrouting.pyz" in (said.out + said.err).splitlines()
-        assert sentence in said.out + said.err
 
 
 def test_a_repair_leaves_out_a_route_of_the_other_family_that_conflicts() -> None:

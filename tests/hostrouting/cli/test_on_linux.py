@@ -88,30 +88,6 @@ def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
     assert units in folders, "it belongs to another package"
 
 
-@pytest.mark.parametrize("asking", [f"check {CIDR}", "check --config CONFIG"])
-def test_the_printed_repairs_work(machine: Machine, tmp_path: Path, asking: str) -> None:
-    """What check prints can be typed as it is: the commands for now, and the pipeline, which keeps
-    the configuration.
-    """
-    intended = ["fwmark 0x7"]
-    section = {"expectedCidrs": [CIDR], "mode": "STRICT", "intendedRules": intended}
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps({"routeOverlap": section}))
-    typed = f'"$PYTHON" -m hostrouting {asking.replace("CONFIG", str(path))}'
-    lines = machine.shell(f"{typed}; test $? = 1").splitlines()
-    for_now = [line for line in lines if line.startswith("  ip route add ")]
-    pipeline = lines[lines.index("Permanently, as root:") + 1]
-
-    machine.shell("\n".join(for_now))
-    assert machine.hostrouting("check", CIDR).returncode == 0
-
-    machine.shell(pipeline)
-    assert_right_without_systemd(machine)
-    installed = json.loads(machine.shell("cat /etc/hostrouting/config.json"))
-    kept = installed["hostRouting"]["routeOverlap"].get("intendedRules", [])
-    assert kept == (intended if "CONFIG" in asking else [])
-
-
 def test_what_units_run_by_hand(machine: Machine, repaired: str) -> None:
     """The gate and the services at boot make the host right, and say whether it is. No note is left
     that `status` would take for one about a start.
@@ -167,22 +143,6 @@ def test_not_root(machine: Machine, repaired: str) -> None:
     said = machine.hostrouting("apply", "--config", repaired, before=AS_ANYONE)
     assert said.returncode == 3
     assert "run it as root" in said.stdout
-
-
-def test_not_root_where_only_root_may_read(machine: Machine, repaired: str) -> None:
-    """A question that can be answered without config.json is answered, and proposes no removal of a
-    file with which nothing is wrong.
-    """
-    assert machine.hostrouting("apply", "--config", repaired).returncode == 0
-    machine.shell("chmod 000 /etc/hostrouting")  # this user is the folder's owner
-    said = machine.hostrouting("check", CIDR, before=AS_ANYONE)
-    page = said.stdout
-    assert said.returncode == 0
-    assert "run as root" in page
-    assert "--allow-removal" not in page
-    said = machine.hostrouting("check", before=AS_ANYONE)
-    assert said.returncode == 3
-    assert "run as root" in said.stderr
 
 
 def test_terminal_closed(machine: Machine, repaired: str) -> None:

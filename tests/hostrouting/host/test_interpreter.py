@@ -9,7 +9,6 @@ import pytest
 
 from hostrouting.boot.program import Program, stamp_of
 from hostrouting.errors import RequirementError
-from hostrouting.host import interpreter as module
 from hostrouting.host.interpreter import NodeInterpreter
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeFiles
@@ -131,12 +130,6 @@ class TestCompile:
     def test_one_that_cannot(self, tmp_path: Path, code: str, reason: str) -> None:
         """The reason is its last line, or how it ended."""
         assert self.reason(python(tmp_path, FIRST_LINES, code)).startswith(reason)
-
-    def test_one_that_hangs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It is ended."""
-        monkeypatch.setattr(module, "_TIMEOUT", 0.1)
-        path = script(tmp_path, "exec sleep 60")
-        assert self.reason(path) == f"{path} has not ended within 0.1 s"
 
     def test_the_environment_of_the_agent(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -9,7 +9,7 @@ import pytest
 
 import phases
 from hostrouting.errors import HostError
-from hostrouting.host.systemd import SystemdManager, unit_failed, unit_name
+from hostrouting.host.systemd import SystemdManager, unit_name
 from hostrouting.kernel.programs import Ended, OnCancel
 from tests.support.stand_ins import Answer, Programs
 
@@ -95,18 +95,6 @@ def test_the_errors_of_a_unit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"), [([], ""), ([str(number) for number in range(1, 13)], ": 3 | 4 | 5")]
-)
-def test_what_a_failed_unit_has_said(lines: list[str], said: str) -> None:
-    """The last ten lines have the reason; without one, systemd's reason is all."""
-    error = unit_failed(UNIT, result="signal", status="9", lines=lines)
-    assert str(error).startswith(f"{UNIT} failed (signal, exit status 9){said}")
-    assert str(error).endswith(f"{'12' * bool(lines)}; see `journalctl -u {UNIT}`".lstrip("|"))
-    assert error.target == UNIT
-    assert error.lines == tuple(lines)
-
-
-@pytest.mark.parametrize(
     ("answer", "kind", "reason"),
     [
         (TimeoutError(), HostError, r"systemctl did not start x.service within 0\.5 s"),
@@ -178,13 +166,6 @@ def test_a_start_of_what_runs(state: str) -> None:
     run = Systemctl(show=f"ActiveState={state}\n")
     SystemdManager(run=run).start(UNIT, timeout=10)
     assert len(run.commands) == 1
-
-
-def test_a_start_of_what_has_failed() -> None:
-    """Its failures do not count for the limit of its starts."""
-    run = Systemctl(show="ActiveState=failed\n", reset_failed="", start="")
-    SystemdManager(run=run).start(UNIT, timeout=10)
-    assert run.commands[1:] == [STOP.replace("stop", verb) for verb in ("reset-failed", "start")]
 
 
 def test_stop() -> None:

@@ -17,7 +17,7 @@ import phases
 from hostrouting.boot.files import files_of
 from hostrouting.config import GateConfig, HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.config.settings import MACHINES, GuardConfig, gated_units
-from hostrouting.errors import ConfigError, HostError, NotReady, RequirementError
+from hostrouting.errors import ConfigError, NotReady, RequirementError
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.install.task import InstallTask, SectionTask
@@ -26,7 +26,6 @@ from hostrouting.probe.table import TABLE, probe_comments
 from hostrouting.routes.plan import reply_routes
 from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
-from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeFiles, FakeHost, h200
 from phases.testing import FakeClock
@@ -39,7 +38,6 @@ from tests.support.tasks import (
     LAYOUT,
     REPAIR,
     WANTED,
-    before_it_sets_routes,
     config,
     configured,
     failure_of,
@@ -397,19 +395,6 @@ class TestOrder:
         run(Remove(host=host))
         assert host.files.texts == {}
 
-    def test_a_drop_in_that_stays(self) -> None:
-        """If it cannot be removed, the gate stays whole: its unit would never start without the
-        program.
-        """
-        host = configured(WANTED)
-        before = disk(host)
-        host.files.broken[LAYOUT.drop_in_path(MACHINES)] = "Operation not permitted"
-        words = r"00-host-routing.conf: Operation not permitted"
-        error = failure_of(run, Remove(host=host), of=HostError, match=words)
-        assert differing(disk(host), before) == []
-        assert LAYOUT.ok_path not in host.files.texts
-        assert effects_of(error).files == ()
-
     @pytest.mark.parametrize("task", [Configure, CheckRouteOverlap])
     def test_a_write_that_fails_is_a_step(self, task: type[Configure]) -> None:
         """The report has the step that failed, with what it had written before;
@@ -592,6 +577,7 @@ class TestRequirements:
         (None, "json is missing, although .*conf is still there, so the installed .* is unknown"),
         ("{", "json is not JSON: .*line 1 column 2"),
         ('{"hostRouting": {"later": 1}}', "json: hostRouting.later: unknown key"),
+        ("{}", "json configures nothing, although .*conf is still there"),
     ],
 )
 def test_an_unusable_config_json(text: str | None, rule: str) -> None:
@@ -621,14 +607,6 @@ class TestForeignScripts:
     """Scripts of others in gate.d hold units back, too."""
 
     PATH = "/etc/hostrouting/gate.d/50-site.sh"
-
-    def test_kept(self) -> None:
-        """Configure keeps them, whatever else it changes."""
-        host = configured(WANTED)
-        host.files.texts[self.PATH] = "true\n"
-        run(Configure(config()._replace(gate=GateConfig(("kubelet.service",))), host=host))
-        assert self.PATH in host.files.texts
-        assert LAYOUT.program_path in host.files.programs, "the gate alone runs them"
 
     @pytest.mark.parametrize(
         ("make", "is_whole"),
@@ -686,13 +664,3 @@ class TestLock:
         assert error.can_retry
         assert host.files.locked == {LAYOUT.lock_path}
         assert host.files.texts == before
-
-    def test_another_section_meanwhile(self) -> None:
-        """What another task has installed while this one waited belongs to the routes, too."""
-        host = FakeHost(kernel=h200(dual_stack=True))
-        rewrite = ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
-        other = RewriteProbeSource(HostRoutingConfig(probe_rewrite=rewrite), host=host)
-        before_it_sets_routes(host, lambda: run(other))
-        run(ConfigureStaticRoutes(config("10.7.0.0/16"), host=host))
-        destinations = [str(route.prefix) for route in our_routes(host)]
-        assert destinations == ["10.7.0.0/16", "2603:1062:0:1:fe80:1234:5678:9abc/128"]

@@ -83,25 +83,6 @@ class TestIneffectiveGates:
         assert lacking(host) == []
 
     @pytest.mark.parametrize(
-        "folder",
-        [
-            f"{UNITS}/service.d",
-            f"{UNITS}/systemd-nspawn@gpu.service.d",
-            f"/usr/lib/systemd/system/{KUBELET}.d",
-            f"/run/systemd/system.control/{KUBELET}.d",
-        ],
-    )
-    def test_a_drop_in(self, host: FakeHost, folder: str) -> None:
-        """Wherever it is: the gate would never be in force."""
-        path = f"{folder}/50-x.conf"
-        host.files.texts[path] = RESET
-        findings = requirements(host, GATED)
-        assert findings
-        for finding in findings:
-            assert finding.name == "gate-open"
-            assert path in finding.sentence
-
-    @pytest.mark.parametrize(
         "folder", [f"{UNITS}/{KUBELET}.d", f"{UNITS}/service.d", f"/run/systemd/system/{KUBELET}.d"]
     )
     def test_a_drop_in_beside_a_gate(self, host: FakeHost, folder: str) -> None:
@@ -114,19 +95,6 @@ class TestIneffectiveGates:
         assert finding.name == "gate-open"
         assert finding.target == KUBELET
         assert path in finding.sentence
-
-    def test_a_drop_in_that_does_not_count(self, host: FakeHost) -> None:
-        """An administrator has masked it, by a link or another file; or it comes before ours."""
-        run(Configure(GATED, host=host))
-        vendor = f"/usr/lib/systemd/system/{KUBELET}.d"
-        host.files.texts[f"{vendor}/50-a.conf"] = RESET
-        host.files.links[f"{UNITS}/{KUBELET}.d/50-a.conf"] = "/dev/null"
-        host.files.texts[f"{vendor}/60-b.conf"] = RESET
-        host.files.texts[f"{UNITS}/{KUBELET}.d/60-b.conf"] = "[Service]\n"
-        host.files.texts[f"{vendor}/00-a.conf"] = RESET
-        [shown] = manager_of(host).show(("NeedDaemonReload",), KUBELET)
-        assert shown["NeedDaemonReload"] == "yes"
-        assert lacking(host) == []
 
 
 class TestPaths:

@@ -198,14 +198,6 @@ class TestNothingToDo:
         assert [operation.verb for operation in removal.systemd] == ["stop", "reload"]
         assert [operation.verb for operation in start.systemd] == ["reload", "start"]
 
-    def test_a_reload_and_no_file(self) -> None:
-        """The marker of the last check stays: it is about the installed configuration."""
-        host = configured(WANTED)
-        manager_of(host).read.clear()
-        result = run(ConfigureStaticRoutes(WANTED, host=host))
-        assert effects_of(result).operations
-        assert LAYOUT.ok_path in host.files.texts
-
     def test_a_conflict(self) -> None:
         """It is something to do, as soon as nothing is in the way any more."""
         host = FakeHost(kernel=h200())

@@ -204,18 +204,6 @@ class TestTypedRoutes:
         undo(task)
         assert our_destinations(host) == ["10.7.0.0/16"]
 
-    def test_one_with_the_key_of_a_former_one(self) -> None:
-        """The former configuration brings its own route back."""
-        host = configured(FORMER)
-        before = ours(host)
-        task = Configure(OTHER, host=host)
-        run(task)
-        typed = Route.to("10.8.0.0/16", dev="eth0", gateway="10.0.0.2", protocol=OURS)
-        host.kernel.ip_route("add", typed)
-        run(task)
-        undo(task)
-        assert ours(host) == before
-
     def test_one_that_the_kernel_refuses(self) -> None:
         """The undo fails at its end: all else is as before, and the error has what was added."""
         host = configured(FORMER)

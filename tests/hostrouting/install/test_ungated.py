@@ -72,11 +72,6 @@ def test_what_is_named(kind: str, wanted: HostRoutingConfig, named: list[str]) -
     assert ungated(host, wanted) == named
 
 
-def test_all_are_gated() -> None:
-    """One configuration for all nodes may gate each of them; then systemd is not asked."""
-    assert ungated(FakeHost(kernel=h200()), WANTED._replace(gate=GateConfig(KUBELETS))) == []
-
-
 def test_systemd_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then nothing is said of units: whatever needs systemd says that it does not answer."""
 

@@ -192,17 +192,6 @@ def test_each_moment(old: HostRoutingConfig, new: HostRoutingConfig) -> None:
     assert moments.wrong == []
 
 
-def test_a_file_that_another_program_removes_meanwhile() -> None:
-    """The run has not removed it, and says so."""
-    host, mishaps = mishap_host()
-    run(Configure(WANTED, host=host))
-    gone = LAYOUT.unit_path(LAYOUT.check_unit)
-    mishaps.meanwhile(f"stop {LAYOUT.check_unit}", lambda: host.files.texts.pop(gone))
-    removed = effects_of(run(Remove(host=host))).files
-    assert LAYOUT.unit_path(LAYOUT.routes_unit) in removed
-    assert gone not in removed
-
-
 def test_a_removal_that_is_killed_before_its_last_file() -> None:
     """No file is left that would open the gate of the next configuration."""
     host, mishaps = mishap_host()
@@ -297,17 +286,6 @@ class TestGuard:
             phases.execute(Configure(GUARDED, host=host), ctx)
         assert is_guard_active(host)
 
-    def test_its_unit_is_gone(self) -> None:
-        """It is stopped nevertheless, and the plan and the result say so."""
-        host = configured(GUARDED)
-        del host.files.texts[GUARD_UNIT]
-        plan = str(Remove(host=host).plan()).splitlines()
-        assert f"stop {LAYOUT.guard_unit}    # it is no longer wanted" in plan
-        assert f"remove {PROGRAM}" in plan
-        result = run(Remove(host=host))
-        assert f"stop {LAYOUT.guard_unit}" in str(result)
-        assert not is_guard_active(host)
-
     def test_all_files_are_gone(self) -> None:
         """It is stopped, and systemd forgets drop-ins that run a program that is gone."""
         host = configured(GATED._replace(guard=GuardConfig(enabled=True)))
@@ -319,27 +297,3 @@ class TestGuard:
         run(Remove(host=host))
         assert calls_of(host) == [f"stop {LAYOUT.guard_unit}", "reload"]
         assert left_to_do(Remove(host=host)) == ""
-
-    def test_units_that_were_stopped_before_a_failure(self) -> None:
-        """The effects have the guard that was stopped, also if the next unit cannot be stopped."""
-        host, mishaps = mishap_host()
-        run(Configure(GUARDED, host=host))
-        fail_at(mishaps, f"stop {LAYOUT.routes_unit}")
-        error = failure_of(run, Remove(host=host), of=HostError, match="stop")
-        assert [str(each) for each in effects_of(error).operations] == [
-            f"stop {LAYOUT.guard_unit}    # it is no longer wanted"
-        ]
-
-    def test_a_configuration_that_is_broken_before_the_start(self) -> None:
-        """Nobody says that the guard is not wanted, so the guard that was stopped is started."""
-        host, mishaps = mishap_host()
-        run(Configure(GUARDED, host=host))
-        make_old(host, PROGRAM)
-
-        def damage() -> None:
-            host.files.texts[LAYOUT.config_path] = "{"
-
-        mishaps.meanwhile(f"write {PROGRAM}", damage)
-        with suppress(phases.TaskFailed):
-            run(Configure(GUARDED, host=host))
-        assert is_guard_active(host)

@@ -54,33 +54,6 @@ def test_a_handle_with_a_bug() -> None:
     assert f"the handle cannot read the host's routes: {bug}" in str(caught.value)
 
 
-class NoIpv6:
-    """A handle of a kernel without IPv6: the lists are empty, and those of IPv6 do not exist."""
-
-    number = errno.EAFNOSUPPORT
-
-    def nlm_request_batch(self, requests: list[Any]) -> tuple[Any, ...]:
-        """Refuses what is about IPv6."""
-        [request] = requests
-        request["header"]["sequence_number"] = 1
-        request.encode()
-        if request.data[16] == socket.AF_INET6:
-            raise pyroute2.NetlinkError(self.number)
-        return ()
-
-
-def test_a_list_that_is_refused() -> None:
-    """It is an error: the host is not read as one without IPv6."""
-
-    class Refusing(NoIpv6):
-        number = errno.ENOMEM
-
-    with Pyroute2Backend(Refusing()) as backend, pytest.raises(BackendError) as caught:
-        backend.snapshot()
-    assert caught.value.errno == errno.ENOMEM
-    assert caught.value.kernel == "Cannot allocate memory"
-
-
 class Listed(dict[str, dict[str, int]]):
     """A message of pyroute2: a device, in a list that changed while it was read or did not."""
 
@@ -93,26 +66,44 @@ class Listed(dict[str, dict[str, int]]):
         self.length = len(self.data)
 
 
-class Changing(NoIpv6):
-    """A handle of a kernel whose list of devices changes the first times that it is read."""
+class OneDevice:
+    """A handle of a kernel without IPv6, which lists one device and nothing else."""
 
-    def __init__(self, times: int) -> None:
-        """How many times."""
-        self.times = times
+    def __init__(self, torn: int = 0, number: int = errno.EAFNOSUPPORT) -> None:
+        """Let the list change the first times that it is read; what is about IPv6 is refused with
+        this number.
+        """
+        self.left = torn
+        self.number = number
 
     def nlm_request_batch(self, requests: list[Any]) -> tuple[Any, ...]:
-        """Lists one device."""
+        """See pyroute2."""
         [request] = requests
-        if request["header"]["type"] != RTM_GETLINK:
-            return super().nlm_request_batch(requests)
-        self.times -= 1
-        return (Listed(is_torn=self.times >= 0),)
+        request["header"]["sequence_number"] = 1
+        request.encode()
+        if request["header"]["type"] == RTM_GETLINK:
+            self.left -= 1
+            return (Listed(is_torn=self.left >= 0),)
+        if request.data[16] == socket.AF_INET6:
+            raise pyroute2.NetlinkError(self.number)
+        return ()
 
 
-@pytest.mark.parametrize(("times", "is_restless"), [(0, False), (2, False), (3, True)])
-def test_a_list_that_changes_while_it_is_read(times: int, *, is_restless: bool) -> None:
+def test_a_list_that_is_refused() -> None:
+    """It is an error: the host is not read as one without IPv6."""
+    with (
+        Pyroute2Backend(OneDevice(number=errno.ENOMEM)) as backend,
+        pytest.raises(BackendError) as caught,
+    ):
+        backend.snapshot()
+    assert caught.value.errno == errno.ENOMEM
+    assert caught.value.kernel == "Cannot allocate memory"
+
+
+@pytest.mark.parametrize(("torn", "is_restless"), [(0, False), (2, False), (3, True)])
+def test_a_list_that_changes_while_it_is_read(torn: int, *, is_restless: bool) -> None:
     """The host is read again, up to three times in all; then the snapshot is restless."""
-    with Pyroute2Backend(Changing(times)) as backend:
+    with Pyroute2Backend(OneDevice(torn)) as backend:
         snapshot = backend.snapshot()
     assert [link.name for link in snapshot.links] == ["eth0"]
     assert snapshot.restless is is_restless
@@ -121,12 +112,12 @@ def test_a_list_that_changes_while_it_is_read(times: int, *, is_restless: bool) 
 def test_a_watch_reads_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A change is reported although the host is as before when the wait begins."""
 
-    class Growing(Changing):
+    class Growing(OneDevice):
         def nlm_request_batch(self, requests: list[Any]) -> tuple[Any, ...]:
             answers = super().nlm_request_batch(requests)
-            return answers if self.times < -3 else ()
+            return answers if self.left < -3 else ()
 
     monkeypatch.setattr("hostrouting.kernel.pyroute2._BETWEEN_READINGS", 0.001)
-    with Pyroute2Backend(Growing(0)) as backend, backend.watch() as watch:
+    with Pyroute2Backend(Growing()) as backend, backend.watch() as watch:
         assert watch.wait(60) is True
         assert watch.wait(0) is False

@@ -4,14 +4,13 @@ import pytest
 
 from hostrouting.errors import HostError
 from hostrouting.host.layout import HostLayout
-from hostrouting.model.route import OURS, Route
+from hostrouting.model.route import OURS
 from hostrouting.node.boot import make_part
 from hostrouting.node.ending import Stopped, TimeIsUp
 from hostrouting.testing import FakeHost
 from hostrouting.upkeep.passes import PARTS, Part
 from tests.support.node import (
     DEFAULT,
-    HALVES,
     PROBES,
     REPAIRED,
     FakeLock,
@@ -19,7 +18,6 @@ from tests.support.node import (
     logged,
     marker_of,
     node,
-    wanting,
     without_default,
 )
 
@@ -54,14 +52,6 @@ def test_each_part(part: Part) -> None:
     assert done_on(host) == {part}
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_nothing_to_do(part: Part, capfd: pytest.CaptureFixture[str]) -> None:
-    """A part that is no longer configured is no failure."""
-    host = node(wanting(cidrs=()))
-    assert make(part, host) == 0
-    assert (done_on(host), logged(capfd)) == (set(), [])
-
-
 @pytest.mark.parametrize("comes", [True, False])
 def test_a_default_route_is_awaited(*, comes: bool, capfd: pytest.CaptureFixture[str]) -> None:
     """For a minute, without the lock. That it waits is said once."""
@@ -82,12 +72,6 @@ def test_a_default_route_is_awaited(*, comes: bool, capfd: pytest.CaptureFixture
     assert [line[:8] for line in others] == ["6 static" if comes else "3 ROUTE-"]
 
 
-def test_warn(capfd: pytest.CaptureFixture[str]) -> None:
-    """What does not hold a unit back does not fail the service."""
-    assert make("check", node(wanting(mode="WARN"))) == 0
-    assert logged(capfd)[0].startswith("4 OVERLAP: ")
-
-
 def test_the_table_for_probes_cannot_be_loaded(capfd: pytest.CaptureFixture[str]) -> None:
     """It holds no unit back, but the service has failed, so systemd tries again."""
     host = node(ALL)
@@ -96,31 +80,6 @@ def test_the_table_for_probes_cannot_be_loaded(capfd: pytest.CaptureFixture[str]
     assert logged(capfd) == ["4 PROBE-REWRITE: nft is not installed"]
     assert make("probes", host) == 0
     assert done_on(host) == {"probes"}
-
-
-def test_what_holds_units_back(capfd: pytest.CaptureFixture[str]) -> None:
-    """The service has failed, so systemd tries again."""
-    host = node(ALL)
-    host.kernel.ip_route("add", Route.to(HALVES[0], dev="ib0", protocol=4))
-    assert make("routes", host) == 1
-    assert [line[:18] for line in logged(capfd)] == ["3 ROUTE-CONFLICT: "]
-
-
-@pytest.mark.parametrize(
-    "left",
-    [{CONFIG: ""}, {CONFIG: "{"}, {f"{CONFIG}/a-file": ""}, {}],
-    ids=["empty", "cut short", "a folder", "missing"],
-)
-def test_a_broken_configuration(left: dict[str, str], capfd: pytest.CaptureFixture[str]) -> None:
-    """The service fails, and the verdict goes, whatever its part is."""
-    host = node(wanting(mode="WARN"))
-    assert make("check", host) == 0
-    logged(capfd)
-    del host.files.texts[CONFIG]
-    host.files.texts.update(left)
-    assert make("routes", host) == 1
-    assert CONFIG in logged(capfd)[0]
-    assert marker_of(host) == ""
 
 
 @pytest.mark.parametrize(

@@ -392,16 +392,6 @@ def test_a_unit_with_a_network_of_its_own(node: SandboxedNode, own: tuple[str, .
 # The other units
 
 
-@pytest.mark.parametrize(
-    "unit", [HostLayout.routes_unit, HostLayout.check_unit, HostLayout.probe_unit]
-)
-def test_a_service_at_boot(node: SandboxedNode, unit: str) -> None:
-    """Its command runs the program, which has nothing to do here."""
-    install(node)
-    done = node.run(*command_of(UNITS[unit], "ExecStart", unit))
-    assert (done.status, done.stdout, done.stderr) == (0, "", "")
-
-
 def test_the_guard(node: SandboxedNode) -> None:
     """Its command runs until a signal comes, which is no failure."""
     install(node, WAITS)

@@ -224,16 +224,6 @@ def test_what_is_found_is_logged_once(capfd: pytest.CaptureFixture[str]) -> None
     assert lines[0].startswith("3 OVERLAP: 172.16.0.0/16 leaves through ib0")
 
 
-def test_repairs_are_logged(capfd: pytest.CaptureFixture[str]) -> None:
-    """Each, unless the pass before it has made the same one."""
-    guarded = Guarded()
-    guarded.at(30, guarded.lose_routes)
-    guarded.at(90, guarded.lose_routes)
-    guarded.run_until(150)
-    lines = [line for line in logged(capfd) if "static routes changed: 2" in line]
-    assert len(lines) == 3
-
-
 def test_the_end_of_a_fault(capfd: pytest.CaptureFixture[str]) -> None:
     """It is logged once. A pass that only sets the routes does not end a fault of the check,
     although it succeeds.

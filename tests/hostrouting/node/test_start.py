@@ -127,14 +127,6 @@ def test_a_refusal(capfd: pytest.CaptureFixture[str]) -> None:
     assert note.errors == (findings[0].removeprefix("3 "),)
 
 
-def test_warn(capfd: pytest.CaptureFixture[str]) -> None:
-    """The unit starts, and the finding is logged as a warning, with a marker."""
-    host = node(wanting(mode="WARN"))
-    assert decide(host) == PASSED
-    assert [line for line in logged(capfd) if line.startswith(("3", "5"))] == []
-    assert marker_of(host) == "detected"
-
-
 @pytest.mark.parametrize(("config", "status"), [(REPAIRED, PASSED), (BROKEN, REFUSED)])
 def test_a_full_run(config: object, status: int) -> None:
     """A /run in which nothing can be written changes no decision."""
@@ -294,28 +286,19 @@ FAILURES = [
 ]
 
 
+@pytest.mark.parametrize("number", ["05", "50"])
 @pytest.mark.parametrize(("end", "reason"), FAILURES)
-def test_an_early_script_that_fails(
-    end: int | BaseException, reason: str, capfd: pytest.CaptureFixture[str]
+def test_a_script_that_fails(
+    number: str, end: int | BaseException, reason: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The unit does not start. Nothing after it is done."""
-    host, scripts = with_scripts("05-a.sh", "06-b.sh", **{"05_a": end})
+    """The unit does not start, whether the routing is right already or not. Nothing after it is
+    done.
+    """
+    host, scripts = with_scripts(f"{number}-a.sh", f"{number}-b.sh", **{f"{number}_a": end})
     assert decide(host, run=scripts) == REFUSED
-    assert [name for name, *_ in scripts.ran] == ["05-a.sh"]
-    assert host.kernel.snapshot() == h200().snapshot()
-    assert logged(capfd)[:2] == [f"3 {GATE_D}/05-a.sh {reason}", NOT_STARTED]
-
-
-@pytest.mark.parametrize(("end", "reason"), FAILURES)
-def test_a_late_script_that_fails(
-    end: int | BaseException, reason: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """The unit does not start, although the routing is right."""
-    host, scripts = with_scripts("50-a.sh", "60-b.sh", **{"50_a": end})
-    assert decide(host, run=scripts) == REFUSED
-    assert [name for name, *_ in scripts.ran] == ["50-a.sh"]
-    assert marker_of(host) == "ok"
-    assert f"3 {GATE_D}/50-a.sh {reason}" in logged(capfd)
+    assert [name for name, *_ in scripts.ran] == [f"{number}-a.sh"]
+    assert marker_of(host) == ("ok" if number == "50" else "")
+    assert f"3 {GATE_D}/{number}-a.sh {reason}" in logged(capfd)
 
 
 def test_no_late_script_after_a_refusal() -> None:
@@ -459,32 +442,29 @@ MOMENTS = [
 ]
 
 
+ENDS = [
+    (Stopped("SIGTERM"), "3 SIGTERM ended this while {}"),
+    (TimeIsUp("75"), "3 this took longer than 75 s, and was ended while {}"),
+    (ZeroDivisionError("a bug"), "3 ZeroDivisionError: a bug"),
+]
+
+
 @pytest.mark.parametrize(("interrupted", "activity"), MOMENTS)
-def test_a_signal(
-    interrupted: Callable[[BaseException], int], activity: str, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("error", "said"), ENDS)
+def test_what_ends_a_start(
+    interrupted: Callable[[BaseException], int],
+    activity: str,
+    error: BaseException,
+    said: str,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """The start is refused; the journal says what was interrupted, and why there are signals. An
-    operator who stops a unit that is starting needs no advice.
+    """It is refused; the journal says what was interrupted, or has the traceback. An operator who
+    stops a unit that is starting needs no advice.
     """
-    assert interrupted(Stopped("SIGTERM")) == REFUSED
-    *lines, not_started = logged(capfd)
-    [interruption] = [line for line in lines if line.startswith("3 SIGTERM")]
-    assert interruption.startswith(f"3 SIGTERM ended this while {activity}")
-    assert "TimeoutStartSec=" in interruption
-    assert not_started == NOT_STARTED
-
-
-@pytest.mark.parametrize(("interrupted", "activity"), MOMENTS)
-def test_the_time_is_up(
-    interrupted: Callable[[BaseException], int], activity: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """The start is refused; the journal says what took too long."""
-    assert interrupted(TimeIsUp("75")) == REFUSED
-    *lines, not_started, advice = logged(capfd)
-    [interruption] = [line for line in lines if line.startswith("3 this took")]
-    assert interruption.startswith(f"3 this took longer than 75 s, and was ended while {activity}")
-    assert not_started == NOT_STARTED
-    assert advice.endswith(HostLayout.opening_command)
+    assert interrupted(error) == REFUSED
+    lines = logged(capfd)
+    assert [line for line in lines if line.startswith(said.format(activity))]
+    assert lines[-1 if isinstance(error, Stopped) else -2] == NOT_STARTED
 
 
 def test_something_hangs(
@@ -494,18 +474,6 @@ def test_something_hangs(
     monkeypatch.setattr(start, "TIME_LIMIT", 0.1)
     assert decide(node(), lock=FakeLock(lambda: time.sleep(60))) == REFUSED
     assert logged(capfd)[0].startswith("3 this took longer than 0 s, and was ended while it waited")
-
-
-@pytest.mark.parametrize(("interrupted", "activity"), MOMENTS)
-def test_a_bug(
-    interrupted: Callable[[BaseException], int], activity: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Whatever is raised, the unit does not start; the journal has the traceback."""
-    assert interrupted(ZeroDivisionError(activity)) == REFUSED
-    lines = logged(capfd)
-    assert "3 Traceback (most recent call last):" in lines
-    assert f"3 ZeroDivisionError: {activity}" in lines
-    assert lines[-2] == NOT_STARTED
 
 
 def test_no_kernel(capfd: pytest.CaptureFixture[str]) -> None:

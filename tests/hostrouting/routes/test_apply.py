@@ -20,7 +20,7 @@ from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import OURS, NextHop, Route, RouteKey, bare
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.routes.apply import Applied, apply_plan
+from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
 from hostrouting.testing import FaultyBackend
@@ -263,26 +263,6 @@ def test_a_fault_at_any_request(
     assert take_owned(without_faults).theirs == owned.theirs
 
 
-@pytest.mark.parametrize(
-    ("nth", "changes"),
-    [pytest.param(1, 0, id="before the request"), pytest.param(2, 2, id="after the request")],
-)
-def test_a_cancellation(nth: int, changes: int) -> None:
-    """The run looks before and after a request whether it is cancelled, and takes back what it has
-    done.
-    """
-    kernel = faulty()
-    plan, before = planned(kernel, [by(PLACE, ROUTER_1)])
-    done: list[RouteRequest] = []
-
-    with pytest.raises(phases.Cancelled) as caught:
-        apply_plan(plan, kernel, before=before, check=cancelling(nth), done=done)
-
-    assert len(done) == changes
-    assert kernel.inner.snapshot() == before
-    assert notes_of(caught.value) == [AS_BEFORE]
-
-
 def test_a_refusal_while_the_run_is_cancelled() -> None:
     """The refusal is the reason, although the run is cancelled by then."""
     kernel = faulty()
@@ -515,24 +495,6 @@ def test_a_next_hop_that_goes_with_the_wanted_one(kernel: FaultyBackend) -> None
         apply_plan(plan, kernel, before=before)
 
 
-@pytest.mark.linux
-@pytest.mark.needs("root")
-def test_next_hops_of_ours_that_are_replaced(kernel: FaultyBackend) -> None:
-    """The first one stays until its successor is there, so packets never lack a route."""
-    put(kernel.inner, [entry(SIX, SIX_2), entry(SIX, SIX_1)])
-    plan, before = planned(kernel, [by(SIX, SIX_3)])
-    done: list[RouteRequest] = []
-
-    apply_plan(plan, kernel, before=before, done=done)
-
-    assert done == [
-        RouteRequest("delete", entry(SIX, SIX_1)),
-        RouteRequest("append", entry(SIX, SIX_3)),
-        RouteRequest("delete", entry(SIX, SIX_2)),
-    ]
-    assert in_the_places(kernel.snapshot()) == [entry(SIX, SIX_3)]
-
-
 def in_the_places(host: Snapshot) -> list[Route]:
     """The routes to the prefixes."""
     return [route for route in host.routes if route.prefix in EVERY]
@@ -642,41 +604,6 @@ def test_what_was_deleted_comes_back(row: list[str]) -> None:
     assert caught.value.after == AS_BEFORE
     assert not caught.value.can_retry
     assert table(kernel.snapshot()) == table(before)
-
-
-def test_what_took_a_free_place_is_left_alone() -> None:
-    """A route of ours is not put back beside one that another program has put into its place
-    meanwhile.
-    """
-    our_hop, their_hop, *_ = HOPS[IPV6]
-    kernel = faulty()
-    put(kernel, [entry(prefix, our_hop) for prefix in PREFIXES[IPV6][:2]])
-    plan, before = planned(kernel, [])
-    deleted_first, _ = plan.changes
-    theirs = entry(deleted_first.route.prefix, their_hop, protocol=FOREIGN)
-    take_the_place = RouteRequest("add", theirs)
-    kernel.meanwhile("change", lambda: kernel.inner.change([take_the_place]), nth=2)
-    kernel.fail("change", errno.EINVAL, nth=2)
-
-    with pytest.raises(ApplyError) as caught:
-        apply_plan(plan, kernel, before=before)
-
-    words = f"not every change could be rolled back: there is now [{theirs}] instead of ["
-    assert words in str(caught.value)
-    assert theirs in kernel.snapshot().routes
-
-
-def test_nothing_to_do() -> None:
-    """A plan that changes nothing is done without a write and without reading back."""
-    kernel = faulty()
-    before = kernel.snapshot()
-    kernel.fail("change", BackendError("touched"))
-    kernel.fail("snapshot", BackendError("touched"))
-
-    applied = apply_plan(RoutePlan(), kernel, before=before)
-
-    assert applied == Applied(RoutePlan())
-    assert kernel.waiting == 2
 
 
 def test_a_plan_that_waits() -> None:
@@ -802,15 +729,3 @@ class TestReasons:
         assert not error.can_retry
         assert error.after == AS_BEFORE
         assert len(done) == 2
-
-    def test_one_that_somebody_deletes(self) -> None:
-        """It is not there when the table is read back; the others are deleted again."""
-        kernel = faulty()
-        deletion = RouteRequest("delete", entry(OTHER_PLACE, ROUTER_1))
-        kernel.meanwhile("snapshot", lambda: kernel.inner.change([deletion]), nth=2)
-        done: list[RouteRequest] = []
-        error = self.failed(kernel, done)
-        assert self.named_in(error) == [OTHER_PLACE]
-        assert "but there is no route: another program" in str(error)
-        assert error.after == AS_BEFORE
-        assert len(done) == 5

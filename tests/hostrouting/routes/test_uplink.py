@@ -16,7 +16,6 @@ from hostrouting.model.route import OURS, TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import default_rules
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.uplink import Need, Uplink
-from hostrouting.testing import plain_vm
 from tests.support.commands import furnish
 from tests.support.examples import scaled
 from tests.support.ip_text import routes_of, text_rows
@@ -276,25 +275,11 @@ def test_a_way_that_is_not_that_of_the_default_route(row: list[str]) -> None:
     assert list(need.defaults) == routes_of(routes)[: int(number)]
 
 
-def test_a_route_to_neighbours_around_the_gateway_of_the_default_route() -> None:
-    """Linux finds the gateway by it."""
-    there = routes_of("fd09::/16 dev eth0 metric 1024; ::/0 via fd09::1 dev eth0 metric 1024")
-    uplink = Uplink(host(INTERFACES, there, links=LINKS), IPV6)
-    way = uplink.route_to(Prefix.parse("fd09::/64"), dev="eth0", on_link=True)
-    assert isinstance(way, Route), way
-
-
 def test_a_device_without_ipv6() -> None:
     """A route by it waits until IPv6 is enabled there: Linux refuses it until then."""
     there = Snapshot((Link(name="eth1", index=2, ipv6_disabled=True),), (), default_rules(6), ())
     assert str(planned(there, "via fe80::1 dev eth1 to fd09::/16")) == "IPv6 to be enabled on eth1"
     assert "reaches the gateway 10.1.0.1" in str(planned(there, "via 10.1.0.1 dev eth1"))
-
-
-def test_a_family_that_was_not_read() -> None:
-    """Linux may have IPv6: a snapshot of IPv4 alone does not say."""
-    there = plain_vm().snapshot(family=4)
-    assert str(planned(there, "to fd09::/16")) == "an IPv6 default route"
 
 
 # On Linux.

@@ -15,9 +15,9 @@ from hostrouting.gate.unit_gates import APPLY
 from hostrouting.gate.unit_states import State
 from hostrouting.kernel.rights import Rights
 from hostrouting.status import Status, find_status, status_lines
-from hostrouting.testing import FakeHost
+from hostrouting.testing import FakeHost, plain_vm
 from tests.support.cli import say
-from tests.support.incidents import KUBELET, apply, garble, refuse, type_pipeline
+from tests.support.incidents import KUBELET, apply, config, garble, node, refuse, type_pipeline
 from tests.support.statuses import (
     CODES,
     HOSTS,
@@ -36,7 +36,11 @@ from tests.support.statuses import (
 )
 from tests.support.tasks import LAYOUT, REPAIR, lose_routes
 
-ABOUT_CONFIG = {"shut: config.json is broken", "shut: /etc/hostrouting is deleted"}
+ABOUT_CONFIG = {
+    "shut: config.json is broken",
+    "shut: config.json is empty",
+    "shut: /etc/hostrouting is deleted",
+}
 
 
 @pytest.mark.parametrize("name", HOSTS)
@@ -63,6 +67,7 @@ def test_the_exit_code(name: str) -> None:
     status = find_status(HOSTS[name]())
     only_waits = {
         "waiting: for a default route",
+        "waiting: packets with a mark go elsewhere",
         "waiting: systemd does not answer",
         "waiting: the kernel does not answer",
         "waiting: only root may read the files",
@@ -254,6 +259,13 @@ def test_another_layout_of_config_json_is_no_difference() -> None:
     document = json.loads(host.files.texts[LAYOUT.config_path])
     host.files.texts[LAYOUT.config_path] = json.dumps(document, indent=8, sort_keys=True)
     assert find_status(host).state == "in force"
+
+
+def test_what_may_be_typed_wrong_is_not_repeated() -> None:
+    """The configuration was applied with it: what `check` says of it is not on each page."""
+    host = node(config("172.61.0.0/16"), plain_vm)
+    assert "ROUTE-UNCHECKED: " in say("check", host=host).out
+    assert "ROUTE-UNCHECKED: " not in say("status", host=host).out
 
 
 def test_a_configuration_of_another_node() -> None:

@@ -15,20 +15,16 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
 from hostrouting.host.effects import effects_of
 from hostrouting.install.task import InstallTask
-from hostrouting.tasks.configure import TASKS, Configure, Remove
+from hostrouting.tasks.configure import TASKS, Configure
 from hostrouting.tasks.overlap_check import CheckResult
-from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, h200
 from tests.support.tasks import (
-    CIDR,
     LAYOUT,
     WANTED,
     config,
     manager_of,
-    our_routes,
     run,
-    type_routes,
 )
 
 
@@ -48,52 +44,13 @@ def test_nothing_is_configured(make: type[Any]) -> None:
     assert host.kernel.snapshot() == before
 
 
-@pytest.mark.parametrize(
-    ("make", "host"),
-    [
-        pytest.param(ConfigureStaticRoutes, FakeHost(kernel=h200()), id="routes"),
-        pytest.param(RewriteProbeSource, FakeHost(kernel=h200()), id="probes"),
-        pytest.param(Configure, FakeHost(kernel=h200()), id="everything"),
-        pytest.param(Configure, FakeHost.image(), id="image"),
-    ],
-)
-def test_a_second_run(make: type[Any], host: FakeHost) -> None:
-    """It finds everything as it should be, and is skipped: files, routes and the table alike."""
-    wanted = HostRoutingConfig.from_mapping(
-        {
-            "staticRoutes": {"enabled": True, "routes": [{"destination": "10.77.0.0/16"}]},
-            "probeRewrite": {"enabled": True, "interfaces": ["eth0"]},
-        }
-    )
-    task = make(wanted, host=host)
-    first = run(task)
-    second = run(task)
-    assert effects_of(first).changed
-    assert isinstance(second, phases.Skip)
-    assert second.reason.endswith(("as it should be", "as they should be"))
-
-
-@pytest.mark.parametrize("leftover", ["route", "table"])
-def test_what_is_left_in_the_kernel(leftover: str) -> None:
-    """Without any file of ours, a route or table of ours is still removed."""
-    host = FakeHost(kernel=h200())
-    if leftover == "route":
-        type_routes(host, "10.9.0.0/16")
-    else:
-        host.nftables.tables["hostrouting_slb"] = "table ip6 hostrouting_slb {\n}\n"
-    first = run(Remove(host=host))
-    second = run(Remove(host=host))
-    assert not isinstance(first, phases.Skip)
-    assert our_routes(host) == ()
-    assert host.nftables.tables == {}
-    assert isinstance(second, phases.Skip)
-
-
 def test_report() -> None:
     """Files, routes, probes, and the check last, which sees what the others did. Each result is
-    data, without a repr; that of the whole has what all did, with the report of the check.
+    data, without a repr; that of the whole has what all did, with the report of the check. A second
+    run changes nothing.
     """
-    report = phases.run(Configure(WANTED, host=FakeHost(kernel=h200())), observers=[])
+    host = FakeHost(kernel=h200())
+    report = phases.run(Configure(WANTED, host=host), observers=[])
     assert ["/".join(step.path) for step in report.walk()] == [
         "configure-host-routing",
         "configure-host-routing/install-files",
@@ -119,6 +76,10 @@ def test_report() -> None:
     assert last == str(result.changes[-1])
     assert result.node_ips == {4: ip_address("10.0.0.4")}
 
+    again = run(Configure(WANTED, host=host))
+    assert isinstance(again, CheckResult)
+    assert not again.changed
+
 
 def test_a_run_that_is_stopped_while_files_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was written is in the report, as the step that wrote it."""
@@ -134,20 +95,6 @@ def test_a_run_that_is_stopped_while_files_are_written(monkeypatch: pytest.Monke
     assert report.find(ConfigureStaticRoutes.name).status is phases.Status.CANCELLED
     written = effects_of(report.find("install-files").result).files
     assert LAYOUT.config_path in written
-
-
-@pytest.mark.parametrize(("mode", "names"), [("WARN", []), ("STRICT", ["overlap"])])
-def test_a_dry_run_foresees_the_verdict(mode: str, names: list[str]) -> None:
-    """The plan has the check of the host after the planned changes; in STRICT, what escapes would
-    make the run fail.
-    """
-    plan = Configure(config(cidrs=(CIDR,), mode=mode), host=FakeHost(kernel=h200())).plan()
-    assert plan.report is not None
-    assert plan.report.verdict == "overlap"
-    assert [finding.name for finding in plan.failures] == names
-    verdict, action = str(plan).splitlines()[-2:]
-    assert verdict.startswith("afterwards: OVERLAP: all of 172.16.0.0/16 leaves through ib0")
-    assert action.startswith("2 static routes would repair it; ")
 
 
 @pytest.mark.parametrize("task", [Configure, *TASKS, CleanStaleAzureVnet])

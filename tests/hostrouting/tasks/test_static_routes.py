@@ -18,14 +18,12 @@ from hostrouting.model.route import Route
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeKernel, h200
-from tests.support.notes import notes_of
 from tests.support.tasks import (
     CIDR,
     LAYOUT,
     REPAIR,
     before_it_sets_routes,
     config,
-    context,
     failure_of,
     our_destinations,
     ours,
@@ -53,15 +51,6 @@ class TestConflict:
         "172.16.0.0/16 dev ib0 .*write 172.16.0.0/17 and 172.16.128.0/17 "
         "instead of 172.16.0.0/16 into staticRoutes.routes"
     )
-
-    def test_on_a_new_host(self) -> None:
-        """The files are installed, so the gate holds; no route was changed."""
-        host = FakeHost(kernel=h200())
-        failure_of(
-            run, Configure(config("172.16.0.0/16"), host=host), of=RouteConflict, match=self.WAY_OUT
-        )
-        assert ours(host) == []
-        assert installed(host) is True
 
     def test_while_another_route_waits(self) -> None:
         """The conflict is named at once, beside what is missing: waiting would not end it."""
@@ -103,23 +92,6 @@ class TestDefaultRoute:
         assert ours(host) == ["10.9.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"]
         assert locked == [set()]
 
-    def test_goes_again_for_good(self, host: FakeHost) -> None:
-        """Both waits together are as long as one may be."""
-        kernel, ctx = host.kernel, context()
-        kernel.add_address("eth0", "10.0.0.4/24")
-
-        def comes_late() -> None:
-            ctx.clock.wait(lambda: False, until=40)
-            kernel.ip_route("add", DEFAULT)
-
-        kernel.later(comes_late)
-        # The looks at the routes: two plans, three while the task waits, and one under the lock.
-        host.faults.meanwhile("snapshot", lambda: kernel.ip_route("delete", DEFAULT), nth=6)
-        task = ConfigureStaticRoutes(config("10.9.0.0/16"), host=host, wait=60)
-        failure_of(phases.execute, task, ctx, of=NotReady)
-        assert host.faults.waiting == 0
-        assert ctx.clock.now() == 60
-
     def test_never_comes(self, host: FakeHost) -> None:
         """After the deadline the failure says what was waited for; the files stay."""
         task = ConfigureStaticRoutes(config("10.9.0.0/16"), host=host, wait=30)
@@ -157,19 +129,6 @@ class TestTypedRoutes:
         before_it_sets_routes(host, lambda: type_routes(host, *REPAIR))
         failure_of(run, task, of=ConfigError, match="172.16.0.0/16 would escape, and does not")
         assert our_destinations(host) == [*REPAIR]
-
-
-class TestTransaction:
-    """All routes or none, also if the run is stopped or another program interferes."""
-
-    def test_cancelled(self) -> None:
-        """The order to stop undoes what was done, and the task is cancelled, not completed."""
-        host, ctx = FakeHost(kernel=h200()), phases.Context(observers=[])
-        host.faults.meanwhile("change", lambda: ctx.cancel("enough"))
-        with pytest.raises(phases.Cancelled, match="enough") as caught:
-            phases.execute(ConfigureStaticRoutes(config(*REPAIR), host=host), ctx)
-        assert ours(host) == []
-        assert "the route table is as it was before" in "".join(notes_of(caught.value))
 
 
 def test_only_the_reply_route_is_left_out() -> None:

@@ -324,7 +324,7 @@ ABOUT_CHANGES: dict[str, tuple[Lie, str]] = {
     ),
     "any next hops are deleted": (
         misread(lambda route: route._replace(next_hops=()), "delete"),
-        TAKES_NO_OTHER,
+        "`delete` leaves a route with more next hops",
     ),
     "any device's route is deleted": (
         misread(lambda route: with_hops(route, dev=None), "delete"),
@@ -360,6 +360,7 @@ class HonestWatch(Watch):
         self.inner = inner
         self.is_awakened = False
         self.has_reported = False
+        self.is_closed = False
 
     def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
         """See Watch."""
@@ -372,6 +373,7 @@ class HonestWatch(Watch):
 
     def close(self) -> None:
         """See Watch."""
+        self.is_closed = True
         self.inner.close()
 
 
@@ -418,6 +420,13 @@ def reporting_once(watch: HonestWatch, timeout: float, *, clock: Clock | None = 
     return is_first
 
 
+def wake_unless_closed(watch: HonestWatch) -> None:
+    """Wake the watch, which has to be open."""
+    if watch.is_closed:
+        raise BackendError("it is closed")
+    HonestWatch.wake(watch)
+
+
 def watches(wait: Callable[..., bool], **methods: Any) -> Lie:
     """The lie of a backend whose watch waits in this way, and has these methods."""
     liar = type("LyingWatch", (HonestWatch,), {"wait": wait, **methods})
@@ -454,6 +463,10 @@ ABOUT_WAITS: dict[str, tuple[Lie, str]] = {
     ),
     "it reports once": (watches(reporting_once), "a change is reported: `delete`"),
     "it always reports": (watches(lambda *_, **_named: True), "is False while nothing changes"),
+    "a closed watch cannot be woken": (
+        watches(HonestWatch.wait, wake=wake_unless_closed),
+        "it is closed",
+    ),
     "it closes once": (lying(close=closing_once), "was closed"),
     **{
         f"it is closed, and has {method}": (works_on(method), f"`{method}` of a closed backend")

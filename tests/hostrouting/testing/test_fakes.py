@@ -1,22 +1,47 @@
-"""The contract suite on the fakes, planned changes in a wait, and faults."""
+"""The fakes: the contract suite on the fake kernel, faults, ready-made hosts and their files."""
 
 import errno
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
-from hostrouting.errors import BackendError
-from hostrouting.kernel.base import RouteBackend, RouteRequest
-from hostrouting.model.prefix import as_ip
-from hostrouting.model.route import Route
-from hostrouting.testing import FaultyBackend, h200
+import phases
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.errors import BackendError, HostError
+from hostrouting.fib.engine import Fib
+from hostrouting.host.host import Host
+from hostrouting.host.layout import HostLayout
+from hostrouting.host.systemd import SystemdManager
+from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest
+from hostrouting.kernel.rights import Rights
+from hostrouting.model.prefix import IP, as_ip
+from hostrouting.model.route import OURS, Route
+from hostrouting.tasks.configure import Configure
+from hostrouting.testing import (
+    FakeFiles,
+    FakeHost,
+    FakeKernel,
+    FakeManager,
+    FaultyBackend,
+    cni_node,
+    ecmp_node,
+    h200,
+    plain_vm,
+    vpn_node,
+)
 from hostrouting.testing.contract import BackendContract, contract_host
+from phases.testing import FakeClock
 from tests.support.kinds import raises
+from tests.support.programs import completed
+from tests.support.tasks import config, run
 
 CHANGES = [
-    RouteRequest("add", Route.to(f"10.{number}.0.0/16", dev="eth0", protocol=213))
+    RouteRequest("add", Route.to(f"10.{number}.0.0/16", dev="eth0", protocol=OURS))
     for number in (8, 9)
 ]
 
@@ -31,10 +56,76 @@ class TestFakeKernel(BackendContract):
             yield backend
 
 
-def test_a_suite_without_a_backend() -> None:
-    """It says what is missing."""
-    with pytest.raises(NotImplementedError, match=r"override make\(\)"):
-        BackendContract().test_snapshot_has_the_rules()
+# Mistakes of a test.
+
+
+def failing_with_a_text() -> None:
+    """Start a unit that logs a text in the place of lines."""
+    manager = FakeManager()
+    lines: Any = "no certificate"
+    manager.failing["a.service"] = lines
+    manager.start("a.service", timeout=1)
+
+
+def failing_twice() -> None:
+    """Give two errors to one call."""
+    backend = FaultyBackend(h200())
+    backend.fail("change", errno.ENOBUFS, nth=2)
+    backend.change(CHANGES[:1])
+    backend.fail("change", errno.EBUSY)
+
+
+def fault(*given: Any, **named: Any) -> Callable[[], object]:
+    """Set this fault."""
+    return lambda: FaultyBackend(h200()).fail(*given, **named)
+
+
+def part(**parts: Any) -> Callable[[], object]:
+    """Make a host with these parts."""
+    return lambda: FakeHost(**parts)
+
+
+ANYTHING: Any = None
+TEXT: Any = "60"
+MISTAKES: dict[str, Callable[[], object]] = {
+    r"kernel is <function h200 .*; it must be a FakeKernel, such as h200\(\)": part(kernel=h200),
+    r"files is {'/etc/a': ''}; it must be FakeFiles\(texts={…}\)": part(files={"/etc/a": ""}),
+    "manager is <class .*; it must be a FakeManager, or None": part(manager=FakeManager),
+    "interpreter is 'no json'; it must be a FakeInterpreter": part(interpreter="no json"),
+    "rights is Rights.*; it must be a function: lambda: Rights": part(rights=Rights()),
+    r"missing is \['zzz'\]; .* programs that hostrouting needs: bash, nft": part(missing=["zzz"]),
+    "missing is 'nft'; it must be a collection": part(missing="nft"),
+    r"names is 'Id'; it must be a tuple of properties: \('Id": lambda: FakeManager().show("Id"),
+    r"names is 'Id'; it must be a tuple of propert": lambda: SystemdManager().show("Id"),
+    r"failing\['a.service'\] is 'no certificate'; it must be the lines": failing_with_a_text,
+    "timeout is '60'; it must be a number": lambda: FakeManager().start("a", timeout=TEXT),
+    r"error is OSError\('x'\); it must be a BackendError or an errno": fault(
+        "change", OSError("x")
+    ),
+    "error is <class .*; it must be a BackendError": fault("snapshot", BackendError),
+    "moment is 'chnage'; it must be one of change, snapshot, lookup, watch": fault("chnage", 5),
+    "nth is 0; it must be a whole number, 1 or more": fault("change", 5, nth=0),
+    "nth is 1.5; it must be a whole number": fault("watch", 5, nth=1.5),
+    "nth is 1, and that call has an error already": failing_twice,
+    "happening is None; it must be a function": lambda: h200().later(ANYTHING),
+    "happening is None; it must be a funct": lambda: FaultyBackend(h200()).meanwhile(
+        "change", ANYTHING
+    ),
+    "verb is '60'; it must be add, ": lambda: h200().ip_route(TEXT, CHANGES[0].route),
+    r"route is '60'; it must be a Route: Route.to\(": lambda: h200().ip_route("add", TEXT),
+    r"override make\(\)": lambda: BackendContract().test_snapshot_has_the_rules(),
+    "abstract methods.*change.*close.*lookup.*snapshot.*watch": type("L", (RouteBackend,), {}),
+}
+
+
+@pytest.mark.parametrize("said", MISTAKES)
+def test_a_mistake(said: str) -> None:
+    """It is refused where it is made: the test would prove nothing, or fail elsewhere."""
+    with pytest.raises((TypeError, ValueError, NotImplementedError), match=said):
+        MISTAKES[said]()
+
+
+# The fake kernel.
 
 
 @pytest.mark.parametrize(
@@ -48,200 +139,264 @@ def test_a_suite_without_a_backend() -> None:
 )
 def test_a_route_with_an_address_of_the_other_family(route: Route) -> None:
     """It is refused, as by Linux, although the host has the address."""
-    [outcome] = contract_host().change([RouteRequest("add", route)])
-    assert outcome.error is not None
-    assert outcome.error.kind == "invalid"
+    with raises(BackendError, "invalid"):
+        contract_host().ip_route("add", route)
 
 
 def test_planned_changes() -> None:
-    """A wait calls the planned functions until one changes something;
-    then the next wait goes on.
+    """A wait calls the planned functions until one changes something; then the next wait goes on.
+    A watch that was closed waits no more.
     """
     kernel, calls = h200(), list[str]()
     with kernel.watch() as watch:
         kernel.later(lambda: calls.append("nothing"))
         kernel.later(lambda: kernel.delete_link("ib0"))
         kernel.later(lambda: kernel.delete_link("ib1"))
-
-        assert watch.wait(60) is True
+        for is_changed, left in ((True, {"ib1"}), (True, set()), (False, set())):
+            assert watch.wait(60) is is_changed
+            assert {"ib0", "ib1"} & kernel.snapshot().links_by_name.keys() == left
         assert calls == ["nothing"]
-        names = {link.name for link in kernel.snapshot().links}
-        assert "ib0" not in names
-        assert "ib1" in names
-
-        assert watch.wait(60) is True
-        assert "ib1" not in {link.name for link in kernel.snapshot().links}
-        assert watch.wait(60) is False
-        assert calls == ["nothing"]
+    with raises(BackendError, "unusable", match="the watch was closed"):
+        watch.wait(0)
 
 
-def test_a_second_address_in_a_network() -> None:
-    """It is refused in IPv4, because a test would rely on what the fake kernel does not know."""
-    with pytest.raises(BackendError, match="one address for each network of a device"):
-        h200().add_address("eth0", "10.0.0.5/24")
+# Faults: each happens once, at its moment.
 
 
-def test_an_address_with_another_length() -> None:
-    """Linux has it beside the first in IPv4, and refuses it in IPv6, as the same address."""
-    kernel = h200(dual_stack=True)
-    kernel.add_address("eth0", "10.0.0.4/16")
-    with pytest.raises(BackendError, match="the address is assigned already"):
-        kernel.add_address("eth0", "2001:db8::4/56")
-
-
-def test_a_watch_that_was_closed() -> None:
-    """A wait is an error, as on Linux."""
-    with h200().watch() as watch:
-        watch.close()
-        with raises(BackendError, "unusable", match="the watch was closed"):
-            watch.wait(0)
-
-
-class TestFaults:
-    """Faults happen once, at their moment."""
-
-    def test_a_refusal_is_the_outcome_of_one_route(self) -> None:
-        """An errno, or an error with a route, is an outcome, and the other routes are added."""
-        for error in (errno.ENOBUFS, BackendError("no", kind="refused", route="default")):
-            backend = FaultyBackend(h200())
-            backend.fail("change", error, nth=2)
-            assert [outcome.ok for outcome in backend.change(CHANGES)] == [True, False]
-            assert backend.waiting == 0
-            assert [outcome.ok for outcome in backend.change(CHANGES)] == [False, True]
-
-    @pytest.mark.parametrize("done", [False, True])
-    def test_a_timeout_stops_the_change(self, *, done: bool) -> None:
-        """The routes after it are not tried; the one at which it came may be there."""
+def test_a_refusal_is_the_outcome_of_one_route() -> None:
+    """An errno, or an error with a route, is an outcome, and the other routes are added."""
+    no_buffer = "(kernel: No buffer space available)"
+    error = BackendError("no", kind="refused", route="default")
+    for given, words in ((errno.ENOBUFS, no_buffer), (error, "no")):
         backend = FaultyBackend(h200())
-        backend.fail("change", BackendError("too late", kind="timeout"), done=done)
-        with pytest.raises(BackendError, match="too late"):
-            backend.change(CHANGES)
-        routes = [route for route in backend.snapshot().routes if route.protocol == 213]
-        assert routes == [CHANGES[0].route] * done
-
-    def test_each_call_can_fail(self) -> None:
-        """A snapshot, a lookup and the beginning of a watch raise the error, once."""
-        backend = FaultyBackend(h200())
-        calls = (
-            ("snapshot", backend.snapshot),
-            ("lookup", lambda: backend.lookup([])),
-            ("watch", backend.watch),
-        )
-        for moment, call in calls:
-            backend.fail(moment, BackendError("busy"))  # type: ignore[arg-type]  # one of them
-            with pytest.raises(BackendError, match="busy"):
-                call()
-            call()
-
-    @pytest.mark.parametrize(
-        ("moment", "error", "nth", "kind", "said"),
-        [
-            (
-                "change",
-                OSError("x"),
-                1,
-                TypeError,
-                (
-                    r"error is OSError\('x'\); "
-                    "it must be a BackendError or an errno, such as errno.ENOBUFS"
-                ),
-            ),
-            (
-                "snapshot",
-                BackendError,
-                1,
-                TypeError,
-                "error is <class .*; it must be a BackendError",
-            ),
-            (
-                "chnage",
-                5,
-                1,
-                ValueError,
-                "moment is 'chnage'; it must be one of change, snapshot, lookup, watch",
-            ),
-            ("change", 5, 0, ValueError, "nth is 0; it must be a whole number, 1 or more"),
-            ("watch", 5, 1.5, ValueError, "nth is 1.5; it must be a whole number"),
-        ],
-    )
-    def test_a_fault_that_cannot_happen(
-        self, moment: Any, error: Any, nth: Any, kind: type[Exception], said: str
-    ) -> None:
-        """It is refused when the test sets it: the test would prove nothing, or fail elsewhere."""
-        backend = FaultyBackend(h200())
-        with pytest.raises(kind, match=said):
-            backend.fail(moment, error, nth=nth)
-        if kind is ValueError:
-            with pytest.raises(kind, match=said):
-                backend.meanwhile(moment, list, nth=nth)
+        backend.fail("change", given, nth=2)
+        added, refused = backend.change(CHANGES)
+        assert added.ok
+        assert words in str(refused.error)
         assert backend.waiting == 0
+        assert [outcome.ok for outcome in backend.change(CHANGES)] == [False, True]
 
-    def test_an_act_that_has_happened(self) -> None:
-        """What a call returned, in the place of the function."""
-        backend = FaultyBackend(h200())
-        with pytest.raises(TypeError, match="happening is None; it must be a function"):
-            backend.meanwhile("change", None)  # type: ignore[arg-type]  # the mistake under test
 
-    def test_a_late_event_that_has_happened(self) -> None:
-        """What a call returned, in the place of the function."""
-        with pytest.raises(TypeError, match="happening is None; it must be a function"):
-            h200().later(None)  # type: ignore[arg-type]  # the mistake under test
+@pytest.mark.parametrize("done", [False, True])
+def test_an_error_of_no_route_stops_the_change(*, done: bool) -> None:
+    """The routes after it are not tried; the one at which it came may be there."""
+    backend = FaultyBackend(h200())
+    backend.fail("change", BackendError("answers were lost"), done=done)
+    with pytest.raises(BackendError, match="answers were lost"):
+        backend.change(CHANGES)
+    routes = [route for route in backend.snapshot().routes if route.protocol == OURS]
+    assert routes == ([CHANGES[0].route] if done else [])
 
-    @pytest.mark.parametrize(
-        ("verb", "route", "said"),
-        [
-            ("replace", Route.to("10.9.0.0/16", dev="eth0"), "verb is 'replace'; it must be add, "),
-            ("add", "10.9.0.0/16 dev eth0", r"route is '10.9.*; it must be a Route: Route.to\("),
-        ],
+
+CALLS: list[tuple[str, Callable[[FaultyBackend], object]]] = [
+    ("snapshot", FaultyBackend.snapshot),
+    ("lookup", lambda backend: backend.lookup([])),
+    ("lookup", lambda backend: backend.sources([])),
+    ("watch", FaultyBackend.watch),
+]
+
+
+@pytest.mark.parametrize(("moment", "call"), CALLS, ids=range(4))
+def test_each_call_can_fail(moment: Any, call: Callable[[FaultyBackend], object]) -> None:
+    """It raises the error, once, after the acts of other programs, which come in their order."""
+    backend, acts = FaultyBackend(h200()), list[str]()
+    backend.meanwhile(moment, lambda: acts.append("first"))
+    backend.meanwhile(moment, lambda: acts.append("second"))
+    backend.fail(moment, BackendError("busy"))
+    assert backend.waiting == 3
+    with pytest.raises(BackendError, match="busy"):
+        call(backend)
+    assert acts == ["first", "second"]
+    assert backend.waiting == 0
+    call(backend)
+
+
+def test_a_backend_that_is_restless_itself() -> None:
+    """Its snapshots stay restless, whatever the test sets."""
+    restless = FaultyBackend(h200())
+    restless.is_restless = True
+    assert FaultyBackend(restless).snapshot().restless
+
+
+def test_somebody_else() -> None:
+    """An act of another program comes just before the moment."""
+    backend = FaultyBackend(h200())
+    backend.meanwhile("change", lambda: backend.inner.change(CHANGES[1:]), nth=2)
+    assert [outcome.ok for outcome in backend.change(CHANGES)] == [True, False]
+
+
+TRIED_AGAIN = ("ENODEV", "ENETDOWN", "EAGAIN", "ENOBUFS", "ENOMEM", "EBUSY")
+
+
+@pytest.mark.parametrize(
+    ("number", "attempts"),
+    [*((getattr(errno, name), 2) for name in TRIED_AGAIN), (errno.EINVAL, 1), (errno.EMLINK, 1)],
+)
+def test_what_is_tried_again_after_a_fault(number: int, attempts: int) -> None:
+    """An errno of a fault has the effect that it has on Linux, as docs/testing.md says."""
+    host = FakeHost(kernel=h200())
+    host.faults.fail("change", number, nth=2)
+    task = phases.retry(Configure(config("10.9.0.0/16", "10.10.0.0/16"), host=host))
+    report = phases.run(task, clock=FakeClock(), observers=[])
+    assert report.attempts == attempts
+    assert report.ok == (attempts == 2)
+
+
+class Forgetful(FaultyBackend):
+    """A backend of somebody else that does its work, and leaves the first outcome out."""
+
+    def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        """See RouteBackend."""
+        return super().change(requests)[1:]
+
+
+class Silent(FaultyBackend):
+    """One that answers nothing."""
+
+    def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
+        """See RouteBackend."""
+        return super().lookup(destinations)[:0]
+
+
+@pytest.mark.parametrize(
+    ("backend", "said"),
+    [
+        (Forgetful(h200()), "change returned 1 of 2 answers"),
+        (Silent(h200()), "lookup returned 0 of 1 answers"),
+    ],
+)
+def test_a_backend_with_too_few_answers(backend: FaultyBackend, said: str) -> None:
+    """The call is named, and no route is left that nobody knows of."""
+    wanted = config("10.9.0.0/16", "10.10.0.0/16", cidrs=("10.9.0.0/16",))
+    before = backend.inner.snapshot()
+    host = FakeHost(backend=lambda: nullcontext(backend))
+    report = phases.run(Configure(wanted, host=host), undo_on_failure=True, observers=[])
+    assert not report.ok
+    assert said in str(report.failures[0].error)
+    assert backend.inner.snapshot() == before
+
+
+def test_a_fake_that_the_backend_around_it_has_closed() -> None:
+    """A run connects more than once, so the message says how to leave the fake open."""
+    kernel = h200()
+    host = FakeHost(kernel=kernel, backend=lambda: FaultyBackend(kernel))
+    report = phases.run(Configure(config("10.9.0.0/16"), host=host), observers=[])
+    assert "write backend=lambda: contextlib.nullcontext(…)" in str(report.failures[0].error)
+
+
+# Hosts.
+
+
+def test_an_image_has_the_files_of_a_real_one(tmp_path: Path) -> None:
+    """The same task writes the same files and links into an image in memory and one on disk."""
+    settings = config("10.9.0.0/16", cidrs=("172.16.0.0/16",))
+    image, on_disk = FakeHost.image(), Host.offline(str(tmp_path))
+    python = tmp_path / "usr/bin/python3"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    for host in (image, on_disk):
+        run(Configure(settings, host=host))
+    python.unlink()
+    links: set[str] = set()
+    contents: dict[str, bytes] = {}
+    for path in tmp_path.rglob("*"):
+        name = f"/{path.relative_to(tmp_path)}"
+        if path.is_symlink():
+            links.add(name)
+        elif path.is_file():
+            contents[name] = path.read_bytes()
+    assert {name: image.files.read_bytes(name) for name in contents} == contents
+    assert {*image.files.texts, *image.files.programs} == {*contents}
+    assert {*image.files.links} == links
+    assert str(image.kernel) == str(FakeHost.local().kernel)
+
+
+BY_ETH0 = "default via 10.0.0.1 dev eth0 proto dhcp metric 100"
+BY_BOTH = (
+    "default proto static nexthop via 10.0.0.1 dev eth0 weight 1 "
+    "nexthop via 10.1.0.1 dev eth1 weight 1"
+)
+BY_CNI0 = "10.244.0.0/24 dev cni0 proto kernel scope link src 10.244.0.1"
+BY_WG0 = "default dev wg0 table 51820 proto boot scope link"
+
+
+@pytest.mark.parametrize(
+    ("make", "address", "route", "forwards"),
+    [
+        (plain_vm, "192.0.2.1", BY_ETH0, True),
+        (h200, "192.0.2.1", BY_ETH0, True),
+        (ecmp_node, "192.0.2.1", BY_BOTH, False),
+        (cni_node, "10.244.0.9", BY_CNI0, True),
+        (cni_node, "10.244.2.9", "10.244.2.0/24 via 10.0.0.6 dev eth0 proto unspec", True),
+        (vpn_node, "192.0.2.1", BY_WG0, True),
+    ],
+)
+def test_the_ready_made_hosts(
+    make: Callable[[], FakeKernel], address: str, route: str, *, forwards: bool
+) -> None:
+    """Each leads packets as its description says. Nodes of Kubernetes forward: otherwise nothing
+    would be expected of the packets of pods.
+    """
+    snapshot = make().snapshot()
+    assert str(Fib(snapshot, 4).lookup(address).route) == route
+    assert snapshot.ipv6_forwarding is forwards
+    ports = [link.name for link in snapshot.links if link.master == "cni0"]
+    assert ports == (["veth0", "veth1"] if make is cni_node else [])
+
+
+def test_what_a_test_reads_of_files() -> None:
+    """What is replaced or removed is in none of the dictionaries, nor is its mode."""
+    files = FakeFiles({"/etc/a": "", "/etc/b": ""}, {"/etc/a": 0o600, "/etc/b": 0o600})
+    files.remove("/etc/a")
+    files.link("/etc/b", "a")
+    assert files == FakeFiles(links={"/etc/b": "a"}, writes=["/etc/a", "/etc/b"])
+
+
+def test_folders_that_refuse_files() -> None:
+    """A folder that is broken, and what is in it; not its neighbours with a similar name."""
+    files = FakeFiles(broken={"/etc/systemd": "it is read-only"})
+    reasons = {
+        "/etc": "",
+        "/etc/systemd": "it is read-only",
+        "/etc/systemd/system": "it is read-only",
+        "/etc/systemd-old": "",
+    }
+    for folder, reason in reasons.items():
+        assert files.why_unwritable(folder) == reason
+    files.write("/etc/systemd-old", "a file")
+    for change in (files.write, files.link):
+        with pytest.raises(HostError, match="/system/a: it is read-only"):
+            change("/etc/systemd/system/a", "text")
+        with pytest.raises(HostError, match="old/a: /etc/systemd-old is not a directory; remove"):
+            change("/etc/systemd-old/a", "text")
+    assert files.writes == ["/etc/systemd-old"]
+
+
+def test_the_programs_that_can_be_missing() -> None:
+    """They are those that hostrouting asks for."""
+    asked: set[str] = set()
+
+    @attrs.frozen(kw_only=True)
+    class Asked(FakeHost):
+        def has_program(self, name: str) -> bool:
+            asked.add(name)
+            return super().has_program(name)
+
+    settings = HostRoutingConfig.from_mapping(
+        {"probeRewrite": {"enabled": True, "interfaces": ["eth0"]}}
     )
-    def test_a_route_as_ip_writes_it(self, verb: Any, route: Any, said: str) -> None:
-        """It is refused with what the fake kernel takes."""
-        with pytest.raises(TypeError, match=said):
-            h200().ip_route(verb, route)
+    files = FakeFiles({f"{HostLayout.gate_directory}/50-site.sh": "true\n"})
+    Configure(settings, host=Asked(files=files)).plan()
+    assert asked == {"bash", "nft"}
+    for program in asked:
+        assert not FakeHost(missing=[program]).has_program(program)
 
-    def test_two_errors_of_one_call(self) -> None:
-        """The second is refused when the test sets it: one of them could not happen."""
-        backend = FaultyBackend(h200())
-        backend.fail("change", errno.ENOBUFS, nth=2)
-        backend.change(CHANGES[:1])
-        with pytest.raises(ValueError, match="nth is 1, and that call has an error already"):
-            backend.fail("change", errno.EBUSY)
-        assert backend.waiting == 1
 
-    def test_two_acts_before_one_call(self) -> None:
-        """Both happen, in their order, and both are waited for."""
-        acts: list[str] = []
-        backend = FaultyBackend(h200())
-        backend.meanwhile("lookup", lambda: acts.append("first"))
-        backend.meanwhile("lookup", lambda: acts.append("second"))
-        assert backend.waiting == 2
-        backend.lookup([])
-        assert acts == ["first", "second"]
-        assert backend.waiting == 0
-
-    def test_the_errno_of_a_fault(self) -> None:
-        """It is in the message, as the kernel would have worded it."""
-        backend = FaultyBackend(h200())
-        backend.fail("change", errno.ENOBUFS)
-        [outcome, _] = backend.change(CHANGES[:2])
-        assert "(kernel: No buffer space available)" in str(outcome.error)
-
-    def test_a_backend_that_is_restless_itself(self) -> None:
-        """Its snapshots stay restless, whatever the test sets."""
-        restless = FaultyBackend(h200())
-        restless.is_restless = True
-        assert FaultyBackend(restless).snapshot().restless
-
-    def test_somebody_else(self) -> None:
-        """An act of another program comes just before the moment."""
-        backend = FaultyBackend(h200())
-        backend.meanwhile("change", lambda: backend.inner.change(CHANGES[1:]), nth=2)
-        assert [outcome.ok for outcome in backend.change(CHANGES)] == [True, False]
-
-    def test_a_backend_without_a_method(self) -> None:
-        """It cannot be made: otherwise a run would fail after it has changed routes."""
-        lacking: Any = type("Lacking", (RouteBackend,), {})
-        with pytest.raises(
-            TypeError, match=r"abstract methods.*change.*close.*lookup.*snapshot.*watch"
-        ):
-            lacking()
+@pytest.mark.linux
+def test_little_is_loaded() -> None:
+    """The test kit imports neither hypothesis, pytest nor pyroute2."""
+    script = """if True:
+        import sys, hostrouting.testing
+        print({"hypothesis", "pytest", "pyroute2"} & set(sys.modules))
+    """
+    assert completed([sys.executable, "-c", script], check=True).stdout == "set()\n"

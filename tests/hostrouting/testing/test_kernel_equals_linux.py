@@ -44,6 +44,7 @@ ALIKE = {errno.ENOENT: errno.ESRCH, errno.EHOSTUNREACH: errno.ENETUNREACH}
 INTERFACES = (
     *(
         "10.0.0.4/24",
+        "10.0.0.5/24",
         "10.0.1.4/24",
         "10.0.0.4/32",
         "172.16.0.1/28",
@@ -478,6 +479,10 @@ HISTORIES: dict[str, list[tuple[Any, ...]]] = {
         (*ADD, Route.to("10.9.0.0/16", dev="eth0", gateway="fe80::1")),
     ],
     "a broadcast address as a gateway": [ADDRESS, (*ADD, BROADCAST)],
+    "an address of its own as a gateway": [
+        ADDRESS,
+        (*ADD, Route.to("10.9.0.0/16", dev="eth0", gateway="10.0.0.4")),
+    ],
     "a route of another table by a gateway": [
         ("add_address", "eth0", "fd00::4/64"),
         (*ADD, Route.to("fd09::/64", dev="eth0", gateway="fd00::1", table=100)),

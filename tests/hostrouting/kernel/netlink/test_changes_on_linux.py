@@ -23,6 +23,7 @@ from hostrouting.model.route import (
 )
 from tests.support.commands import furnish, route_command
 from tests.support.examples import scaled
+from tests.support.ip_text import route_of, text_rows
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.routing import prefixes
 
@@ -75,7 +76,9 @@ def requests(draw: st.DrawFn, family: int) -> RouteRequest:
         table=draw(st.sampled_from([254, 254, 100, 70000])),
         metric=draw(st.sampled_from([5, 5, 4294967295])),
         protocol=draw(st.sampled_from([OURS, OURS, 4])),
+        tos=draw(st.sampled_from([0, 0, 0x10])) if family == 4 else 0,
         mtu=draw(st.sampled_from([None, None, 1400])),
+        advmss=draw(st.sampled_from([None, None, 1300])),
         prefsrc=draw(st.sampled_from([None, None, own])),
     )
     return RouteRequest(draw(st.sampled_from(VERBS)), route)
@@ -87,7 +90,7 @@ def command_of(request: RouteRequest) -> str:
     is_ipv4 = route.prefix.family == 4
     is_on_link = any(hop.onlink for hop in route.next_hops)
     onlink = " onlink" if is_on_link else ""
-    words = route_command(route._replace(mtu=None), onlink=onlink)
+    words = route_command(route._replace(mtu=None, advmss=None), onlink=onlink)
     words = words.replace("route append", f"route {request.verb}")
     options = f"proto {route.protocol}"
     if is_ipv4:
@@ -97,6 +100,8 @@ def command_of(request: RouteRequest) -> str:
         options += f" src {route.prefsrc}"
     if route.mtu:
         options += f" mtu {route.mtu}"
+    if route.advmss:
+        options += f" advmss {route.advmss}"
     if request.verb == "delete" and is_ipv4 and len(route.next_hops) == 1:
         # Not a route that only begins with this next hop
         words = re.sub("(?= via | dev )", " nexthop", words, count=1)
@@ -140,22 +145,6 @@ def test_a_change_does_what_ip_does(family: int, data: st.DataObject) -> None:
     assert done_by("pyroute2", family, wanted) == expected
 
 
-OF_ALL_KINDS = (
-    Route.to("192.0.2.0/30", dev="eth0", gateway="fd00:99::1"),
-    Route.to("192.0.2.4/30", dev="eth0", gateway="10.0.0.1")._replace(tos=0x10),
-    Route.to("192.0.2.8/30", dev="eth0", gateway="10.0.0.1")._replace(mtu=1400, advmss=1300),
-)
-
-
-def test_what_random_requests_may_not_have() -> None:
-    """A gateway of the other family, a tos, and both attributes of packets."""
-    wanted = [RouteRequest("append", route._replace(protocol=OURS)) for route in OF_ALL_KINDS]
-    expected = done_by("ip", 4, wanted)
-    assert expected[0] == [True, True, True]
-    assert done_by("netlink", 4, wanted) == expected
-    assert done_by("pyroute2", 4, wanted) == expected
-
-
 def test_routes_of_both_families_by_one_gateway(backend: NetlinkBackend) -> None:
     """Only their destinations differ, as with a router without IPv4; each is of its own family."""
     wanted: list[Route] = []
@@ -189,72 +178,27 @@ def test_a_long_list_of_changes(backend: NetlinkBackend) -> None:
     assert present == accepted
 
 
-TO_ONE = Route.to("1.0.0.0/8", dev="eth0")
-TO_2001 = Route.to("2001::/16", dev="eth0")
-REFUSED_BY_LINUX = {
-    "a gateway that is not near": (
-        Route.to("1.0.0.0/8", dev="eth0", gateway="9.9.9.9"),
-        "gateway-not-on-link",
-        "Nexthop has invalid gateway",
-    ),
-    "no such device": (
-        Route.to("1.0.0.0/8", dev="a-name-of-16-byte"),
-        "no-such-device",
-        "device a-name-of-16-byte does not exist",
-    ),
-    "IPv6 by IPv4": (
-        Route.to("2001::/16", dev="eth0", gateway="10.0.0.1"),
-        "invalid",
-        "IPv6 does not support RTA_VIA attribute",
-    ),
-    "IPv6 is off there": (
-        Route.to("fd00:9::/64", dev="ib0", metric=1024),
-        "refused",
-        "IPv6 is disabled on nexthop device",
-    ),
-}
-NOT_A_REQUEST = {
-    "a preference": (TO_2001._replace(preference="high"), "are only read"),
-    "an expiry": (TO_2001._replace(expired=False), "are only read"),
-    "a negative metric": (
-        TO_ONE._replace(metric=-1),
-        "does not fit into a message",
-    ),
-    "a source of the other family": (  # Linux would read its first bytes: 10.0.0.4
-        TO_ONE._replace(prefsrc=as_ip("a00:4::")),
-        "is not an IPv4 address",
-    ),
-    "a weight of 0": (
-        TO_ONE._replace(next_hops=(NextHop("eth0", weight=0), NextHop("ib0"))),
-        "does not fit into a message",
-    ),
-    "too many next hops": (
-        TO_ONE._replace(next_hops=(NextHop("eth0"),) * 9000),
-        "does not fit into a message",
-    ),
-}
-
-
-@pytest.mark.parametrize(
-    ("route", "kind", "words"), REFUSED_BY_LINUX.values(), ids=REFUSED_BY_LINUX
+@text_rows(
+    """
+1.0.0.0/8 via 9.9.9.9 dev eth0 | gateway-not-on-link | Nexthop has invalid gateway
+1.0.0.0/8 dev a-name-of-16-byte | no-such-device | device a-name-of-16-byte does not exist
+2001::/16 via 10.0.0.1 dev eth0 | invalid | IPv6 does not support RTA_VIA attribute
+fd00:9::/64 dev ib0 metric 1024 | refused | IPv6 is disabled on nexthop device
+# Linux is not asked; it would read the first bytes of this source: 10.0.0.4.
+1.0.0.0/8 dev eth0 src a00:4:: | invalid | is not an IPv4 address
+1.0.0.0/8 dev eth0 metric -1 | invalid | does not fit into a message
+1.0.0.0/8 nexthop dev eth0 weight 0 nexthop dev ib0 | invalid | does not fit into a message
+2001::/16 dev eth0 pref high | invalid | are only read
+2001::/16 dev eth0 expires | invalid | are only read
+"""
 )
-def test_a_refusal_says_why(
-    namespace: Namespace, backend: NetlinkBackend, route: Route, kind: str, words: str
-) -> None:
-    """A refusal has its kind, and a sentence with the route and the kernel's own words."""
+def test_a_refusal_says_why(namespace: Namespace, backend: NetlinkBackend, row: list[str]) -> None:
+    """A refusal has its kind, and a sentence with the route, and the kernel's own words or ours."""
     namespace.sysctl("ipv6/conf/ib0/disable_ipv6", 1)
+    text, kind, words = row
+    route = route_of(text)
     [outcome] = backend.change([RouteRequest("add", route)])
     assert outcome.error is not None
     assert outcome.error.kind == kind
-    assert str(outcome.error).startswith(f"cannot add {route}")
-    assert words in str(outcome.error)
-
-
-@pytest.mark.parametrize(("route", "words"), NOT_A_REQUEST.values(), ids=NOT_A_REQUEST)
-def test_what_no_message_can_express(backend: NetlinkBackend, route: Route, words: str) -> None:
-    """It is refused before Linux is asked, with a sentence that says what is wrong."""
-    [outcome] = backend.change([RouteRequest("add", route)])
-    assert outcome.error is not None
-    assert outcome.error.kind == "invalid"
     assert str(outcome.error).startswith(f"cannot add {route}")
     assert words in str(outcome.error)

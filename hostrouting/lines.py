@@ -1,0 +1,55 @@
+"""What there is to tell, as lines of a page: each finding with its ways out below it, and of many
+things the first ones.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from hostrouting.command import AS_ROOT, Operator
+from hostrouting.finding import Finding, Remedy
+
+SHOWN = 20
+"""How many things of one kind a page has; the JSON contains all."""
+
+
+def capped(lines: Sequence[str]) -> Iterator[str]:
+    """The first lines, each of one thing, and a line that counts the others."""
+    yield from lines[:SHOWN]
+    yield from count_of_others(lines)
+
+
+def count_of_others(things: Sequence[object]) -> Iterator[str]:
+    """The line that counts those of the things which are not shown, if there are any."""
+    if len(things) > SHOWN:
+        yield f"  … and {len(things) - SHOWN:,} more; --json shows all"
+
+
+def indented(verb: str, things: Iterable[object]) -> Iterator[str]:
+    """Things of one kind, each after what is done to it; not all of them if they are many."""
+    yield from capped([f"  {verb}{thing}" for thing in things])
+
+
+def finding_lines(
+    findings: Sequence[Finding], who: Operator = AS_ROOT, *, without: str = ""
+) -> Iterator[str]:
+    """The findings, each after its name, which the page Findings explains, and its ways out below
+    it, but not this command, which the page has elsewhere.
+
+    If the next finding has the same remedy, only that one has it.
+    """
+    shown = findings[:SHOWN]
+    for finding, following in zip(shown, [*shown[1:], None], strict=False):
+        yield f"{finding.name.upper()}: {finding.sentence}"
+        if following is None or following.remedy != finding.remedy:
+            yield from way_lines(finding.remedy, who, without=without)
+    yield from count_of_others(findings)
+
+
+def way_lines(
+    remedy: Remedy | None, who: Operator = AS_ROOT, *, indent: int = 2, without: str = ""
+) -> Iterator[str]:
+    """Each way out on a line of its own, but not this command."""
+    if remedy is None:
+        return
+    for way in remedy.ways():
+        if not way.command or way.command != without:
+            yield way.line_for(who, " " * indent)

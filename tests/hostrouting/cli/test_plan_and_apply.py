@@ -1,0 +1,368 @@
+"""What `plan` says of a run, and what `apply` does: whether it fails, and when, and what
+has to be allowed.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from hostrouting.model.route import OURS, Route
+from hostrouting.testing import FakeHost, FakeManager, h200, plain_vm
+from tests.support.cli import Said, say
+from tests.support.incidents import (
+    BY_HAND,
+    GUARDED,
+    KUBELET,
+    add_ib0,
+    apply,
+    apply_installed,
+    config,
+    escaping_node,
+    node,
+    plan,
+    plan_installed,
+    start_vpn,
+    type_pipeline,
+)
+from tests.support.programs import completed
+from tests.support.statuses import OVERRIDE, mask_guard
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, manager_of, ours, type_routes
+from tests.support.topologies import WithoutIPv6
+
+
+def test_a_plan_of_an_ipv6_route_on_a_kernel_without_ipv6() -> None:
+    """`apply` would not wait for what cannot come, but fail, and say why."""
+    wanted = {"staticRoutes": {"enabled": True, "routes": [{"destination": "fd77::/48"}]}}
+    host = FakeHost(kernel=WithoutIPv6())
+    planned = plan(host, json.dumps(wanted))
+    would = "WOULD FAIL: apply would change nothing, because fd77::/48 needs IPv6, "
+    assert planned.lines[0].startswith(would)
+    assert plan(host, json.dumps(wanted), "--json").json["wouldFail"].count("needs IPv6") == 1
+
+
+NO_IPV6_ROUTE = "there is no IPv6 default route"
+
+
+def of_both_families(mode: str) -> str:
+    """A configuration that expects CIDRs of IPv4 and IPv6;
+    the node has no default route for IPv6.
+    """
+    both = {"expectedCidrs": [CIDR, "fd00::/64"], "mode": mode}
+    return json.dumps(config(*REPAIR, routeOverlap=both))
+
+
+@pytest.mark.parametrize(("mode", "end"), [("STRICT", ", and then fail"), ("WARN", "")])
+def test_a_plan_without_a_default_route(mode: str, end: str) -> None:
+    """`plan` says which family has no default route, and what `apply` would do before it waits."""
+    host = node(config(mode=mode), plain_vm)
+    planned = plan(host, of_both_families(mode))
+    would = f"so apply would make the changes below, wait for one{end}"
+    assert planned.code == 3
+    assert planned.lines[0] == f"NOT READY: {NO_IPV6_ROUTE}, {would}"
+
+
+def test_an_apply_without_a_default_route() -> None:
+    """In mode STRICT, `apply` fails because of the family that has no default route."""
+    host = node(config(mode="STRICT"), plain_vm)
+    first = apply(host, of_both_families("STRICT")).lines[0]
+    assert first == f"FAILED: {NO_IPV6_ROUTE}, and the mode is STRICT"
+    planned = say("plan", host=host).lines[0]
+    assert planned == f"NOT READY: {NO_IPV6_ROUTE}, so apply would wait for one, and then fail"
+
+
+def test_a_plan_of_what_is_installed_where_addresses_escape() -> None:
+    """`apply` would change nothing, and fail; the last line of the page repairs that."""
+    host = escaping_node()
+    lines = say("plan", host=host).lines
+    assert lines[0] == "WOULD FAIL: addresses escape, and the mode is STRICT"
+    assert lines[-2:] == [
+        "To repair that, as root:",
+        "  hostrouting repair | hostrouting apply --config -",
+    ]
+    of_a_file = plan_installed(host).lines
+    assert of_a_file[-1] == "  hostrouting repair --config FILE | hostrouting apply --config -"
+
+
+def test_a_plan_that_is_refused_proposes_nothing_that_is_refused_as_well() -> None:
+    """Neither to gate kubelet nor to repair the host: `apply` of this file has to be allowed."""
+    machines = {"units": ["systemd-nspawn@.service"]}
+    host = node(config(gate=machines), plain_vm)
+    add_ib0(host)
+    half = {"expectedCidrs": [REPAIR[0]], "mode": "STRICT"}
+    planned = plan(host, json.dumps(config(gate=machines, routeOverlap=half)))
+    assert planned.lines[0].startswith("WOULD FAIL: apply would change nothing, because ")
+    assert "UNIT-NOT-GATED: kubelet.service" in planned.out
+    assert "hostrouting apply" not in planned.out
+
+
+def test_a_plan_says_when_apply_fails_only_after_its_changes() -> None:
+    """WOULD FAIL does not mean that nothing is changed."""
+    host = escaping_node()
+    type_routes(host, *REPAIR)
+    lost = "staticRoutes.routes: 172.16.0.0/16 would escape, and does not escape now"
+    refused = f"WOULD FAIL: apply would change nothing, because {lost}"
+    assert plan_installed(host).lines[0].startswith(refused)
+
+    allowed = plan_installed(host, "--allow-removal")
+    changes = "so apply would make the changes below, and then fail"
+    assert allowed.lines[0] == f"WOULD FAIL: addresses escape, and the mode is STRICT, {changes}"
+    assert "Nothing was changed." not in apply_installed(host, "--allow-removal").out
+
+
+@pytest.mark.parametrize("mode", ["STRICT", "WARN"])
+@pytest.mark.parametrize("escapes", [False, True])
+def test_apply_ends_with_what_status_says(mode: str, *, escapes: bool) -> None:
+    """Its page ends with that of `status`; without the first line, if that would say the same."""
+    host = node(config(mode=mode), plain_vm)
+    if escapes:
+        add_ib0(host)
+    applied = apply_installed(host)
+    headline, *page = say("status", host=host).lines
+    assert applied.code == (escapes and mode == "STRICT")
+    assert applied.lines[-len(page) :] == page
+    assert (headline in applied.lines) is (escapes and mode == "STRICT")
+
+
+@pytest.mark.parametrize("mode", ["STRICT", "WARN"])
+def test_the_document_of_apply_has_what_status_finds(mode: str) -> None:
+    """The findings and the check are those of `status --json`."""
+    host = node(config(mode=mode), plain_vm)
+    add_ib0(host)
+    document = apply_installed(host, "--json").json
+    now = say("status", "--json", host=host).json
+    assert document["findings"] == now["findings"]
+    assert document["check"] == now["check"]
+    assert document["check"]["verdict"] == "overlap"
+
+
+# A drop-in that takes the gate away, and a guard that cannot run.
+
+
+def with_loaded_override(mode: str = "STRICT") -> FakeHost:
+    """A node on which a drop-in that systemd has loaded takes the gate away."""
+    host = node(config(*REPAIR, mode=mode))
+    host.files.write(OVERRIDE, "[Service]\nExecCondition=\n")
+    manager_of(host).reload()
+    return host
+
+
+def to_delete(said: Said) -> str:
+    """The line of the page with the command that deletes the line of the drop-in."""
+    [line] = [line for line in said.lines if "sed -i" in line]
+    return line
+
+
+@pytest.mark.parametrize(("mode", "code"), [("STRICT", 1), ("WARN", 0)])
+@pytest.mark.parametrize("command", [plan_installed, apply_installed])
+def test_an_overriding_drop_in_that_systemd_has_loaded(
+    command: Callable[[FakeHost], Said], mode: str, code: int
+) -> None:
+    """Nothing that `apply` does ends that, so `plan` and `apply` say it, and fail in STRICT."""
+    said = command(with_loaded_override(mode))
+    first = f"NOTHING TO DO: this host matches the configuration, but {KUBELET} starts unchecked: "
+    assert said.code == code
+    assert said.lines[0].startswith(first)
+    assert f'the line "ExecCondition=" in {OVERRIDE} cancels the gate' in said.out
+    assert to_delete(said).endswith(f"/d' {OVERRIDE} && systemctl daemon-reload")
+
+
+@pytest.mark.linux
+def test_the_command_that_deletes_the_line_which_cancels_the_gate(tmp_path: Path) -> None:
+    """The command on the page deletes this line, and no other."""
+    line = to_delete(say("status", host=with_loaded_override()))
+    sed, _, reload = line.partition("as root: ")[2].partition(" && ")
+    assert reload == "systemctl daemon-reload"
+    drop_in = tmp_path / "drop-in.conf"
+    drop_in.write_text("[Service]\n ExecCondition = \nExecCondition=/bin/true\nRestart=always\n")
+    completed(["bash", "-c", sed.replace(OVERRIDE, str(drop_in))], check=True)
+    assert drop_in.read_text() == "[Service]\nExecCondition=/bin/true\nRestart=always\n"
+
+
+def test_an_override_that_plan_is_told_to_ignore() -> None:
+    """It does not count with --ignore; in WARN it does with --fail-on warning."""
+    strict = with_loaded_override("STRICT")
+    assert plan_installed(strict, "--fail-on", "warning", "--ignore", "gate-open").code == 0
+    warn = with_loaded_override("WARN")
+    assert plan_installed(warn, "--fail-on", "warning").code == 1
+
+
+def test_a_masked_guard_is_named_before_anything_is_changed() -> None:
+    """It cannot be started, so the run would fail; `check` says so before the repair."""
+    masked = node(config(*REPAIR, guard=GUARDED))
+    mask_guard(masked)
+    lose_routes(masked)
+    unmask = f"systemctl unmask {LAYOUT.guard_unit}"
+    planned = plan_installed(masked)
+    assert planned.code == 1
+    assert planned.lines[0].startswith("WOULD FAIL")
+    assert unmask in planned.out
+    refused = apply_installed(masked)
+    assert refused.code == 1
+    assert unmask in refused.out
+    assert "Nothing was changed." in refused.out
+    assert not ours(masked)
+    page = say("check", host=masked).out
+    assert page.index(unmask) < page.index("Permanently")
+
+
+@attrs.define
+class DyingManager(FakeManager):
+    """systemd starts a simple service without waiting whether it lives."""
+
+    def start(self, unit: str, **options: Any) -> None:
+        """See FakeManager. The unit ends at once."""
+        super().start(unit, **options)
+        self.states[unit] = "failed"
+
+
+def test_apply_is_not_done_while_the_guard_does_not_run() -> None:
+    """A guard that ends as soon as it was started is a failure."""
+    host = node(config(*REPAIR))
+    former = manager_of(host)
+    errors: dict[str, tuple[str, ...]] = {LAYOUT.guard_unit: ("fork failed",)}
+    dying = DyingManager(properties=former.properties, files=former.files, errors=errors)
+    host = attrs.evolve(host, manager=dying)
+    applied = apply(host, json.dumps(config(*REPAIR, guard=GUARDED)))
+    assert applied.code == 1
+    assert applied.lines[0].startswith(f"FAILED: {LAYOUT.guard_unit} failed")
+    assert (
+        f"  {LAYOUT.guard_unit} fails by itself (exit-code, exit status 1)"
+        in say("status", host=host).lines
+    )
+
+
+# Routes that somebody has typed.
+
+
+def test_a_route_of_ours_in_the_place_of_the_repair() -> None:
+    """No command can add a route there, so only the permanent repair is printed."""
+    host = escaping_node()
+    for destination in REPAIR:
+        wrong = Route.to(destination, dev="ib0", protocol=OURS)
+        host.kernel.ip_route("add", wrong)
+    answer = say("repair", "--commands", host=host)
+    assert answer.code == 1
+    assert answer.out == ""
+    assert "a route of hostrouting has the place of one of these" in answer.err
+    assert answer.err.splitlines()[-1].endswith(
+        "as root: hostrouting repair | hostrouting apply --config -"
+    )
+    assert "Until the next boot" not in say("check", host=host).out
+
+
+def test_typed_routes_are_not_deleted_where_addresses_would_escape() -> None:
+    """In STRICT, `apply` is refused before it deletes what keeps addresses from escaping."""
+    host = escaping_node()
+    type_routes(host, *REPAIR)
+    assert "WOULD FAIL" in plan_installed(host).out
+    refused = apply_installed(host)
+    assert refused.code == 2
+    assert len(ours(host)) == len(REPAIR)
+    assert "Nothing was changed." in refused.out
+    assert "hostrouting repair | hostrouting apply --config -" in say("check", host=host).out
+    assert apply_installed(host, "--allow-removal").code == 1
+    assert not ours(host)
+
+
+def test_a_repair_costs_nothing_that_is_lost_already() -> None:
+    """The typed routes have taken the addresses; to configure these routes changes nothing."""
+    host = node(config(mode="WARN"))
+    assert "REPAIR-COST" in say("check", host=host).out
+    assert "IP traffic to" in say("repair", host=host).err
+    type_routes(host, *REPAIR)
+    assert "IP traffic to" not in say("repair", host=host).err
+
+
+def test_routes_by_hand_are_configured_without_a_moment_without_them() -> None:
+    """The line deletes nothing: `apply` leaves these routes, and the gate sets ours at the next
+    boot.
+    """
+    host = escaping_node()
+    type_routes(host, *REPAIR, protocol=BY_HAND)
+    before = host.kernel.snapshot().routes
+    assert "ip route del" not in say("status", host=host).out
+
+    printed = say("repair", host=host)
+    assert "the printed configuration makes that last" in printed.err
+    assert "nothing to repair" not in printed.err
+    assert plan(host, printed.out).lines[0].startswith("TO DO")
+    applied = apply(host, printed.out)
+    assert applied.code == 0
+    assert applied.lines[0] == "DONE: this host matches the configuration"
+    assert host.kernel.snapshot().routes == before
+    assert say("status", host=host).code == 0
+
+
+# A device that has to be chosen.
+
+
+def beside_a_vpn(*, lost: bool) -> FakeHost:
+    """A node whose routes are there, or `lost`, as after a boot at which the VPN came first."""
+    host = node(config(*REPAIR))
+    start_vpn(host)
+    if lost:
+        lose_routes(host)
+    return host
+
+
+def test_two_ranges_in_the_same_doubt_have_the_candidates_once() -> None:
+    """One range leaves by the VPN, and the other does not, so there are two sentences. The lines to
+    choose from are long, and stand below them.
+    """
+    page = say("check", CIDR, "10.96.0.0/12", host=beside_a_vpn(lost=False))
+    assert page.lines[0].endswith("; and 1 more")
+    assert page.out.count("\nDEFAULT-ROUTES: it is unclear whether packets to ") == 2
+    for dev in ("eth0", "tun0"):
+        assert page.out.count(f"--dev {dev} |") == 1
+
+
+def test_what_the_page_says_is_not_logged_before() -> None:
+    """The page has that routes stay, so standard error has not."""
+    applied = apply_installed(beside_a_vpn(lost=False))
+    assert "\nROUTE-STAYS: " in applied.out
+    assert applied.err == ""
+
+
+@pytest.mark.parametrize("command", ["check", "repair"])
+def test_a_file_that_is_given_is_in_the_line_of_each_candidate(
+    command: str, tmp_path: Path
+) -> None:
+    """Without the file, the line would repair the installed configuration, or none."""
+    file = tmp_path / "new.json"
+    file.write_text(json.dumps(config(*REPAIR, guard=GUARDED)))
+    host = FakeHost(kernel=h200())
+    start_vpn(host)
+
+    said = say(command, "--config", str(file), host=host)
+    for_eth0 = re.compile("hostrouting repair [^;\n]* --dev eth0 [|][^;\n]*")
+    [line] = set(for_eth0.findall(said.out + said.err))
+    assert line == f"hostrouting repair --config {file} --dev eth0 | hostrouting apply --config -"
+    assert line.replace("eth0", "tun0") in said.out + said.err
+    assert type_pipeline(host, line).code == 0
+    assert say("status", host=host).code == 0
+
+
+def test_apply_says_which_device_it_needs() -> None:
+    """Where routes wait for a choice, `apply` has the lines of `status`, and does not contradict
+    itself.
+    """
+    host = beside_a_vpn(lost=True)
+    needs = f"2 routes, such as {REPAIR[0]}, need a device to be named: [default via 10.8.0.1"
+    planned = plan_installed(host)
+    assert planned.lines[0].startswith(f"NOT READY: apply would wait, and then fail: {needs}")
+    status = say("status", host=host)
+    assert status.lines[0].startswith(f"WAITING: {needs}")
+
+    failed = apply_installed(host)
+    assert failed.code == 3
+    assert "Nothing was changed." in failed.lines
+    assert "the files are installed" not in failed.out
+    candidates = [line for line in failed.lines if " --dev " in line]
+    assert candidates == [line for line in status.lines if " --dev " in line]
+    assert len(candidates) == 2
+    assert type_pipeline(host, candidates[0].partition("as root: ")[2]).code == 0

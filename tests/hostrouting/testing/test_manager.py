@@ -1,0 +1,180 @@
+"""FakeManager: what it starts, and what it shows of units, is as with systemd."""
+
+from collections.abc import Callable
+
+import pytest
+
+import phases
+from hostrouting.errors import HostError
+from hostrouting.host.systemd import Manager, SystemdManager
+from hostrouting.kernel.programs import Ended
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager
+from phases.testing import FakeClock
+from tests.support.tasks import manager_of
+
+NO_SYSTEMD = (
+    "System has not been booted with systemd as init system (PID 1). Can't operate.\n"
+    "Failed to connect to bus: Host is down\n"
+)
+"""What systemctl prints where systemd does not run."""
+UNITS = "/etc/systemd/system"
+
+
+def shown(manager: FakeManager, name: str, *units: str) -> list[str]:
+    """A property of each of these units."""
+    return [unit[name] for unit in manager.show((name,), *units)]
+
+
+def test_a_manager_that_has_yet_to_read() -> None:
+    """A unit needs a reload from the moment when its file or a drop-in changes, until the
+    reload.
+    """
+    unit = f"{UNITS}/a.service"
+    host = FakeHost(files=FakeFiles(texts={unit: "[Service]\n"}))
+    steps: list[tuple[Callable[[], object], str]] = [
+        (lambda: host.files.write("/etc/other/a.service", ""), "no"),
+        (lambda: host.files.write(f"{UNITS}/b@.service.d/a.conf", "[Unit]\n"), "no"),
+        (lambda: host.files.write(f"{unit}.d/a.conf", "[Unit]\n"), "yes"),
+        (manager_of(host).reload, "no"),
+        (lambda: host.files.remove(unit), "yes"),
+    ]
+    for step, needs_reload in steps:
+        step()
+        assert shown(manager_of(host), "NeedDaemonReload", "a.service") == [needs_reload]
+
+
+def test_a_stop_ends_what_runs() -> None:
+    """Whoever gave the unit its state; one that has failed has failed still, as in systemd."""
+    manager = FakeManager(
+        states={"a.service": "active", "b.service": "failed"},
+        properties={"c.service": {"ActiveState": "active", "SubState": "running"}, "d.service": {}},
+    )
+    units = ("a.service", "b.service", "c.service", "d.service")
+    for unit in units:
+        manager.stop(unit)
+    assert shown(manager, "ActiveState", *units) == ["inactive", "failed", "inactive", "inactive"]
+    assert shown(manager, "SubState", "c.service") == [""]
+
+
+def test_what_a_manager_shows() -> None:
+    """A pattern matches the units in `properties`; a property that is not set is empty; a template
+    is not a unit.
+    """
+    manager = FakeManager(
+        properties={"m@b.service": {"SubState": "dead"}, "m@a.service": {}, "x.service": {}}
+    )
+    asked = ("m@*.service", "y.service")
+    assert shown(manager, "Id", *asked) == ["m@b.service", "m@a.service", "y.service"]
+    assert shown(manager, "SubState", *asked) == ["dead", "", ""]
+    assert manager.show(("Id",), "n@*.service") == ()
+    assert manager.calls == []
+    template = r"m@\.service is neither a valid invocation ID nor unit name"
+    with pytest.raises(HostError, match=template):
+        manager.show(("Id",), "m@a.service", "m@.service")
+
+
+def test_what_the_files_of_a_unit_say() -> None:
+    """Drop-ins count in the order of their names, and one of the unit replaces that of its
+    template; an empty value resets a list. A link enables a unit.
+    """
+    texts = {
+        f"{UNITS}/m@a.service.d/20.conf": "ExecCondition=second",
+        f"{UNITS}/m@a.service.d/10.conf": "ExecCondition=\nExecCondition=first",
+        f"{UNITS}/m@.service.d/20.conf": "ExecCondition=replaced",
+        f"{UNITS}/m@.service.d/05.conf": "ExecCondition=reset",
+    }
+    links = {f"{UNITS}/multi-user.target.wants/b.service": "/lib/systemd/system/b.service"}
+    manager = FakeManager(files=FakeFiles(texts, links=links))
+    assert shown(manager, "UnitFileState", "b.service", "m@a.service") == ["enabled", ""]
+    assert manager.show(("LoadState", "ExecCondition", "DropInPaths"), "m@a.service") == (
+        {
+            "LoadState": "loaded",
+            "ExecCondition": "{ argv[]=first ; } { argv[]=second ; }",
+            "DropInPaths": (
+                f"{UNITS}/m@.service.d/05.conf {UNITS}/m@a.service.d/10.conf"
+                f" {UNITS}/m@a.service.d/20.conf"
+            ),
+        },
+    )
+
+
+def test_a_manager_starts_what_does_not_run() -> None:
+    """As with systemd, starting a unit that runs does nothing, so it is not among the calls."""
+    manager = FakeManager(properties={"b.service": {"ActiveState": "active"}})
+    for unit in ("a", "a.service", "b"):
+        manager.start(unit, timeout=1)
+    assert manager.calls == ["start a.service"]
+    assert shown(manager, "ActiveState", "a") == ["active"]
+
+
+def test_a_start_takes_its_time() -> None:
+    """By the clock of the run: a retry, a deadline and a cancellation can be tested without
+    waiting. A start that is given up is ended by a stop.
+    """
+    clock = FakeClock()
+    manager = FakeManager(seconds={"kubelet": 50, "slow.service": 100})
+
+    def start(unit: str) -> phases.Task[None]:
+        return phases.task(unit)(lambda ctx: manager.start(unit, timeout=60, ctx=ctx))
+
+    def run_for(task: phases.AnyTask) -> tuple[str, float]:
+        before = clock.now()
+        return phases.run(task, clock=clock, observers=[]).why, clock.now() - before
+
+    too_slow = "HostError: systemctl did not start slow.service within 60 s; check that it answers"
+    assert run_for(start("slow")) == (f"{too_slow}, then try again", 60)
+    in_vain = "DeadlineExceeded: not finished within 30 s"
+    assert run_for(phases.deadline(start("kubelet"), 30)) == (in_vain, 30)
+    assert manager.states == {"slow.service": "inactive", "kubelet.service": "inactive"}
+    assert run_for(start("kubelet")) == ("", 50)
+    with pytest.raises(HostError, match="did not start slow"):
+        manager.start("slow", timeout=60)  # without a context, no time passes
+    given_up = ["start slow.service", "stop slow.service"]
+    of_kubelet = ["start kubelet.service", "stop kubelet.service", "start kubelet.service"]
+    assert manager.calls == [*given_up, *of_kubelet, *given_up]
+
+
+def test_a_unit_that_does_not_start() -> None:
+    """It has failed, whatever state the test gave it. One that is masked is as before. Both are
+    told.
+    """
+    manager = FakeManager(
+        failing={"a.service": ("no certificate",)},
+        properties={"a.service": {"ActiveState": "inactive", "MainPID": "0"}},
+        files=FakeFiles(links={f"{UNITS}/masked.service": "/dev/null"}),
+    )
+    for unit, reason in (("a.service", "no certificate"), ("masked.service", "is masked")):
+        with pytest.raises(HostError, match=reason):
+            manager.start(unit, timeout=1)
+    assert manager.calls == ["start a.service", "start masked.service"]
+    assert shown(manager, "ActiveState", "a", "masked") == ["failed", "inactive"]
+    assert shown(manager, "MainPID", "a") == ["0"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda manager: manager.reload(),
+        lambda manager: manager.start("a.service", timeout=1),
+        lambda manager: manager.stop("a.service"),
+        lambda manager: manager.show(("ActiveState",), "a.service"),
+        lambda manager: manager.show(("Version",)),
+    ],
+    ids=["reload", "start", "stop", "show a unit", "show the manager"],
+)
+def test_a_manager_that_does_not_run(call: Callable[[Manager], object]) -> None:
+    """Whatever is asked of it raises the error of systemctl on a host without systemd, and nothing
+    is recorded.
+    """
+
+    def systemctl(*_words: str, **_options: object) -> Ended:
+        return Ended(1, err=NO_SYSTEMD)
+
+    errors: list[object] = []
+    fake = FakeManager(running=False)
+    for manager in (SystemdManager(run=systemctl), fake):
+        with pytest.raises(HostError, match="systemd does not answer; check") as caught:
+            call(manager)
+        errors.append(caught.value.to_mapping())
+    assert errors[0] == errors[1]
+    assert fake.calls == []
