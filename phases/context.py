@@ -23,7 +23,7 @@ from contextvars import ContextVar
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from phases.arguments import must_be, must_be_number
+from phases.arguments import must_be, must_be_number, reject_coroutine
 from phases.errors import Cancelled, DeadlineExceeded, UnknownTask
 from phases.observers import LOGGER, LiveTree, LogObserver, TaskLogger, logger_of
 from phases.step import last_named
@@ -301,7 +301,7 @@ class Context:
         is dropped.
         """
         try:
-            callback(*args)
+            reject_coroutine(callback(*args), getattr(callback, "__name__", repr(callback)))
         except Exception:
             with suppress(Exception):
                 self.logger.exception("%r raised; the run continues", callback)

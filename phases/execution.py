@@ -12,10 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timezone
 from functools import partial
-from inspect import iscoroutine
 from typing import Any, TypeVar, cast
 
-from phases.arguments import must_be
+from phases.arguments import must_be, reject_coroutine
 from phases.context import (
     RUNNING,
     Context,
@@ -216,15 +215,6 @@ def _recorded(step: Step, ctx: Context) -> Iterator[Block]:
     finally:
         step.seconds = ctx.clock.now() - began
         notify(ctx, step)
-
-
-def reject_coroutine(result: object, function: str) -> None:
-    """Raise InvalidTask if what the function returned is a coroutine."""
-    if iscoroutine(result):
-        result.close()
-        raise InvalidTask(
-            f"{function} returned a coroutine, which nothing runs; call asyncio.run in it"
-        )
 
 
 def _record_result(step: Step, result: object) -> None:

@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from phases.arguments import must_be, must_be_count, must_be_number
+from phases.arguments import must_be, must_be_count, must_be_number, reject_coroutine
 from phases.context import Context, Scope, derived, notify_of_attempt
 from phases.errors import Cancelled, InvalidTask
-from phases.execution import new_step, raise_together, record_unstarted, reject_coroutine, run_step
+from phases.execution import new_step, raise_together, record_unstarted, run_step
 from phases.step import FailedAttempt, TaskFailed
 from phases.tasks import AnyTask, FunctionTask, Skip, Task, fault_of_method, valid_task, wrapped
 from phases.values import Results, describe_error
