@@ -614,7 +614,7 @@ def test_at_each_moment(former: HostRoutingConfig, nth: int, *, is_typed: bool) 
 
     def cancel_at_the_nth(_event: str) -> None:
         if len(mishaps.events) == nth:
-            ctx.cancel("SIGTERM")
+            ctx.cancel(signal.SIGTERM)
 
     mishaps.disarm()
     mishaps.watch = cancel_at_the_nth
