@@ -26,7 +26,7 @@ Name: TypeAlias = Literal[
     "not-judged", "kernel-differs",
     # what explains a verdict; what a repair is, lacks and costs; our routes
     "allowed", "action", "unsafe", "repair-cost", "route-conflict", "route-waits", "route-stays",
-    "route-differs", "route-unchecked", "node-ip", "route-not-configured",
+    "route-differs", "route-unchecked", "route-not-configured",
     # the host
     "gate-open", "gate-shut", "file", "lock", "requirement", "unit",
     "unit-not-gated", "removal", "probe-rewrite", "azure-vnet",

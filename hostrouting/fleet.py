@@ -20,12 +20,12 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hostrouting.check.check import check_snapshot, require_cidrs
 from hostrouting.check.doubts import DOUBTS
-from hostrouting.check.results import CheckReport, Escape, shares_of
 from hostrouting.errors import ConfigError, Fault, HostError
 from hostrouting.fib.engine import FROM_HOST
 from hostrouting.model.snapshot import SAVE, Snapshot
@@ -35,6 +35,7 @@ from hostrouting.text import agreeing, spoken
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from hostrouting.check.results import CheckReport, Escape
     from hostrouting.config.settings import HostRoutingConfig, StaticRoute
     from hostrouting.finding import Finding
 
@@ -194,8 +195,26 @@ def _escapes_in_words(escapes: Iterable[Escape]) -> Iterator[str]:
     for escape in escapes:
         alike.setdefault(_predicate(escape), []).append(escape)
     for predicate, members in alike.items():
-        cidrs = [f"{_SHARES[share]}{cidr}" for share, cidr in shares_of(members)]
+        cidrs = [f"{_SHARES[share]}{cidr}" for share, cidr in _shares_of(members)]
         yield f"{spoken(cidrs)} {agreeing(predicate, len(cidrs))}"
+
+
+def _shares_of(escapes: Iterable[Escape]) -> list[tuple[str, str]]:
+    """How much of each CIDR escapes ("all" or "part"), with the CIDR, in the order in which the
+    escapes name the CIDRs.
+    """
+    # By CIDR: the address up to which everything escapes.
+    ends = {escape.cidr: escape.cidr.first for escape in escapes}
+    for escape in sorted(escapes, key=attrgetter("first")):
+        if escape.first <= ends[escape.cidr]:
+            ends[escape.cidr] = max(ends[escape.cidr], escape.last + 1)
+    shares: list[tuple[str, str]] = []
+    for cidr, end in ends.items():
+        share = "all"
+        if end <= cidr.last:
+            share = "part"
+        shares.append((share, str(cidr)))
+    return shares
 
 
 def _predicate(escape: Escape) -> str:
@@ -211,7 +230,7 @@ def _predicate(escape: Escape) -> str:
 
 def _doubt_in_words(doubt: Finding) -> str:
     if doubt.name not in DOUBTS:  # it is the flaw that makes a verdict undecided
-        return "no rule looks up table local first"
+        return "one of Linux's own rules is missing"
     return DOUBTS[doubt.name].sentence.format(where="some addresses", reason="…")
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     T = TypeVar("T")
+    U = TypeVar("U")
 
 SHOWN = 60
 """A message shows at most this many characters of a value."""
@@ -45,12 +46,12 @@ def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
     return f"{', '.join(others)} {last} {final}"
 
 
-def grouped(pairs: Iterable[tuple[T, str]]) -> dict[T, list[str]]:
-    """By label: its texts, each once, in their order."""
-    groups: dict[T, dict[str, None]] = {}
-    for label, text in pairs:
-        groups.setdefault(label, {})[text] = None
-    return {label: list(texts) for label, texts in groups.items()}
+def grouped(pairs: Iterable[tuple[T, U]]) -> dict[T, list[U]]:
+    """By label: its values, such as texts, each once, in their order."""
+    groups: dict[T, dict[U, None]] = {}
+    for label, value in pairs:
+        groups.setdefault(label, {})[value] = None
+    return {label: list(values) for label, values in groups.items()}
 
 
 def printable(line: str) -> str:

@@ -6,11 +6,11 @@ pod's address, and a rule or a neighbour also the MAC address. An entry is stale
 manages the address now, and the MAC address is dead.
 
 A MAC address is alive if a device of the host has it, or the other end of a veth, or if a bridge
-has learned it behind a port that is not an uplink, such as that of a virtual machine. Behind a tap,
-or a veth whose other end cannot be read, any MAC address may be alive. So while azure-vnet's bridge
-has such a port, no MAC address is known to be dead. All this rests on one spelling of MAC
-addresses, lower case with all zeros: `pod_rule` gives it to those of rules, and the link layer has
-no other.
+has learned it behind a port that is not an uplink, such as that of a virtual machine. A port that
+is neither an uplink nor a veth whose other end can be read, such as a tap, may hide any MAC
+address. So while azure-vnet's bridge has such a port, no MAC address is known to be dead. All this
+rests on one spelling of MAC addresses, lower case with all zeros: `pod_rule` gives it to those of
+rules, and the link layer has no other.
 
 A route is judged by the MAC addresses of the other entries for its address. In tunnel mode, the
 rule that answers ARP has one virtual MAC address for all pods, so it is judged by the other

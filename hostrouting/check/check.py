@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hostrouting.check.doubts import describe_doubts
-from hostrouting.check.flaws import find_flaws, find_undelivered
+from hostrouting.check.flaws import find_flaws, find_missing_rules
 from hostrouting.check.judge import Judge, of_family
 from hostrouting.check.parts import find_all_parts, packets_of_pods, ranges_of
 from hostrouting.check.repair import propose_repair
@@ -67,12 +67,9 @@ def check_kernel(
     The name servers (`Host.name_servers`) are for a flaw: no kernel knows them. Raises ConfigError
     if no CIDRs are expected.
     """
-    _require(backend, "lookup", "a RouteBackend: `with host.open_kernel() as backend:`")
     require_cidrs(config)
     check = partial(_check_settled, backend, config, name_servers)
     if ctx is None:
-        if wait:
-            raise TypeError(f"check_kernel: wait={wait!r} needs ctx, such as phases.Context()")
         return check()
     from hostrouting.kernel.awaiting import await_result  # noqa: PLC0415  only a task waits
 
@@ -94,9 +91,9 @@ def find_what_may_come(report: CheckReport, config: HostRoutingConfig) -> str:
     if report.verdict == "ok":
         return ""
     missing = [
-        f"there is no IPv{family.family} default route"
+        family.missing_default
         for family in report.families
-        if family.verdict == "no-default-route" and not family.snapshot.lacks(family.family)
+        if family.missing_default and not family.snapshot.lacks(family.family)
     ]
     links = report.snapshot.links_by_name
     down = [
@@ -110,24 +107,13 @@ def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport
     """Check a host as this snapshot shows it, without asking a kernel. Raises ConfigError if no
     CIDRs are expected.
     """
-    _require(snapshot, "rules", "a Snapshot, such as backend.snapshot()")
     require_cidrs(config)
     judges = _judges(snapshot, config.route_overlap)
     return _report(config, (check_family(judge) for judge in judges))
 
 
-def _require(value: object, attribute: str, rule: str) -> None:
-    """Raise TypeError unless the value has this attribute: arguments are easily swapped."""
-    if not hasattr(value, attribute):
-        kind = type(value).__name__
-        raise TypeError(
-            f"a check takes first the host, then its configuration; {kind} is not {rule}"
-        )
-
-
 def require_cidrs(config: HostRoutingConfig) -> None:
     """Raise ConfigError if the configuration expects no CIDRs."""
-    _require(config, "route_overlap", "a HostRoutingConfig")
     if config.route_overlap.cidrs:
         return
     rule = "is empty, so there is nothing to check"
@@ -163,12 +149,11 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
         expected_devs=tuple(sorted(judge.uplinks.devs)),
         parts=tuple(parts),
         escapes=tuple(escapes),
-        flaws=find_flaws(judge),
         repair=_repair(judge, blocks, parts, escapes),
         node_ip=node_ip(judge),
     )
-    described = (*find_undelivered(judge), *describe_doubts(report, doubts))
-    return report._replace(doubts=described)
+    described = (*find_missing_rules(judge), *describe_doubts(report, doubts))
+    return report._replace(flaws=find_flaws(judge, report), doubts=described)
 
 
 def _judge_blocks(

@@ -2,12 +2,15 @@
 
 Theory of operation. TCP, and UDP with `connect`, look up twice: first as a plain packet, which has
 no source, and then with the source that the first route gave. A rule for that source (`from`) may
-lead the second lookup elsewhere. IPv4 looks up again at once; IPv6 as soon as any route changes, or
-at once if it finds no route without a source.
+lead the second lookup elsewhere. IPv4 looks up again at once; IPv6 as soon as any route changes.
 
-If Linux can only choose one source, or was asked which one it chooses (`sources`), connections that
-fare worse than plain packets are judged as packets of their own kind. If it may choose any of
-several, and one of these makes a difference, that is a doubt about the plain packets.
+If Linux can only choose one source, or was asked which one it chooses (`sources`), and connections
+are lost or in doubt where plain packets are not, they are judged as packets of their own kind. If
+it may choose any of several, and one of these makes that difference, that is a doubt about the
+plain packets.
+
+Not modelled: IPv6 also looks up again where it finds no route without a source, so a rule for a
+source of this host may yet lead there. Such addresses count as lost.
 
 Field states: repaired-for-the-first-lookup-only, node-address-into-a-vpn, src-that-has-a-rule.
 """
@@ -26,14 +29,16 @@ from hostrouting.check.results import (
 )
 from hostrouting.check.sources import sources_of
 from hostrouting.fib.engine import PacketKind
-from hostrouting.model.prefix import IPV6, Prefix
+from hostrouting.model.prefix import Prefix
 
 if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
 
 
 def connection_of(judge: Judge, plain: Part) -> tuple[PacketKind, Part] | None:
-    """The connections to a part whose source is known, if they fare worse than plain packets."""
+    """The connections to a part whose source is known, if they are lost or in doubt and plain
+    packets are not.
+    """
     sources = sources_of(judge, plain.decision.route)
     if plain.is_own or len(sources) != 1:
         return None
@@ -45,25 +50,17 @@ def connection_of(judge: Judge, plain: Part) -> tuple[PacketKind, Part] | None:
 
 
 def doubt_about_sources(judge: Judge, plain: Part) -> Opinion | None:
-    """The doubt about a part whose packets have one of several sources, if that makes a difference;
-    or whose packets are lost without a source, and in IPv6 are not with one.
+    """The doubt about a part whose packets have one of several sources, if that makes a
+    difference.
     """
     if not judge.fib.has_rules_by_source:
         return None
-    is_lost = plain.plain_grade is Grade.ESCAPE and not plain.decision.devs
     sources = sources_of(judge, plain.decision.route)
-    if is_lost and judge.fib.family == IPV6:
-        sources = tuple(address.ip for address in judge.devices.global_addresses)
-    elif len(sources) < 2:
+    if len(sources) < 2:
         return None
     for source in sources:
         connection = _look_up_again(judge, plain, PacketKind(Prefix.of(source)))
-        if connection is None:
-            continue
-        matters = _is_worse(judge, plain, connection)
-        if is_lost:
-            matters = connection.plain_grade is not Grade.ESCAPE
-        if matters:
+        if connection is not None and _is_worse(judge, plain, connection):
             decision = connection.decision
             reason = f"from {source}, they take [{decision}] by [rule {decision.rule}]"
             return Opinion(Grade.DOUBT, UNKNOWN_SOURCE, reason)
@@ -91,7 +88,7 @@ def _look_up_again(judge: Judge, plain: Part, packet: PacketKind) -> Part | None
 
 
 def _is_worse(judge: Judge, plain: Part, connection: Part) -> bool:
-    """Whether connections fare worse than plain packets.
+    """Whether connections are lost or in doubt, and plain packets are not.
 
     Where the rule of either lookup is intended, so are they; but nobody intends to lose the pods of
     this node. Field state: policy-routing-intended.

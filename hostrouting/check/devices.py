@@ -125,25 +125,12 @@ class Devices:
         return pod_devs
 
     @cached_property
-    def blocks_of_pods(self) -> list[tuple[str, Prefix]]:
-        """The blocks in which this node's pods may have addresses, each with the CNI's device that
-        leads there: the prefix of a route by it that has no router, or the device's own address.
-
-        The gateway of a route of Cilium is an address of this host, which is not a router.
-        """
-        blocks = [(address.dev, Prefix.of(address.ip)) for address in self.addresses]
-        no_router = {None, *(address.ip for address in self.addresses)}
-        for route in self._routes:
-            is_default = route.prefix.length < 2  # also as two halves, 0.0.0.0/1 and 128.0.0.0/1
-            if route.type != "unicast" or is_default:
-                continue
-            if all(hop.gateway in no_router for hop in route.next_hops):
-                blocks += [(dev, route.prefix) for dev in route.devs]
-        # So far by any device: those of the CNIs are chosen here.
-        return [(dev, block) for dev, block in blocks if self.cni_rows(dev)]
+    def routes_to_pods(self) -> ByPrefix[Route]:
+        """The same, by their prefixes."""
+        return ByPrefix(self._fib.family, [(route.prefix, route) for route in self.pod_routes])
 
     @cached_property
-    def routes_to_pods(self) -> ByPrefix[Route]:
+    def pod_routes(self) -> list[Route]:
         """The usable routes to pods of this node: to a single pod by its device, or to a network by
         the bridge of the pods. They are in table main, or in any that a rule looks up for plain
         packets.
@@ -151,11 +138,10 @@ class Devices:
         Field state of another table: aws-vpc-cni-security-groups-strict.
         """
         of_pods = {dev for dev in self._uses if self.leads_to_own_pods(dev)}
-        routes: list[Route] = []
-        if of_pods:  # or no route has to be looked at
-            routes += [route for route in self._routes if not of_pods.isdisjoint(route.devs)]
-        to_pods = filter(self._leads_plain_packets_to_pods, routes)
-        return ByPrefix(self._fib.family, [(route.prefix, route) for route in to_pods])
+        if not of_pods:  # or no route has to be looked at
+            return []
+        routes = [route for route in self._routes if not of_pods.isdisjoint(route.devs)]
+        return list(filter(self._leads_plain_packets_to_pods, routes))
 
     def _leads_plain_packets_to_pods(self, route: Route) -> bool:
         """Whether plain packets by this route of a pod's device, or of the bridge of pods, reach

@@ -9,45 +9,33 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from hostrouting.check.results import (
-    DOUBTFUL_ROUTE,
     FamilyReport,
-    Opinion,
     RangeInDoubt,
-    extents_of,
     phrase_of_extents,
 )
 from hostrouting.command import Command, call, joined
 from hostrouting.config.cni import devices_of
-from hostrouting.config.settings import is_configurable_dev
 from hostrouting.finding import Finding, Name, Remedy, in_turn
-from hostrouting.model.link_kinds import is_card, is_tunnel
-from hostrouting.model.prefix import ip_at
-from hostrouting.model.route import deletion_command
-from hostrouting.text import spoken
+from hostrouting.model.link_kinds import is_card
+from hostrouting.model.prefix import extent, ip_at
+from hostrouting.model.route import OURS, PROTOCOL_KERNEL, deletion_command, devs_of
+from hostrouting.text import grouped, spoken
 
 if TYPE_CHECKING:
     from hostrouting.model.prefix import Prefix
-    from hostrouting.model.snapshot import Address
+    from hostrouting.model.route import Route
 
 
-def line_naming(dev: str, cidrs: Iterable[Prefix]) -> Command:
-    """The line to type that has this device expected."""
-    return _repair_line("--dev", [dev], cidrs)
-
-
-def line_allowing(devs: Iterable[str], cidrs: Iterable[Prefix]) -> Command:
-    """The line to type that has these devices allowed, or the rules with these selectors."""
-    return _repair_line("--allow", devs, cidrs)
-
-
-def _repair_line(option: str, devs: Iterable[str], cidrs: Iterable[Prefix]) -> Command:
+def repair_line(option: str, values: Iterable[str], cidrs: Iterable[Prefix]) -> Command:
+    """The line to type that has these devices expected (`--dev`), or these devices and the rules
+    with these selectors allowed (`--allow`).
+    """
     words = ["repair", *map(str, cidrs)]
-    for dev in devs:
-        words += [option, dev]
+    for value in values:
+        words += [option, value]
     return joined(" | ", call(shlex.join(words)), call("apply --config -"))
 
 
@@ -78,10 +66,7 @@ DOUBTS = {
             "not used"
         ),
     ),
-    "doubtful-route": Wording(
-        "packets to {where} may be lost: {reason}",
-        Remedy("if this is not intended, correct the route, or delete it"),
-    ),
+    "doubtful-route": Wording("packets to {where} may be lost: {reason}", Remedy()),
     "other-packets": Wording(
         "some packets to {where} are routed differently, by {reason}",
         Remedy("if this is intended"),
@@ -109,86 +94,78 @@ DOUBTS = {
 
 def describe_doubts(report: FamilyReport, doubts: Iterable[RangeInDoubt]) -> Iterator[Finding]:
     """A finding for all ranges about which there is the same doubt. The report need not have it."""
-    doubts = [*doubts]
-    for opinion, extents in extents_of(report.family, doubts).items():
-        where = phrase_of_extents(extents)
+    by_opinion = grouped((opinion, (first, last)) for opinion, first, last in doubts)
+    for opinion, ranges in by_opinion.items():
+        where = phrase_of_extents([extent(report.family, *each) for each in ranges])
         wording = DOUBTS[opinion.name]
         sentence = wording.sentence.format(where=where, reason=opinion.reason)
-        first = min(first for each, first, _ in doubts if each == opinion)
-        command = wording.remedy.command.format(address=ip_at(report.family, first))
+        command = wording.remedy.command.format(address=ip_at(report.family, ranges[0][0]))
         remedy: Remedy | None = wording.remedy._replace(command=command)
         facts: dict[str, Any] = {}
         if opinion.candidates:
             devs = devices_to_name(opinion.candidates, report)
             remedy = how_to_name_a_device(devs, report)
             facts["candidates"] = devs
-        elif opinion.name == DOUBTFUL_ROUTE:
-            kinds = _kinds_to_allow(opinion, report)
-            remedy = _how_to_end_doubt(opinion, kinds, report, wording.remedy.words)
-            if kinds:
+        elif opinion.route is not None:
+            ways = how_to_delete([opinion.route])
+            if opinion.may_allow:
+                kinds = kinds_of([opinion.may_allow], report)
                 facts["mayAllow"] = kinds
+                ways.insert(0, how_to_allow(kinds, repair_line("--allow", kinds, report.cidrs)))
+            remedy = in_turn(ways)
         elif opinion.selection:
             facts["mayIntend"] = opinion.selection
-            allowing = line_allowing([opinion.selection], report.cidrs)
-            remedy = wording.remedy._replace(command=allowing)
+            command = repair_line("--allow", [opinion.selection], report.cidrs)
+            remedy = wording.remedy._replace(command=command)
         yield Finding(cast("Name", opinion.name), "warning", sentence, where, remedy, facts)
 
 
-def _kinds_to_allow(opinion: Opinion, report: FamilyReport) -> dict[str, str]:
-    """The device that ends the doubt if it is allowed, with its kind; none if there is none."""
-    link = report.snapshot.links_by_name.get(opinion.may_allow)
-    if link is None or not is_configurable_dev(link.name):
-        return {}
-    return {link.name: link.kind}
+def kinds_of(devs: Iterable[str], report: FamilyReport) -> dict[str, str]:
+    """The kind of each of these devices; empty for hardware."""
+    links = report.snapshot.links_by_name
+    return {dev: links[dev].kind for dev in devs if dev in links}
 
 
-def _how_to_end_doubt(
-    opinion: Opinion, kinds: Mapping[str, str], report: FamilyReport, otherwise: str
-) -> Remedy | None:
-    """How to allow the device by which packets may be lost, and how to delete the route."""
-    deletion = "" if opinion.route is None else deletion_command(opinion.route)
-    ways = [Remedy(otherwise, deletion)]
-    if kinds:
-        ways.insert(0, how_to_allow(kinds, line_allowing(kinds, report.cidrs)))
-    return in_turn(ways)
+def how_to_delete(routes: Sequence[Route]) -> list[Remedy]:
+    """How to delete these routes: an address brings its network's route back, and the guard a
+    configured one.
+    """
+    if not routes:
+        return []
+    commands = " && ".join(map(deletion_command, routes))
+    prefixes = dict.fromkeys(str(route.prefix) for route in routes)
+    words = f"if the route to {spoken([*prefixes])} is not intended"
+    connected = devs_of(route for route in routes if route.protocol == PROTOCOL_KERNEL)
+    if any(route.protocol == OURS for route in routes):
+        words += ", remove hostrouting's from staticRoutes.routes; if it is not there"
+    elif connected and all(route.type == "unicast" for route in routes):
+        words += f", give {spoken(sorted(connected))} another network; until it is set up again"
+    return [Remedy(words, commands)]
 
 
-def cards_with_address(report: FamilyReport) -> list[Address]:
-    """The addresses of network cards, by which a default route could lead. A CNI's device leads to
-    pods, and so does a bridge without a card, such as docker0.
+def cards_with_address(report: FamilyReport) -> list[str]:
+    """The network cards with an address, by which a default route could lead. A CNI's device leads
+    to pods, and so does a bridge without a card, such as docker0.
     """
     links = report.snapshot.links_by_name
-    addresses: list[Address] = []
+    cards: dict[str, None] = {}
     for address in report.addresses:
         link = links.get(address.dev)
-        if link is None or not is_card(link, links) or devices_of(link.name, link.kind):
-            continue
-        addresses.append(address)
-    return addresses
+        if is_card(link, links) and not devices_of(address.dev, links[address.dev].kind):
+            cards[address.dev] = None
+    return [*cards]
 
 
 def devices_to_name(devs: Sequence[str], report: FamilyReport) -> list[str]:
     """Of which devices one is intended: of these, or if there is only one, perhaps of the cards."""
     if len(devs) > 1:
         return [*devs]
-    return [*dict.fromkeys([*devs, *(address.dev for address in cards_with_address(report))])]
+    return [*dict.fromkeys([*devs, *cards_with_address(report)])]
 
 
 def how_to_name_a_device(devs: Sequence[str], report: FamilyReport) -> Remedy | None:
-    """How to name each of these devices, of which one is intended; with what is known of it.
-
-    The last way is for the case that none of the others is right: if there is one device, another
-    may be intended; if one of several is a tunnel, it may have a default route by mistake.
-    """
-    ways = [_way_to_name(dev, report) for dev in devs]
-    links = report.snapshot.links
-    tunnels = [link.name for link in links if link.name in devs and is_tunnel(link)]
-    if len(devs) == 1:
-        ways.append(Remedy("if another device is intended", line_naming("NAME", report.cidrs)))
-    elif tunnels:
-        words = f"if {spoken(tunnels, last='or')} should not have a default route"
-        ways.append(Remedy(f"{words}, correct the program that sets it"))
-    return in_turn(ways)
+    """How to name each of these devices, of which one is intended; with what is known of it."""
+    return in_turn([_way_to_name(dev, report) for dev in devs])
 
 
 def _way_to_name(dev: str, report: FamilyReport) -> Remedy:
@@ -197,22 +174,14 @@ def _way_to_name(dev: str, report: FamilyReport) -> Remedy:
     known = _known_of(dev, report)
     if known:
         words += f" ({known})"
-    if is_configurable_dev(dev):
-        return Remedy(words, line_naming(dev, report.cidrs))
-    return Remedy(f"{words}, give it another name: a configuration cannot have this one")
+    return Remedy(words, repair_line("--dev", [dev], report.cidrs))
 
 
 def _known_of(dev: str, report: FamilyReport) -> str:
-    """What tells this device from another one that may be intended: its kind, its best default
-    route and its first address.
-    """
-    links = report.snapshot.links
-    known = [f"kind {link.kind}" for link in links if link.name == dev and link.kind]
-    all_defaults = report.snapshot.default_routes(report.family)
-    defaults = [route for route in all_defaults if dev in route.devs]
-    if defaults:
-        best = min(defaults, key=attrgetter("metric"))
-        known.append(f"[{best}]")
+    """What tells this device from another one that may be intended: its kind and first address."""
+    known = [
+        f"kind {link.kind}" for link in report.snapshot.links if link.name == dev and link.kind
+    ]
     for address in report.addresses:
         if address.dev == dev:
             known.append(f"address {address.ip}")

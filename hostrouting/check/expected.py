@@ -36,6 +36,7 @@ from hostrouting.routes.default_route import (
     doubtful_by_equal_routes,
     has_tunnel,
 )
+from hostrouting.text import spoken
 
 
 class Uplinks(NamedTuple):
@@ -65,56 +66,55 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     default_routes = list(_default_routes(fib))
     counting = devs_that_count(default_routes, devices.links)
     defaults = _routes_that_count(default_routes, counting, devices.links)
-    trimmed = [_without_other_hops(route, counting) for route in defaults]
-    uplinks = Uplinks(frozenset())
-    if configured:
-        uplinks = _configured_uplinks(configured, trimmed, counting, devices)
-    elif trimmed:
-        uplinks = _uplinks_of_first(trimmed, counting, fib, devices)
-    return uplinks._replace(defaults=defaults)
-
-
-def _configured_uplinks(
-    devs: frozenset[str], defaults: Sequence[Route], counting: frozenset[str], devices: Devices
-) -> Uplinks:
-    """The devices that the configuration names. They are not in doubt. Of the default routes, only
-    the next hops through devices that count are given.
-    """
-    devs_below = devs_hidden_by_a_tunnel(devs, defaults, devices.links)
+    trimmed: list[Route] = []  # with only the next hops through devices that count
+    for route in defaults:
+        hops = tuple(hop for hop in route.next_hops if hop.dev in counting)
+        trimmed.append(route._replace(next_hops=hops))
+    devs = configured
+    if trimmed and not configured:
+        devs = frozenset(trimmed[0].devs)
+    devs_below = devs_hidden_by_a_tunnel(devs, trimmed, devices.links)
     card = _card_below_tunnel(devs_below, devs, devices)
     hidden_card = None
     if has_tunnel(devs & counting, devices.links):  # a named tunnel may have no default route
         hidden_card = card
-    return Uplinks(devs, card_below_tunnel=card, hidden_card=hidden_card)
+    uplinks = Uplinks(devs, defaults, card, hidden_card)
+    if configured or not trimmed:
+        return uplinks
 
-
-def _uplinks_of_first(
-    defaults: Sequence[Route], counting: frozenset[str], fib: Fib, devices: Devices
-) -> Uplinks:
-    """The devices of the first default route, and those that may be meant instead. The default
-    routes are given as to `_configured_uplinks`.
-    """
-    links = devices.links
-    devs = frozenset(defaults[0].devs)
-    devs_below = devs_hidden_by_a_tunnel(devs, defaults, links)
-    card = _card_below_tunnel(devs_below, devs, devices)
-
-    with_address = [dev for dev in devices.devs_with_address if not devices.cni_rows(dev)]
-    are_only_taps = devs == counting and are_taps_without_a_card(devs, with_address, links)
-    by_a_tunnel = doubtful_by_a_tunnel(devs, devs_below, links, are_only_taps=are_only_taps)
-    by_equal_routes = doubtful_by_equal_routes(defaults)
-    by_rules = _devs_that_compete_by_rules(fib, defaults)
-    doubtful = by_a_tunnel | by_equal_routes | by_rules
+    doubtful = _doubtful_devs(devs, devs_below, trimmed, fib, devices)
     expected = devs | doubtful  # each may be the intended one
-
     is_card_unknown = not devs_below and _is_only_tunnel_or_dummy(expected, doubtful, devices)
-    return Uplinks(
-        expected,
-        card_below_tunnel=card,
-        hidden_card=card,  # because the tunnel's default route is the first
-        doubtful=doubtful,
-        is_card_unknown=is_card_unknown,
+    return uplinks._replace(devs=expected, doubtful=doubtful, is_card_unknown=is_card_unknown)
+
+
+def choice_between(devs: Iterable[str]) -> str:
+    """These devices, of which one is intended. Where only one has a default route, a card may be
+    meant that has none.
+    """
+    named = sorted(devs)
+    if len(named) == 1:
+        named.append("a network card")
+    return spoken(named, last="or")
+
+
+def _doubtful_devs(
+    devs: frozenset[str],
+    devs_below: frozenset[str],
+    defaults: Sequence[Route],
+    fib: Fib,
+    devices: Devices,
+) -> frozenset[str]:
+    """The devices of the first default route, and those that may be meant instead. Of the default
+    routes, only the next hops through devices that count are given.
+    """
+    with_address = [dev for dev in devices.devs_with_address if not devices.cni_rows(dev)]
+    are_only_taps = devs == devs_of(defaults) and are_taps_without_a_card(
+        devs, with_address, devices.links
     )
+    by_a_tunnel = doubtful_by_a_tunnel(devs, devs_below, devices.links, are_only_taps=are_only_taps)
+    by_equal_routes = doubtful_by_equal_routes(defaults)
+    return by_a_tunnel | by_equal_routes | _devs_that_compete_by_rules(fib, defaults)
 
 
 # The default routes.
@@ -193,11 +193,6 @@ def _routes_that_count(
         if route.prefix.length == 0 or has_tunnel(route.devs, links)
     ]
     return tuple(hiding or through_these)
-
-
-def _without_other_hops(route: Route, counting: frozenset[str]) -> Route:
-    """The default route with only its next hops through these devices."""
-    return route._replace(next_hops=tuple(hop for hop in route.next_hops if hop.dev in counting))
 
 
 # The tunnel, and the card below it.

@@ -1,8 +1,8 @@
-"""Flaws of a host, which are found whether anything escapes or not: in its service networks, rules,
-default routes and node addresses.
+"""Flaws of a host, which are found whether anything escapes or not: in its service networks,
+default routes and rules.
 
-No unit is held back for a flaw, so none is an error. One kind changes the verdict, to UNDECIDED
-(`find_undelivered`).
+No unit is held back for a flaw, so none is an error. A missing rule changes the verdict, to
+UNDECIDED (`find_missing_rules`).
 
 Linux begins with three rules, for the tables local, main and default; other programs may delete
 them. Without the first, a host does not answer on its own addresses; without the second its routes
@@ -15,11 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
-from hostrouting.check.doubts import line_naming
+from hostrouting.check.doubts import how_to_name_a_device
 from hostrouting.check.judge import of_family
-from hostrouting.check.sources import node_sources
 from hostrouting.fib.engine import NOT_JUDGED
-from hostrouting.finding import Finding, Name, Remedy, in_turn
+from hostrouting.finding import Finding, Name, Remedy
 from hostrouting.model.prefix import IP, IPV6, Prefix, outermost
 from hostrouting.model.route import PROTOCOL_RA, TABLE_LOCAL, TABLE_MAIN, devs_of
 from hostrouting.model.rule import default_rules, rule_command
@@ -27,10 +26,8 @@ from hostrouting.routes.uplink import TO_HAVE_IPV6
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from hostrouting.check.judge import Judge
-    from hostrouting.fib.engine import Fib
+    from hostrouting.check.results import FamilyReport
     from hostrouting.model.rule import Rule
 
 
@@ -44,14 +41,12 @@ _NO_IPV6 = Finding(
 _NAME_SERVER = "a name server"
 
 
-def find_flaws(judge: Judge) -> tuple[Finding, ...]:
+def find_flaws(judge: Judge, report: FamilyReport) -> tuple[Finding, ...]:
     """The flaws of one family that leave the verdict as it is, the worst first."""
     return (
         *_hosts_in_cluster_networks(judge),
-        *_missing_rules(judge),
         *_expiring_defaults(judge),
-        *_competing_defaults(judge),
-        *_several_node_ips(judge),
+        *_competing_defaults(judge, report),
     )
 
 
@@ -73,10 +68,8 @@ def _host_inside(ip: IP, what: str, whose: str, block: Prefix) -> Finding:
     sentence = (
         f"{ip}, {what}, lies in the {whose} network {block}, so packets to it may go to a {whose}"
     )
-    another = f"give the cluster another {whose} network, or the host another"
-    words = f"{another} address"
-    if what == _NAME_SERVER:
-        words = f"unless it is the cluster's own, {another} name server"
+    other = "name server, unless it is the cluster's own" if what == _NAME_SERVER else "address"
+    words = f"give the cluster another {whose} network, or the host another {other}"
     name = cast("Name", f"{whose}-network-holds-host")
     return Finding(name, "warning", sentence, str(ip), Remedy(words))
 
@@ -94,9 +87,7 @@ def _networks_of_overlays(judge: Judge) -> tuple[Prefix, ...]:
     for prefix in {route.prefix for route in routes}:
         is_network = prefix.length and not prefix.is_single
         if is_network and any(map(prefix.overlaps, cidrs)):
-            networks.append(prefix)
-    if networks:
-        networks += judge.pods
+            networks += [prefix, *judge.pods]
     return tuple(outermost(networks))
 
 
@@ -118,30 +109,6 @@ def _known_addresses(judge: Judge) -> dict[IP, str]:
     return known
 
 
-def _missing_rules(judge: Judge) -> Iterator[Finding]:
-    """All rules of IPv6; or that for table main, if the table has routes."""
-    fib = judge.fib
-    if fib.family == IPV6 and fib.snapshot.lacks(IPV6):
-        yield _NO_IPV6
-    in_main = [route for route in fib.snapshot.routes if route.table == TABLE_MAIN]
-    has_routes = any(route.prefix.family == fib.family for route in in_main)
-    if has_routes and not _looks_up_main(fib):
-        yield Finding(
-            "missing-rule",
-            "warning",
-            "no rule looks up table main for all packets, so its routes are not used",
-            "main",
-            Remedy(command=rule_command("add", default_rules(fib.family)[1])),
-        )
-
-
-def _looks_up_main(fib: Fib) -> bool:
-    """Whether a rule looks up table main for all packets, whatever its priority."""
-    usual = default_rules(fib.family)[1]
-    # `Fib.rules` has this one also where IPv6 has lost it.
-    return any(rule._replace(priority=usual.priority) == usual for rule in fib.snapshot.rules)
-
-
 def _expiring_defaults(judge: Judge) -> Iterator[Finding]:
     """An advertised default route that nothing renews, because the host forwards."""
     links = judge.devices.links
@@ -159,7 +126,7 @@ def _expiring_defaults(judge: Judge) -> Iterator[Finding]:
                 yield Finding("default-route-expires", "warning", sentence, dev, remedy)
 
 
-def _competing_defaults(judge: Judge) -> Iterator[Finding]:
+def _competing_defaults(judge: Judge, report: FamilyReport) -> Iterator[Finding]:
     """Default routes of several network cards, if no device is named or in doubt."""
     uplinks = judge.uplinks
     if judge.configured_devs or uplinks.doubtful:
@@ -169,62 +136,47 @@ def _competing_defaults(judge: Judge) -> Iterator[Finding]:
     if cards:
         used = spoken(sorted(uplinks.devs))
         sentence = f"Linux prefers the default route of {used} to that of {spoken(cards)}"
-        cidrs = of_family(judge.config.cidrs, judge.fib.family)
         devs = [*cards, *sorted(uplinks.devs)]
-        ways = [Remedy(f"if {dev} is intended", line_naming(dev, cidrs)) for dev in devs]
-        remedy = in_turn(ways)
+        remedy = how_to_name_a_device(devs, report)
         facts = {"candidates": devs}
         yield Finding("default-routes", "warning", sentence, spoken(cards), remedy, facts)
 
 
-def _several_node_ips(judge: Judge) -> Iterator[Finding]:
-    """Expected devices from which this host sends with different addresses: none of these is the
-    node IP.
-    """
-    sources = node_sources(judge)
-    if len({source for _, source in sources}) < 2:
+# Missing rules.
+
+
+def find_missing_rules(judge: Judge) -> Iterator[Finding]:
+    """The rules of Linux that somebody has deleted: the verdict is UNDECIDED."""
+    fib = judge.fib
+    to_local, to_main, *_ = default_rules(fib.family)
+    if fib.family == IPV6 and fib.snapshot.lacks(IPV6):
+        yield _NO_IPV6
+    in_main = [route for route in fib.snapshot.routes if route.table == TABLE_MAIN]
+    has_routes = any(route.prefix.family == fib.family for route in in_main)
+    # Another priority is right, too. `Fib.rules` has this rule also where IPv6 has lost it.
+    priority = to_main.priority
+    if has_routes and to_main not in {
+        rule._replace(priority=priority) for rule in fib.snapshot.rules
+    }:
+        sentence = "no rule looks up table main for all packets, so its routes are not used"
+        yield _missing(to_main, sentence, "main")
+    if fib.rules[:1] == (to_local,):
         return
-    ways = [f"{source} through {dev}" for dev, source in sources]
-    sentence = (
-        f"the node IP of IPv{judge.fib.family} is not known: this host sends from {spoken(ways)}"
-    )
-    target = spoken(list(dict(sources)))
-    facts = {"family": judge.fib.family, "addresses": [str(source) for _, source in sources]}
-    remedy = Remedy("if kubelet runs here, choose its --node-ip")
-    yield Finding("node-ip", "note", sentence, target, remedy, facts)
-
-
-# The addresses of this host.
-
-
-def find_undelivered(judge: Judge) -> Iterator[Finding]:
-    """The addresses of this host whose packets are sent elsewhere, and that the routes of pods may
-    not be used: the verdict is UNDECIDED.
-    """
-    has_pods = any(map(judge.devices.leads_to_own_pods, judge.devices.links))
-    if has_pods and TABLE_MAIN not in judge.fib.tables:
-        yield from _missing_rules(judge)
-    usual = default_rules(judge.fib.family)[0]
-    if judge.fib.rules[:1] == (usual,):
-        return
-    lost = _addresses_sent_elsewhere(judge)
+    lost = spoken(_addresses_sent_elsewhere(judge))
     if lost:
-        yield Finding(
-            "missing-rule",
-            "warning",
-            f"this host does not answer on {spoken(lost)}: no rule looks up table local first",
-            spoken(lost),
-            _how_to_look_up_first(usual, judge.fib.rules),
-        )
+        sentence = f"this host does not answer on {lost}: no rule looks up table local first"
+        missing = _missing(to_local, sentence, lost)
+        if (
+            to_local in fib.rules
+        ):  # Linux adds no rule twice, and uses those of one priority in turn
+            remedy = Remedy("give the rules before it a priority above 0")
+            missing = missing._replace(remedy=remedy)
+        yield missing
 
 
-def _how_to_look_up_first(usual: Rule, rules: Sequence[Rule]) -> Remedy:
-    """How this rule becomes the first. Linux adds no rule twice, and looks at rules of one priority
-    in the order in which they were added.
-    """
-    if usual in rules:
-        return Remedy("give the rules before it a priority above 0")
-    return Remedy(command=rule_command("add", usual))
+def _missing(rule: Rule, sentence: str, target: str) -> Finding:
+    remedy = Remedy(command=rule_command("add", rule))
+    return Finding("missing-rule", "warning", sentence, target, remedy)
 
 
 def _addresses_sent_elsewhere(judge: Judge) -> list[str]:

@@ -47,7 +47,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.check.devices import Devices, has_gateway
-from hostrouting.check.expected import find_uplinks
+from hostrouting.check.expected import choice_between, find_uplinks
 from hostrouting.check.refusals import Refusals
 from hostrouting.check.results import (
     ALLOWED,
@@ -344,16 +344,10 @@ def by_a_doubtful_device(judge: Judge, dev: str, taken: TakenRoute) -> Opinion |
 
 
 def _doubt_between(devs: Iterable[str], taken: TakenRoute) -> Opinion:
-    """The doubt by which of these devices packets should leave. It also says by which they leave
-    now. Where only one has a default route, a card may be meant that has none.
-    """
+    """The doubt by which of these devices packets should leave, and by which they leave now."""
     candidates = tuple(sorted(devs))
-    named = [*candidates]
-    if len(named) == 1:
-        named.append("a network card")
-    choice = spoken(named, last="or")
     now = spoken(sorted(taken.devs), last="or")
-    reason = f"{choice}; they leave through {now} now"
+    reason = f"{choice_between(candidates)}; they leave through {now} now"
     return Opinion(Grade.DOUBT, DEFAULT_ROUTES, reason, candidates=candidates)
 
 
@@ -476,7 +470,7 @@ def _fitting_rows(judge: Judge, dev: str, taken: TakenRoute) -> CniRows:
     return rows
 
 
-def bridge_with_a_card(judge: Judge, dev: str, _: TakenRoute, __: CniRows) -> Opinion | None:
+def bridge_with_a_card(judge: Judge, dev: str, taken: TakenRoute, _: CniRows) -> Opinion | None:
     """A CNI's bridge has a network card as a port: packets may reach pods, or the network
     of the card.
 
@@ -486,7 +480,7 @@ def bridge_with_a_card(judge: Judge, dev: str, _: TakenRoute, __: CniRows) -> Op
     if card is None:
         return None
     reason = f"{dev} has {card} as a port, and is not in routeOverlap.allowedDevs"
-    return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason, may_allow=dev)
+    return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason, route=taken.route, may_allow=dev)
 
 
 def inside_another_network(judge: Judge, dev: str, taken: TakenRoute, _: CniRows) -> Opinion | None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from hostrouting.check.check import check_snapshot
-from hostrouting.check.new_escapes import find_new_escapes
 from hostrouting.check.sentences import lost_at_boot
+from hostrouting.fib.engine import FROM_HOST, pieces
 from hostrouting.model.prefix import IPV4, IPV6, extent
 from hostrouting.model.route import OURS, PROTOCOL_BOOT, TABLE_MAIN
 from hostrouting.routes.plan import plan_static_routes, reply_routes
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
 
+Range: TypeAlias = tuple[int, int, int]
+"""A family, and the first and the last address."""
 _Way: TypeAlias = "tuple[tuple[str | None, IP | None], ...]"
 """The device and the gateway of each next hop."""
 
@@ -87,3 +89,25 @@ def _may_be_typed(route: Route, ways: Collection[_Way]) -> bool:
 
 def _way(route: Route) -> _Way:
     return tuple((hop.dev, hop.gateway) for hop in route.next_hops)
+
+
+# What escapes on a changed host and does not escape now.
+
+
+def find_new_escapes(before: CheckReport, after: CheckReport) -> list[Range]:
+    """The ranges that escape afterwards and do not escape before, each once, even if packets of
+    several kinds escape there.
+
+    Cut where an escape from before begins or ends, each piece is in it as a whole, or not at all.
+    """
+    ranges: dict[Range, None] = {}
+    for old, new in zip(before.families, after.families, strict=True):
+        borders = {known.first for known in old.escapes}
+        borders |= {known.last + 1 for known in old.escapes}
+        for escape in new.escapes:
+            # Where plain packets escape, a report may not name others.
+            known = [each for each in old.escapes if each.packet in {FROM_HOST, escape.packet}]
+            for first, last in pieces(escape.first, escape.last, sorted(borders)):
+                if not any(each.first <= first <= each.last for each in known):
+                    ranges[new.family, first, last] = None
+    return [*ranges]

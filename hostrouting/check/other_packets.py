@@ -152,10 +152,7 @@ def _may_hold_pods(judge: Judge, block: Prefix) -> bool:
     """
     if judge.pods or block.is_single:
         return False
-    for dev, block_of_pods in judge.devices.blocks_of_pods:
-        if block_of_pods.overlaps(block) and dev not in judge.configured_devs:
-            return True
-    return False
+    return any(route.prefix.overlaps(block) for route in judge.devices.pod_routes)
 
 
 def wrong_by_any_device(judge: Judge, other: OtherPackets) -> Opinion | None:

@@ -7,9 +7,9 @@ and the opinions on it hold for all, because an opinion is not about the address
 opinions is a part. The addresses of every host or link are parts of their own, because they are
 fine by any device (`_OF_EVERY_HOST`).
 
-This is done for plain packets. It is done again for those that may fare worse: connections from the
-source that Linux has chosen, and packets of pods. What a report says of a range, it says of several
-neighbouring parts at once (`ranges_of`).
+This is done for plain packets. It is done again for those that may be lost where plain ones are
+not: connections from the source that Linux has chosen, and packets of pods. What a report says of a
+range, it says of several neighbouring parts at once (`ranges_of`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hostrouting.check.connections import connection_of, doubt_about_sources
 from hostrouting.check.other_packets import FINE, judge_outcome
-from hostrouting.check.results import DEFAULT_ROUTES, OWN_ADDRESS, SOME_POD, Grade, Part
+from hostrouting.check.results import DEFAULT_ROUTES, OWN_ADDRESS, SOME_POD, Part
 from hostrouting.fib.engine import (
     FROM_HOST,
     Cell,
@@ -97,8 +97,6 @@ def _judge_address(judge: Judge, address: int, packet: PacketKind) -> Part:
     doubt = doubt_about_sources(judge, part)
     if doubt is None:
         return part
-    if opinion.grade is Grade.ESCAPE:  # perhaps not, with a source
-        return part._replace(opinion=doubt)
     return part._replace(other_opinions=(*others, doubt))
 
 

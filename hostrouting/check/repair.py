@@ -15,7 +15,7 @@ What repairs them is a deletion, which the reason `below-a-cni` names.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -40,7 +40,7 @@ _TOO_MANY = Why(
     f"it would take more than {_MOST} routes; check smaller networks one by one, or remove what "
     "adds the routes there",
 )
-_WORSE = Why("not-proven", "with these routes, other packets would be worse off")
+_WORSE = Why("not-proven", "with these routes, other packets would be lost or in doubt")
 
 
 class Case(NamedTuple):
@@ -105,7 +105,10 @@ def prove(case: Case, repair: Repair, unmade: Mapping[Prefix, Why]) -> Repair:
     if any(_is_worse(change) for change in changes):
         # This is proven in turn, and ends: without routes, nothing is worse.
         return _without_routes(case, _WORSE)
-    parts = _parts_for_costs(changes, proposed)
+    taken: list[Part] = []
+    for before, after in changes:
+        if before.plain_grade is Grade.ESCAPE and after.decision.route in proposed:
+            taken.append(before)
     attempt = Attempt(case.judge.fib, case.hidden, proposed, unmade)
     lacks = ""
     if proposed:
@@ -113,7 +116,7 @@ def prove(case: Case, repair: Repair, unmade: Mapping[Prefix, Why]) -> Repair:
         lacks = attributes_lost(case.judge, proposed[0])
     return repair._replace(
         unrepairable=tuple(attempt.find_unrepairable(changes)),
-        costs=tuple(find_costs(case.judge, parts)),
+        costs=tuple(dict.fromkeys(find_costs(case.judge, case.blocks, taken))),
         lacks=lacks,
     )
 
@@ -130,7 +133,7 @@ def _judge_again(case: Case, proposed: Sequence[Route]) -> Iterator[Change]:
 
 
 def _is_worse(change: Change) -> bool:
-    """Whether plain packets, or the worst off of all packets, are worse off than before.
+    """Whether the grade of plain packets, or the worst grade of all, is worse than before.
 
     For example, a present route says with which source packets leave, and a new one cannot: then a
     rule for another source may capture them.
@@ -138,15 +141,3 @@ def _is_worse(change: Change) -> bool:
     if change.after.plain_grade > change.before.plain_grade:
         return True
     return change.after.worst_grade > change.before.worst_grade
-
-
-def _parts_for_costs(changes: Iterable[Change], proposed: Sequence[Route]) -> list[Part]:
-    """The parts that escape and are taken by the routes, as they were judged before. All own
-    addresses are among them, taken or not: one inside a range that is taken does not split it.
-    """
-    parts: list[Part] = []
-    for before, after in changes:
-        is_taken = before.plain_grade is Grade.ESCAPE and after.decision.route in proposed
-        if is_taken or before.is_own:
-            parts.append(before._replace(first=after.first, last=after.last))
-    return parts

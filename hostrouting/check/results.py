@@ -11,17 +11,16 @@ is expected, unless something is not judged; undecided if anything is in doubt; 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from itertools import chain
-from operator import attrgetter
 from typing import Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from hostrouting.config.settings import StaticRoute
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, PacketKind
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, extent, prefixes_between
-from hostrouting.model.route import REFUSING, TABLE_LOCAL, Route, devs_of
+from hostrouting.model.route import REFUSING, TABLE_LOCAL, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Snapshot
-from hostrouting.text import agreeing, grouped, spoken
+from hostrouting.text import grouped, spoken
 
 T = TypeVar("T")
 
@@ -233,9 +232,7 @@ class Escape(NamedTuple):
         rule = self.decision.rule
         if route is not None:
             words.append(f"[{route}]")
-        if rule is not None and route is None:
-            words.append(f"[rule {rule}]")
-        elif self.is_by_rule:
+        if rule is not None and (route is None or self.is_by_rule):
             words.append(f"by [rule {rule}]")
         if self.hidden is not None:
             words.append(f"and misses the pods of [{self.hidden}]")
@@ -246,9 +243,7 @@ def phrase_of(packet: PacketKind) -> str:
     """These packets, as a phrase that follows "for"."""
     if packet.iif == "lo" and packet.source is not None:
         return f"connections from {packet.source.ip}"
-    if packet.iif == SOME_POD:
-        return f"packets of pods from {packet.source}"
-    return f"packets of pods from {packet.source} that arrive on {packet.iif}"
+    return f"packets of pods from {packet.source}"
 
 
 Reason: TypeAlias = Literal[
@@ -268,7 +263,11 @@ class Why(NamedTuple):
     devs: tuple[str, ...] = ()
     """The devices of which one has to be named first."""
     rule: Rule | None = None
-    """The rule that comes before table main."""
+    """The rule that comes before table main, with a route that leads elsewhere."""
+    may_be_intended: bool = False
+    """Whether that rule may be right for these packets, which are those of pods: AWS VPC CNI has
+    one for each pod of a second card.
+    """
 
 
 class Unrepairable(NamedTuple):
@@ -280,12 +279,11 @@ class Unrepairable(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """A range that leaves by another device with the repair."""
+    """A network of which something leaves by another device with the repair."""
 
     dev: str
-    """The device by which the range was reached."""
-    first: int
-    last: int
+    """The device by which it was reached."""
+    network: Prefix
 
 
 class Repair(NamedTuple):
@@ -347,30 +345,33 @@ class FamilyReport(NamedTuple):
         return "ok"
 
     @property
-    def escapes_as_a_whole(self) -> bool:
-        """Whether one escape is all there is: it is as large as the only CIDR."""
-        if len(self.escapes) != 1:
-            return False
-        return self.escapes[0].prefixes == self.cidrs
+    def missing_default(self) -> str:
+        """That there is no default route that counts, as a short sentence; empty with any other
+        verdict.
+        """
+        if self.verdict != "no-default-route":
+            return ""
+        return f"there is no IPv{self.family} default route"
 
-    def expected_by(self, escape: Escape) -> tuple[str, ...]:
-        """The devices through which the packets of this escape should leave."""
-        return self.expected_devs if escape.hidden is None else escape.hidden.devs
+    def sentence_of(self, escape: Escape) -> str:
+        """What escapes there, and through which devices its packets should leave."""
+        expected = self.expected_devs if escape.hidden is None else escape.hidden.devs
+        return f"{escape}; expected: {spoken(expected, last='or')}"
 
     @property
     def sentence(self) -> str:
         """The verdict in one sentence, without the verdict's own word."""
         verdict = self.verdict
-        if verdict == "overlap":
-            return _overlap_sentence(self)
         if verdict == "no-default-route":
-            return default_route_sentence(self)
+            return _default_route_sentence(self)
         if verdict == "ok":
             return _ok_sentence(self)
-        sentence = self.doubts[0].sentence
-        if len(self.doubts) > 1:
-            sentence += f"; and {len(self.doubts) - 1} more"
-        return sentence
+        sentences = [doubt.sentence for doubt in self.doubts]
+        if self.escapes:
+            sentences = [self.sentence_of(escape) for escape in self.escapes]
+        if len(sentences) == 1:
+            return sentences[0]
+        return f"{sentences[0]}; and {len(sentences) - 1} more"
 
     def __repr__(self) -> str:
         return f"<FamilyReport {self}>"
@@ -413,14 +414,8 @@ class CheckReport(NamedTuple):
 
     @property
     def missing_defaults(self) -> list[str]:
-        """For each family with the verdict no-default-route, that short sentence. Default routes
-        that do not count are not named in it.
-        """
-        return [
-            f"there is no IPv{report.family} default route"
-            for report in self.families
-            if report.verdict == "no-default-route"
-        ]
+        """The short sentence of each family with the verdict no-default-route."""
+        return [report.missing_default for report in self.families if report.missing_default]
 
     @property
     def routes(self) -> tuple[StaticRoute, ...]:
@@ -432,19 +427,6 @@ class CheckReport(NamedTuple):
         """The routes that repair it, with device and gateway, as they are added on this host."""
         return tuple(chain.from_iterable(report.repair.resolved for report in self.families))
 
-    @property
-    def hiding_routes(self) -> list[Route]:
-        """The routes, in both families, that lead packets away from where they are fine, such as a
-        CNI's device, because they hide the route to there. No new route repairs that, so they have
-        to be deleted.
-        """
-        hiding_routes: list[Route] = []
-        for family in self.families:
-            for unrepairable in family.repair.unrepairable:
-                if unrepairable.why.reason == "below-a-cni":
-                    hiding_routes += unrepairable.why.to_delete
-        return hiding_routes
-
     def __repr__(self) -> str:
         return f"<CheckReport {self.verdict}>"
 
@@ -455,76 +437,14 @@ class CheckReport(NamedTuple):
 # The sentences of the verdicts.
 
 
-def _overlap_sentence(report: FamilyReport) -> str:
-    """How much of which CIDR escapes, and how."""
-    escapes, whose = _escapes_to_name(report.escapes)
-    shares = shares_of(escapes)
-    subjects = [f"{share} of {spoken(cidrs)}" for share, cidrs in grouped(shares).items()]
-    devs_by_verb: dict[str, dict[str, None]] = {}
-    for escape in escapes:
-        devs_by_verb.setdefault(escape.verb, {}).update(dict.fromkeys(escape.devs))
-    ways: list[str] = []
-    for verb, devs in devs_by_verb.items():
-        predicate = agreeing(verb, len(shares))
-        ways.append(f"{predicate} {spoken(list(devs))}".rstrip())
-    way = spoken(ways, last="or")
-    rules = {escape.decision.rule for escape in escapes if escape.is_by_rule}
-    if len(rules) == 1:
-        way += f" by rule {rules.pop()}"
-    expected = report.expected_devs
-    hidden = [escape.hidden for escape in escapes if escape.hidden is not None]
-    if len(hidden) == len(escapes):
-        expected = tuple(sorted(devs_of(hidden)))
-    expected_devs = spoken(expected, last="or", most=3)
-    return f"{' and '.join(subjects)}{whose} {way}; expected: {expected_devs}"
-
-
-_WHOSE = ("", ", for connections,", ", for packets of pods,")
-
-
-def _escapes_to_name(escapes: Sequence[Escape]) -> tuple[Sequence[Escape], str]:
-    """Those of plain packets; if there are none, of connections; else of packets of pods. And the
-    words for these packets.
-    """
-    whose = min(map(_place_of, escapes))
-    return [escape for escape in escapes if _place_of(escape) == whose], _WHOSE[whose]
-
-
-def _place_of(escape: Escape) -> int:
-    """The place of its packets in `_WHOSE`."""
-    if escape.packet == FROM_HOST:
-        return 0
-    return 1 if escape.packet.iif == "lo" else 2
-
-
-def shares_of(escapes: Iterable[Escape]) -> list[tuple[str, str]]:
-    """How much of each CIDR escapes ("all" or "part"), with the CIDR, in the order in which the
-    escapes name the CIDRs.
-    """
-    # By CIDR: the address up to which everything escapes.
-    ends = {escape.cidr: escape.cidr.first for escape in escapes}
-    for escape in sorted(escapes, key=attrgetter("first")):
-        if escape.first <= ends[escape.cidr]:
-            ends[escape.cidr] = max(ends[escape.cidr], escape.last + 1)
-    shares: list[tuple[str, str]] = []
-    for cidr, end in ends.items():
-        share = "all"
-        if end <= cidr.last:
-            share = "part"
-        shares.append((share, str(cidr)))
-    return shares
-
-
-def default_route_sentence(report: FamilyReport, *, wait: float = 0.0) -> str:
-    """That no device is expected, how long the check waited, and which routes do not count."""
-    missing = f"IPv{report.family} default route"
+def _default_route_sentence(report: FamilyReport) -> str:
+    """That no device is expected, and which default routes do not count."""
+    missing = report.missing_default
     defaults = report.snapshot.default_routes(report.family)
     routes = [f"[{route}]" for route in defaults if route.type == "unicast"]
     if routes:
         missing += f" that counts, only {spoken(routes)}"
-    if wait:
-        missing += f" (waited {wait:g} s)"
-    return f"there is no {missing}, so no device is expected"
+    return f"{missing}, so no device is expected"
 
 
 def _ok_sentence(report: FamilyReport) -> str:

@@ -25,7 +25,17 @@ def sources_of(judge: Judge, route: Route | None) -> tuple[IP, ...]:
     """The addresses that Linux may write as the source into packets that leave by this route."""
     if route is None or route.type != "unicast":
         return ()
-    return tuple(dict.fromkeys(source for _, source in _sources_by_hop(judge, route)))
+    if route in judge.known_sources:
+        return (judge.known_sources[route],)
+    sources: dict[IP, None] = {}
+    for hop in route.next_hops:
+        if hop.dev is None or hop.dead:
+            continue
+        if route.prefsrc is not None:
+            return (route.prefsrc,)
+        of_device = judge.devices.addresses_on(hop.dev, scope=route.scope)
+        sources |= dict.fromkeys(_possible_sources(judge, of_device, hop.gateway))
+    return tuple(sources)
 
 
 def routes_to_ask_about(judge: Judge, parts: Iterable[Part]) -> dict[Route, int]:
@@ -45,23 +55,6 @@ def routes_to_ask_about(judge: Judge, parts: Iterable[Part]) -> dict[Route, int]
         if matters and depends_on_route and len(sources_of(judge, route)) > 1:
             asked[route] = part.first
     return asked
-
-
-def _sources_by_hop(judge: Judge, route: Route) -> list[tuple[str, IP]]:
-    """The devices of a route's next hops, each with the sources of packets that leave by it."""
-    if route in judge.known_sources:
-        return [(dev, judge.known_sources[route]) for dev in route.usable_devs]
-    by_hop: dict[tuple[str, IP], None] = {}
-    for hop in route.next_hops:
-        if hop.dev is None or hop.dead:
-            continue
-        if route.prefsrc is not None:
-            by_hop[hop.dev, route.prefsrc] = None
-            continue
-        of_device = judge.devices.addresses_on(hop.dev, scope=route.scope)
-        for source in _possible_sources(judge, of_device, hop.gateway):
-            by_hop[hop.dev, source] = None
-    return list(by_hop)
 
 
 def _possible_sources(
@@ -99,31 +92,24 @@ def _first_of_ipv4(judge: Judge, of_device: list[Address], gateway: IP | None) -
 
 
 def node_ip(judge: Judge) -> IP | None:
-    """The address with which this host sends by the expected devices; None if there is none, or
-    several.
-    """
-    addresses = {source for _, source in node_sources(judge)}
-    if len(addresses) == 1:
-        return addresses.pop()
-    return None
+    """The address with which this host sends by the expected devices that are not in doubt; None if
+    there is none, or several: Linux chooses one of several next hops by a hash.
 
-
-def node_sources(judge: Judge) -> list[tuple[str, IP]]:
-    """The expected devices that are not in doubt, each with the sources of packets that leave
-    through it: those of the first default route that has one and uses only these devices, or else
-    the addresses of the devices.
-
-    Linux chooses one of several next hops by a hash, so no source comes before the others.
+    It is the source of the first default route that has one and uses only these devices, or else
+    the address of the devices.
     """
     devs = judge.uplinks.devs - judge.uplinks.doubtful
+    sources: set[IP] = set()
     for route in judge.uplinks.defaults:
         if devs.issuperset(route.devs):
-            sources = _sources_by_hop(judge, route)
-            if sources:
-                return sources
-    by_address: list[tuple[str, IP]] = []
-    for dev in judge.devices.devs_with_address:
-        if dev in devs:
+            sources.update(sources_of(judge, route))
+        if sources:
+            break
+    else:
+        for dev in devs:
             of_device = judge.devices.addresses_on(dev)
-            by_address += [(dev, source) for source in _possible_sources(judge, of_device)]
-    return by_address
+            if of_device:
+                sources.update(_possible_sources(judge, of_device))
+    if len(sources) == 1:
+        return sources.pop()
+    return None

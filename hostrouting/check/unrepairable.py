@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from hostrouting.check.parts import ranges_of
 from hostrouting.check.results import Escape, Grade, Part, Unrepairable, Why, phrase_of
 from hostrouting.check.walk import holders_of_keys, shortest_length
-from hostrouting.fib.engine import Decision, Fib, pieces
-from hostrouting.model.prefix import RESERVED, Prefix, borders_of, is_reserved
-from hostrouting.model.route import TABLE_MAIN, Route
+from hostrouting.model.prefix import Prefix, is_reserved
+from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, Route
 
 if TYPE_CHECKING:
     from hostrouting.check.hiding import HiddenParts
+    from hostrouting.fib.engine import Decision, Fib
 
 
 class Change(NamedTuple):
@@ -46,13 +46,7 @@ class Attempt(NamedTuple):
 
     def find_unrepairable(self, changes: Iterable[Change]) -> Iterator[Unrepairable]:
         """What escapes and is not fine with the routes."""
-        reserved = [block for block in RESERVED if block.family == self.fib.family]
-        borders = borders_of([*reserved, *self.unmade])
-        reasons: list[tuple[Part, Why | None]] = []
-        for before, after in changes:
-            for piece in _cut(after, borders):
-                why = self._why(before, piece)
-                reasons.append((piece, why))
+        reasons = [(after, self._why(before, after)) for before, after in changes]
         for reason, first, last in ranges_of(reasons):
             yield Unrepairable(reason, first, last)
 
@@ -69,7 +63,7 @@ class Attempt(NamedTuple):
             return self.hidden.reasons[before.first]
         if shortest > self.fib.width:
             return _as_specific(self.fib.tables[TABLE_MAIN].best(after.first))
-        if _is_taken(after.first, self.proposed, shortest):
+        if after.decision.route in self.proposed:
             return _why_not_fine(after)
         return self._why_not_taken(after.first)
 
@@ -97,23 +91,9 @@ def find_untaken(escapes: Iterable[Escape]) -> Iterator[Unrepairable]:
             why = Why("not-proven", cause)
         else:
             why = _earlier_rule(escape.decision)
-            why = why._replace(cause=f"for {packets}, {why.cause}")
+            may_be_intended = escape.packet.iif != "lo" and bool(rule.selection)
+            why = why._replace(cause=f"for {packets}, {why.cause}", may_be_intended=may_be_intended)
         yield Unrepairable(why, escape.first, escape.last)
-
-
-def _cut(part: Part, borders: Sequence[int]) -> Iterator[Part]:
-    """The part in pieces, cut at these borders."""
-    for first, last in pieces(part.first, part.last, borders):
-        yield part._replace(first=first, last=last)
-
-
-def _is_taken(address: int, proposed: Iterable[Route], shortest: int) -> bool:
-    """Whether a proposed route decides for this address, for which it needs this length."""
-    for route in proposed:
-        prefix = route.prefix
-        if prefix.length >= shortest and prefix.first <= address <= prefix.last:
-            return True
-    return False
 
 
 # The reasons.
@@ -126,7 +106,12 @@ def _earlier_rule(decision: Decision) -> Why:
         return Why("earlier-rule", "no rule is known to use routes of table main")
     if decision.kind == "local":
         return Why("earlier-rule", f"[{decision.route}] makes the range this host's own")
-    return Why("earlier-rule", f"[rule {rule}] comes before table main", rule=rule)
+    cause = f"[rule {rule}] comes before table main"
+    if decision.route is None:  # the escape itself says how to delete the rule
+        return Why("earlier-rule", cause)
+    if decision.route.table == TABLE_LOCAL:  # no host can do without that table
+        return Why("earlier-rule", cause, to_delete=(decision.route,))
+    return Why("earlier-rule", cause, rule=rule)
 
 
 def _as_specific(present: Route | None) -> Why:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from hostrouting.check.expected import choice_between
 from hostrouting.config.settings import is_configurable_dev
 from hostrouting.model.link_kinds import is_tap, is_tunnel
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import Route
 from hostrouting.routes.uplink import Need, Uplink
-from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
+    from hostrouting.model.route import Route
 
 
 class WayOut(NamedTuple):
@@ -44,36 +44,30 @@ def find_way_out(judge: Judge) -> WayOut | Need:
     devs = [dev for dev in sorted(uplinks.devs) if _may_lead_out(judge, dev)]
     if not devs or uplinks.doubtful:
         return _need_for_a_name(judge)
-
-    # No device is named, if Linux then uses expected ones. A tunnel that nobody has named is never
-    # among these: alone it may not lead out, and beside other devices it is in doubt.
     everywhere = Prefix(judge.fib.family, 0, 0)
     uplink = Uplink(judge.fib.snapshot, judge.fib.family)
-    route = uplink.route_to(everywhere)
-    if isinstance(route, Route) and uplinks.devs.issuperset(route.devs):
-        return WayOut(None, route, uplink)
-
-    # A device is named.
+    # No device is named, if Linux then uses expected ones. A tunnel that nobody has named is never
+    # among these: alone it may not lead out, and beside other devices it is in doubt.
     needs: list[Need] = []
-    for dev in devs:
-        if not is_configurable_dev(dev):
-            needs.append(Need(f"a device whose name a configuration can have, not {dev!r}"))
-            continue
+    for dev in [None, *devs]:
         route = uplink.route_to(everywhere, dev=dev)
-        if isinstance(route, Route):
+        if isinstance(route, Need):
+            needs.append(route)
+        elif uplinks.devs.issuperset(route.devs):
             return WayOut(dev, route, uplink)
-        needs.append(route)
     return needs[-1]  # any of the devices would do, so what one of them needs is enough
 
 
 def _may_lead_out(judge: Judge, dev: str) -> bool:
-    """Whether a repair may lead through this expected device.
+    """Whether a repair may lead through this expected device, and a configuration can name it.
 
     A tunnel has to be named in the configuration, because it may be a VPN's. A tap need not be: as
     the only way out it is not a VPN's, and beside another it is in doubt.
     """
     if dev in judge.configured_devs:
         return True
+    if not is_configurable_dev(dev):
+        return False
     link = judge.devices.links.get(dev)
     return is_tap(link) or not is_tunnel(link)
 
@@ -81,8 +75,5 @@ def _may_lead_out(judge: Judge, dev: str) -> bool:
 def _need_for_a_name(judge: Judge) -> Need:
     """That the intended device is named, of all that may be it."""
     devs = sorted(judge.uplinks.devs)
-    names = list(devs)
-    if judge.uplinks.is_card_unknown:
-        names.append("the network card that is meant")
-    phrase = f"its device to be named in routeOverlap.expectedDevs: {spoken(names, last='or')}"
+    phrase = f"its device to be named in routeOverlap.expectedDevs: {choice_between(devs)}"
     return Need(phrase, devs=tuple(devs))

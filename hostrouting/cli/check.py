@@ -9,15 +9,14 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hostrouting.check.doubts import how_to_allow
-from hostrouting.check.sentences import grouped_costs, repair_commands
+from hostrouting.check.sentences import repair_commands
 from hostrouting.command import LineToType, Operator, call, joined
 from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.install.typed_commands import allow_options
 from hostrouting.lines import capped, finding_lines
-from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from hostrouting.check.results import Escape, FamilyReport
+    from hostrouting.check.results import FamilyReport
     from hostrouting.install.host_check import HostCheck
 
 _MOST_COMMANDS = 4
@@ -36,7 +35,7 @@ def check_lines(check: HostCheck, who: Operator) -> Iterator[str]:
     for finding in check.findings:
         place = _place(finding, check)
         places[place].append(finding)
-    yield from _block(finding_lines([*_before_the_repair(places, check)], who))
+    yield from _block(finding_lines(places["before the repair"], who))
     yield from _block(_repair_lines(check, who))
     yield from _block(_offer_lines(check, who))
     others = [*_without_ways_of(places["verdict"], places["rest"])]
@@ -45,30 +44,9 @@ def check_lines(check: HostCheck, who: Operator) -> Iterator[str]:
 
 
 def _verdict_lines(family: FamilyReport) -> Iterator[str]:
-    """The verdict on a family, and what escapes."""
-    if family.escapes_as_a_whole:
-        [escape] = family.escapes
-        yield f"OVERLAP: {_with_expected(escape, family)}"
-        return
+    """The verdict on a family, which names the first escape, and what else escapes."""
     yield str(family)
-    lines: list[str] = []
-    for escape in family.escapes:
-        # The line above has what is expected, but not the device of pods.
-        text = str(escape) if escape.hidden is None else _with_expected(escape, family)
-        lines.append(f"  {text}")
-    yield from capped(lines)
-
-
-def _with_expected(escape: Escape, family: FamilyReport) -> str:
-    return f"{escape}; expected: {spoken(family.expected_by(escape), last='or')}"
-
-
-def _before_the_repair(places: dict[_Place, list[Finding]], check: HostCheck) -> Iterator[Finding]:
-    """What limits the repair, and what it costs, which is said once for several devices."""
-    for finding in places["before the repair"]:
-        if finding.name != "repair-cost":
-            yield finding
-    yield from grouped_costs(check.report)
+    yield from capped([f"  {escape}" for escape in family.escapes[1:]])
 
 
 def _without_ways_of(said: Iterable[Finding], findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -3,8 +3,11 @@
 from collections.abc import Iterator
 
 from hostrouting.config.settings import HostRoutingConfig, typed_with_host_bits
-from hostrouting.finding import Finding, Remedy
+from hostrouting.finding import Finding, Name, Remedy
 from hostrouting.model.prefix import Prefix
+
+MISTYPES: tuple[Name, ...] = ("cidr-masked", "route-unchecked")
+"""The names of these findings. What was applied with them is not told again by `status`."""
 
 
 def find_mistypes(config: HostRoutingConfig, family: int) -> Iterator[Finding]:

@@ -58,14 +58,14 @@ the decision and the outcomes of it.
 """
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from heapq import merge
 from itertools import chain
 from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, borders_of, width_of
-from hostrouting.model.route import REFUSING, TABLE_LOCAL, TABLE_MAIN, Route
+from hostrouting.model.route import REFUSING, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Snapshot
 
@@ -113,8 +113,8 @@ class Decision(NamedTuple):
 NO_ROUTE = Decision("no-route")
 """The decision for a packet that no rule ends."""
 NOT_JUDGED = "not-judged"
-"""The kind of a decision that is not computed: for a goto, a group of devices, an IPv6 route for
-some sources, or a route of table main inside one of table local.
+"""The kind of a decision that is not computed: for a goto, a group of devices, or an IPv6 route for
+some sources.
 """
 
 
@@ -352,8 +352,6 @@ def effect_of(rule: Rule, route: Route | None) -> Effect:
         return "no-route"
     if route.source is not None:
         return "not-judged"
-    if route.table != rule.table:  # `Fib.mixed`
-        return "not-judged"
     if route.type == "throw":
         return "thrown"
     if route.type in REFUSING:  # Linux suppresses no refusal
@@ -400,18 +398,6 @@ class AppliedRule(NamedTuple):
     def is_only_for_sent(self) -> bool:
         """Whether the rule selects by `iif lo`, so that it leaves what arrives on a device."""
         return self.rule.iif == "lo" and not self.rule.invert
-
-    def takes_arriving(self, selection: Selection, own: Collection[Prefix]) -> bool:
-        """Whether packets that arrive on a device may be among those that the rule selects. What
-        arrives has user 0, and is not bound to a device (`oif`). Its source is not an address of
-        this host: IPv4 drops such a packet, and in IPv6 it would be forged.
-        """
-        met = dict(selection.met)
-        if self.is_only_for_sent or "oif" in met:
-            return False
-        if "from" in met and self.rule.src in own:
-            return False
-        return "uidrange" not in met or _has_user_0(met["uidrange"])
 
     def effect_for(self, address: int) -> tuple[Effect, Route | None]:
         """What the rule does with packets to this address that it selects, and the route that its
@@ -477,15 +463,7 @@ class Fib:
         """
         by_table = self._routes_by_table()
         self.routes = tuple(chain.from_iterable(by_table.values()))
-        """The routes of all tables that a rule looks up, table by table; each once, also if it is
-        among the mixed ones.
-        """
-        self.mixed: list[Route] = []
-        """The routes of table main that Linux may find when it looks up table local."""
-        # `listed` still has the rule for VRFs: where there is one, a rule was added.
-        if family == IPV4 and listed == usual:
-            self.mixed += _mixed(by_table[TABLE_LOCAL], by_table[TABLE_MAIN])
-            by_table[TABLE_LOCAL] += self.mixed
+        """The routes of all tables that a rule looks up, table by table."""
         self.tables = {number: Table(family, routes) for number, routes in by_table.items()}
         self._applied: dict[PacketKind, list[AppliedRule]] = {}
 
@@ -543,11 +521,6 @@ class Fib:
         """Whether a lookup with a source can have another decision than one without."""
         return any(rule.src is not None for rule in self.rules)
 
-    @cached_property
-    def _own_addresses(self) -> frozenset[Prefix]:
-        """The addresses of this host, each as a prefix, as a rule has it in its `from`."""
-        return frozenset(Prefix.of(address.ip) for address in self.snapshot.addresses)
-
     def outcomes(
         self, address: int, packet: PacketKind = FROM_HOST
     ) -> tuple[Decision, tuple[Outcome, ...]]:
@@ -591,17 +564,14 @@ class Fib:
         """
         # The selections whose packets are all captured already.
         captured: set[Selection] = set()
-        # Those of which only what this host sends is captured, by a rule with `iif lo`.
-        captured_of_sent: set[Selection] = set()
+        # Whether all that this host sends is captured, by a rule with `iif lo`.
+        is_sent_captured = False
         for applied in self.rules_for(address, packet):
             selection = applied.selection(address)
             if selection == NONE or selection in captured:
                 continue
             only_sent = packet.source is None and applied.is_only_for_sent
-            if only_sent and selection in captured_of_sent:
-                continue
-            is_sent_captured = ALL in captured_of_sent
-            if is_sent_captured and not applied.takes_arriving(selection, self._own_addresses):
+            if only_sent and is_sent_captured:
                 continue
             decision = applied.decision_for(address)
             if decision is None:
@@ -609,12 +579,12 @@ class Fib:
             if is_sent_captured and selection == ALL:
                 return  # the rest of what arrives ends here, too, and is not an outcome
             yield Capture(applied.rule, selection, decision)
-            if only_sent:
-                captured_of_sent.add(selection)
-            elif selection == ALL:
-                return
-            else:
+            if not only_sent:
+                if selection == ALL:
+                    return
                 captured.add(selection)
+            elif selection == ALL:
+                is_sent_captured = True
 
     def rules_for(self, address: int, packet: PacketKind = FROM_HOST) -> Iterable[AppliedRule]:
         """The rules that may select packets of this kind to this address, in order. Those that are
@@ -708,26 +678,6 @@ class Fib:
 def _is_found_by_to(rule: Rule) -> bool:
     """Whether the rule selects by the destination and not by the source, as a CNI's `to POD`."""
     return rule.dst is not None and rule.src is None and not rule.invert
-
-
-_LOOPBACK = Prefix.parse("127.0.0.0/8")
-"""What every host has in table local, and no network inside."""
-
-
-def _mixed(local: Iterable[Route], main: Iterable[Route]) -> Iterator[Route]:
-    """The routes of table main that are longer than a route of table local around them.
-
-    Until a rule is added, IPv4 has the routes of both tables in one, and uses the longest; of two
-    with one prefix, that of table local. From then on it looks up table local first, alone. A
-    snapshot does not show whether a rule was ever added, so these routes are not judged.
-    """
-    taken = {route.prefix for route in local}
-    wide = [prefix for prefix in taken if not prefix.is_single and prefix != _LOOPBACK]
-    if not wide:  # as on most hosts, where table main may be long
-        return
-    for route in main:
-        if route.prefix not in taken and any(route.prefix in prefix for prefix in wide):
-            yield route
 
 
 def pieces(first: int, last: int, borders: Sequence[int]) -> Iterator[tuple[int, int]]:

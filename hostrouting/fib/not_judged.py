@@ -22,7 +22,6 @@ KEEPS_DESTINATION = {"encap ip", "encap ip6", "encap mpls"}
 """The encapsulations after which packets leave through the device of their route."""
 NOT_LISTED = "its next hops are not listed"
 ENCAPSULATED = "an encapsulation that may change the destination"
-BEFORE_LOCAL = "until a rule is added, it comes before a route of table local"
 NO_SOURCE = "its device has no address, so Linux finds no source for packets of this host"
 NO_RULE_FOR_MAIN = (
     "the lack of a rule for table main: until a rule is added, IPv6 uses the table all the same"
@@ -45,8 +44,6 @@ def not_judged(
         yield f"rule {rule}", about
     if fib.lacks_main:
         yield NO_RULE_FOR_MAIN, Prefix(fib.family, 0, 0)
-    for route in fib.mixed:  # of table main, inside a route of table local
-        yield f"route {route} ({BEFORE_LOCAL})", route.prefix
     for route in fib.routes:
         reason = _why_not_judged(fib, route)
         if reason:

@@ -7,7 +7,7 @@ from ipaddress import collapse_addresses
 from typing import TYPE_CHECKING
 
 from hostrouting.check.check import check_snapshot
-from hostrouting.check.new_escapes import find_new_escapes
+from hostrouting.check.next_boot import find_new_escapes
 from hostrouting.config.settings import HostRoutingConfig, Network, gated_units
 from hostrouting.errors import Fault
 from hostrouting.gate.unit_names import template_of

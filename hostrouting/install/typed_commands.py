@@ -64,7 +64,7 @@ def _naming(devs: Sequence[str], remedy: Remedy, options: str, *, needs_consent:
     """
     if not remedy.command:
         return remedy
-    dev, *others = devs or ("NAME",)  # where no device is left, the operator writes one
+    dev, *others = devs
     otherwise = remedy.otherwise
     if otherwise is not None:
         otherwise = _naming(others, otherwise, options, needs_consent=needs_consent)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.command import AS_ROOT, LineToType, Operator, call
+from hostrouting.config.mistypes import MISTYPES
 from hostrouting.gate.unit_gates import APPLY
 from hostrouting.host.layout import HostLayout
 from hostrouting.lines import SHOWN, capped, count_of_others, finding_lines, way_lines
@@ -18,6 +19,7 @@ from hostrouting.model.route import OURS
 from hostrouting.text import agreeing, counted
 
 if TYPE_CHECKING:
+    from hostrouting.finding import Finding
     from hostrouting.gate.unit_states import UnitState
     from hostrouting.status.status import Status
 
@@ -112,7 +114,7 @@ def _guard_lines(status: Status, who: Operator) -> Iterator[str]:
 
 def _verdict_lines(status: Status, who: Operator) -> Iterator[str]:
     """The verdict on what leaves as it should, and what explains the others, unless apply ends what
-    is wrong: what escapes is a finding.
+    is wrong: what escapes is a finding. What may be typed wrong, apply has said.
     """
     if status.check is None:
         return
@@ -122,9 +124,10 @@ def _verdict_lines(status: Status, who: Operator) -> Iterator[str]:
     if status.command == APPLY.command:
         return
     said = {(finding.name, finding.target) for finding in status.findings}
-    explaining = [
-        finding
-        for finding in status.check.findings
-        if finding.severity != "note" and (finding.name, finding.target) not in said
-    ]
+    explaining: list[Finding] = []
+    for finding in status.check.findings:
+        if finding.severity == "note" or finding.name in MISTYPES:
+            continue
+        if (finding.name, finding.target) not in said:
+            explaining.append(finding)
     yield from finding_lines(explaining, who, without=status.command)

@@ -45,9 +45,8 @@ class CheckResult(Effects):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the check found, as in the JSON document; empty without a report. They do not say
-        how long the run has waited. In STRICT, nothing is wrong where there is a result: what was
-        would have raised.
+        """What the check found, as in the JSON document; empty without a report. In STRICT, nothing
+        is wrong where there is a result: what was would have raised.
         """
         if self.report is None:
             return ()
@@ -109,17 +108,14 @@ class CheckRouteOverlap(SectionTask):
             return phases.Skip(self.reason_to_skip)  # the step before this one has removed it
         if self.host.backend is None:
             return CheckResult()
-        began = ctx.clock.now()
         report = self._check_kernel(wanted.config, ctx)
-        # A deadline may have shortened the wait.
-        wait = min(self.wait, round(ctx.clock.now() - began, 1))
-        findings = check_findings(report, mode=settings.mode, wait=wait)
+        findings = check_findings(report, mode=settings.mode)
         try:
             # Whoever had the lock meanwhile may have changed the routes, and left its own marker.
             # If another run has replaced this section, the markers are left to that run: NotReady.
             with self.changing(ctx, wanted) as config:
                 report = self._check_kernel(config)
-                findings = check_findings(report, mode=settings.mode, wait=wait)
+                findings = check_findings(report, mode=settings.mode)
                 leave_marker(self.host.files, report, findings)
         except HostError as error:
             remove_markers(self.host.files)  # also where there was no lock

@@ -623,13 +623,19 @@ class BackendContract:
             watch.wake()
 
     def _is_woken(self, watch: Watch) -> bool:
-        """Whether a wait is False before its time is up; a new host may still change meanwhile."""
+        return self._beginning_of_woken_wait(watch) is not None
+
+    def _beginning_of_woken_wait(self, watch: Watch) -> float | None:
+        """When a wait began that is False before its time is up; None if there is none. A new host
+        may still change meanwhile.
+        """
         clock = self.clock()
         for _ in range(_ATTEMPTS):
-            began = clock.now()
+            end = clock.now() + _PATIENCE
+            began = time.monotonic()
             if not watch.wait(_PATIENCE, clock=clock):
-                return clock.now() - began < _PATIENCE
-        return False
+                return began if clock.now() < end else None
+        return None
 
     def _is_woken_meanwhile(self, watch: Watch) -> bool:
         """Whether a wait is woken by a thread that begins after it. On a slow machine the thread
@@ -642,16 +648,15 @@ class BackendContract:
             woken = time.monotonic()
             watch.wake()
 
-        is_woken = False
+        began: float | None = None
         for delay in (0.05, 0.5, 5):
             later = threading.Timer(delay, wake)
             later.start()
-            began = time.monotonic()
-            is_woken = self._is_woken(watch)
+            began = self._beginning_of_woken_wait(watch)
             later.join()
-            if woken > began:
+            if began is None or began < woken:
                 break
-        return is_woken
+        return began is not None
 
     # close
 

@@ -97,10 +97,10 @@ def garble(host: FakeHost) -> None:
     host.files.texts[LAYOUT.config_path] = text.replace("[", "[,", 1)
 
 
-def add_ib0(host: FakeHost, address: str = "172.16.1.10/16") -> None:
-    """An InfiniBand device gets an address; its network is the expected one, unless named."""
+def add_ib0(host: FakeHost) -> None:
+    """An InfiniBand device gets an address; its network is the expected one."""
     host.kernel.add_link(Link(name="ib0", index=0))
-    host.kernel.add_address("ib0", address)
+    host.kernel.add_address("ib0", "172.16.1.10/16")
 
 
 def start_vpn(host: FakeHost) -> None:

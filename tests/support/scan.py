@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from hostrouting.model.prefix import IPV4
-from hostrouting.model.route import REFUSING, TABLE_LOCAL, TABLE_MAIN, Route
-from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.route import REFUSING, Route
+from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 
 NOT_JUDGED = ("not-judged", None)
@@ -69,8 +69,6 @@ def decided(snapshot: Snapshot, rule: Rule, address: int) -> tuple[str, Route | 
         return None
     if route.source:
         return NOT_JUDGED
-    if rule.table == TABLE_LOCAL and is_mixed(snapshot, rule.family, address):
-        return NOT_JUDGED
     if route.type == "throw":
         return None
     if route.type not in REFUSING:  # only these can be suppressed
@@ -80,20 +78,6 @@ def decided(snapshot: Snapshot, rule: Rule, address: int) -> tuple[str, Route | 
         if rule.suppress_ifgroup is not None:
             return NOT_JUDGED
     return route.type, route
-
-
-def is_mixed(snapshot: Snapshot, family: int, address: int) -> bool:
-    """Whether Linux may use a longer route of table main than that of table local, because it has
-    both tables in one.
-    """
-    rules = tuple(rule for rule in snapshot.rules if rule.family == family)
-    if family != IPV4 or rules != default_rules(IPV4):
-        return False
-    local = best_route(snapshot, TABLE_LOCAL, address)
-    main = best_route(snapshot, TABLE_MAIN, address)
-    if local is None or main is None:
-        return False
-    return main.prefix.length > local.prefix.length
 
 
 def best_route(snapshot: Snapshot, table: int, address: int) -> Route | None:

@@ -195,22 +195,6 @@ def a_gate_that_is_killed(system: System) -> None:
         system.run("pkill", "-KILL", "-f", SCRIPT)
 
 
-def starts_at_once(system: System) -> None:
-    """Starts at the same moment all get the same answer, also where /run is read-only or has no
-    room.
-    """
-    units = [*KINDS][:4]
-    for obstacle in ("ro", "nr_inodes=1"):
-        options = f"mode=755,{obstacle}"
-        system.must("mount", "-t", "tmpfs", "-o", options, "none", "/run/hostrouting")
-        assert start_all(system, *units) == {"failed"}, obstacle
-        overlap(system, "del")
-        assert start_all(system, *units) == {"active"}, obstacle
-        forget(system, *units)
-        overlap(system, "add")
-        system.must("umount", "/run/hostrouting")
-
-
 def what_is_not_a_decision(system: System) -> None:
     """Of all exit statuses of the program, one lets the unit start. Another process of a unit is
     not asked.
@@ -268,7 +252,6 @@ STORIES = (
     commands_that_vanish,
     signals,
     a_gate_that_is_killed,
-    starts_at_once,
     what_is_not_a_decision,
 )
 

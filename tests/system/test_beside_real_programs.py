@@ -175,7 +175,6 @@ STORIES = {
         cidrs=(CIDR,),
         steps=(
             Step(VPN.format("start"), ALL_BY_TUN0, as_in="openvpn-redirect-gateway"),
-            Step(VPN.format("restart"), ALL_BY_TUN0, as_in="openvpn-redirect-gateway"),
             # Nobody can tell where our route would have to go now.
             Step(FLUSH, gateway=None, verdict="undecided"),
             Step(VPN.format("stop"), "default via 10.0.0.1 dev eth0"),
@@ -191,7 +190,6 @@ STORIES = {
             Step(FLUSH, as_in="openvpn-def1"),
             Step(DEFAULT_BY.format("10.0.0.2"), gateway="10.0.0.2", as_in="openvpn-def1"),
             Step(DEFAULT_BY.format("10.0.0.1"), as_in="openvpn-def1"),
-            Step(VPN.format("restart"), HALF_BY_TUN0, as_in="openvpn-def1"),
             Step(VPN.format("stop"), until_no="128.0.0.0/1 "),
         ),
     ),

@@ -108,18 +108,10 @@ def a_stop(system: System) -> None:
     assert system.must(*errors) == before
 
 
-def a_start_that_fails_early(system: System) -> None:
-    """If systemd cannot run the guard, `systemctl start` fails, so `apply` learns that."""
-    system.lay(f"/etc/systemd/system/{UNIT}.d/99.conf", "[Service]\nWorkingDirectory=/nowhere\n")
-    system.must("systemctl", "daemon-reload")
-    assert system.run("systemctl", "start", UNIT).returncode
-
-
 STORIES = (
     a_route_comes_back,
     an_attack_on_the_guard,
     a_stop,
-    a_start_that_fails_early,
 )
 
 

@@ -109,8 +109,7 @@ def guard_brings_them_back(system: System) -> None:
 def drop_in_keeps_them(system: System) -> None:
     """They stay without the guard; a removal also removes the drop-in."""
     apply(system, KEEPING, wait=10)
-    for _ in range(2):
-        restart(system)
-        assert len(ours(system)) == len(HALVES)
+    restart(system)
+    assert len(ours(system)) == len(HALVES)
     remove(system)
     assert system.read(LAYOUT.networkd_path) is None

@@ -98,8 +98,7 @@ def _lines(explained: Explanation, doubts: Sequence[Finding], who: Operator) -> 
     """The verdict, the rules, the route, and how other packets are routed."""
     yield _first_line(explained)
     if explained.is_expected:
-        missing = [flaw for flaw in explained.report.flaws if flaw.name == "missing-rule"]
-        yield from finding_lines([*missing, *doubts], who)
+        yield from finding_lines(doubts, who)
     yield ""
     width = max((len(str(tried.rule)) for tried in explained.rules), default=0)
     for tried in explained.rules:
@@ -122,8 +121,7 @@ def _first_line(explained: Explanation) -> str:
     if not explained.is_expected:
         return f"{way}; no expected CIDR has this address, so check does not judge it"
     if report.escapes:
-        escape = report.escapes[0]
-        way = f"{escape}; expected: {spoken(report.expected_by(escape), last='or')}"
+        way = report.sentence
     elif report.verdict == "no-default-route":
         way += f"; {report.sentence}"
     elif report.parts and report.parts[0].allowance:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from hostrouting.check.proposal import Proposal, propose_configuration
-from hostrouting.check.sentences import grouped_costs, repair_commands
+from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import Answer, say
 from hostrouting.cli.source import (
     as_whom,
@@ -101,7 +101,7 @@ def _limits(now: HostCheck, before_repair: HostCheck, who: Operator) -> list[_Re
     """What no route repairs, what the repair costs, and what else can be done; and the verdict on a
     family that no route repairs, where addresses of the other one escape.
     """
-    remarks = [*_remarks([*before_repair.named("unsafe"), *grouped_costs(now.report)], who)]
+    remarks = [*_remarks([*before_repair.named("unsafe"), *now.named("repair-cost")], who)]
     remarks += _ways_out(before_repair, who)
     if before_repair.report.escapes:
         for family in before_repair.report.families:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import NextHop, Route
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import plain_vm, vpn_node
-from tests.support.topologies import IB0, WG1, checked, vm_with
+from tests.support.topologies import checked, vm_with
 
 ANYWHERE = Prefix.parse("0.0.0.0/0")
 ETH1 = Link(name="eth1", index=9)
@@ -71,11 +71,10 @@ def test_only_a_tunnel_has_a_default_route() -> None:
     assert doubt.sentence.endswith("through wg0 or a network card; they leave through wg0 now")
     assert doubt.facts == {"candidates": ["wg0", "eth0"]}
     assert doubt.remedy is not None
-    wg0, eth0, last = doubt.remedy.ways()
+    wg0, eth0 = doubt.remedy.ways()
     assert " --dev wg0 | " in wg0.command
     assert eth0.words == "if eth0 is intended (address 10.0.0.4)"
     assert " --dev eth0 | " in eth0.command
-    assert last.words.startswith("if wg0 should not have a default route")
 
 
 def test_a_route_that_may_lose_packets() -> None:
@@ -89,39 +88,6 @@ def test_a_route_that_may_lose_packets() -> None:
     assert allow.words == "if leaving through eth0 is intended"
     assert " --allow eth0 | " in allow.command
     assert delete.command == "ip route del 172.16.5.0/24 dev eth0 table main proto 3"
-
-
-@pytest.mark.parametrize("metrics", [(100, 300), (300, 100)])
-def test_the_best_default_route_tells_a_device_from_another(metrics: tuple[int, ...]) -> None:
-    """Of several by one device, whatever their order, and by whatever gateways."""
-    gateways = {100: "10.1.0.9", 300: "10.1.0.1"}
-    routes: list[Route] = []
-    for metric in metrics:
-        hop = NextHop("eth1", gateway=as_ip(gateways[metric]))
-        routes.append(second_default(metric)._replace(next_hops=(hop,)))
-    [doubt] = checked(vm_with(*routes, links=(ETH1,))).doubts
-    assert "metric 100" in str(doubt.remedy)
-    assert "metric 300" not in str(doubt.remedy)
-
-
-def test_a_device_with_a_name_that_no_configuration_can_have() -> None:
-    """No command names it: Linux takes almost any name."""
-    equal = Route.to(ANYWHERE, dev="a@b", metric=100)
-    [doubt] = checked(vm_with(equal, links=(IB0, Link(name="a@b", index=10)))).doubts
-    assert doubt.remedy is not None
-    odd, eth0 = doubt.remedy.ways()
-    assert odd.command == ""
-    assert " --dev eth0 | " in eth0.command
-    assert odd.words.endswith(", give it another name: a configuration cannot have this one")
-
-
-def test_default_routes_of_two_tunnels() -> None:
-    """One of them may have its default route by mistake; which one, nobody knows here."""
-    by_wg1 = Route.to(ANYWHERE, dev="wg1")
-    [doubt] = checked(vm_with(BY_WG0, by_wg1, links=(WG0, WG1))).doubts
-    assert doubt.remedy is not None
-    *_, last = doubt.remedy.ways()
-    assert last.words.startswith("if wg0 or wg1 should not have a default route")
 
 
 def test_one_doubt_about_several_cidrs_is_one_finding() -> None:

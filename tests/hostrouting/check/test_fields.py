@@ -33,7 +33,7 @@ like that: a veth has the name, and the snapshot has the kind, and the link type
 
 import json
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_network
 from itertools import chain
@@ -52,7 +52,7 @@ from hostrouting.fib.engine import Fib
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import RouteBackend
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model.prefix import IPV4, Prefix, ip_at
+from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.route import OURS
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.plan import plan_static_routes
@@ -246,48 +246,6 @@ def linux_agrees(field: Field, namespace: Namespace) -> None:
                 assert set(devs_or_kind.split()) <= set(answer.devs)
 
 
-def has_the_address_of_the_uplink(
-    report: CheckReport, snapshot: Snapshot, namespace: Namespace
-) -> None:
-    """Linux writes the node's address into each packet that leaves as expected.
-
-    Of several next hops, Linux chooses by a hash of the destination whose seed differs from boot to
-    boot. So many destinations are asked about there, in both halves of IPv4 and IPv6: with any
-    seed, they leave through every next hop.
-    """
-    has_a_choice = any(len(route.next_hops) > 1 for route in snapshot.routes)
-    number = 64 if has_a_choice else 1
-    for family in report.families:
-        sources = sources_outside(namespace, family.family, family.expected_devs, number)
-        if family.node_ip is not None:
-            assert sources <= {str(family.node_ip)}
-        for finding in family.flaws:
-            if finding.name == "node-ip":
-                addresses = set(finding.facts["addresses"])
-                assert sources <= addresses
-                # In IPv6, other destinations have other sources.
-                if family.family == IPV4:
-                    assert sources == addresses
-
-
-def sources_outside(
-    namespace: Namespace, family: int, devs: Collection[str], number: int
-) -> set[str]:
-    """The addresses that Linux writes as the source into packets that leave the network through
-    these devices, to this number of destinations in each half of the addresses.
-    """
-    low, high = ("8.0.0.", "198.51.100.") if family == IPV4 else ("3fff::", "9fff::")
-    lines: list[str] = []
-    for last in range(1, number + 1):
-        lines.append(f"route get {low}{last}")
-        lines.append(f"route get {high}{last}")
-    done = namespace.ip(f"-{family}", "-force", "-j", "-batch", "-", lines=lines)
-    answers: list[dict[str, Any]] = []
-    for line in done.stdout.splitlines():
-        answers += json.loads(line)
-    return {answer["prefsrc"] for answer in answers if answer.get("dev") in devs}
-
-
 def the_proposed_deletions_work(
     report: CheckReport, namespace: Namespace, backend: RouteBackend
 ) -> None:
@@ -442,7 +400,6 @@ def test_a_node(name: str) -> None:
         a_pass_agrees(field, report, as_meant)
         is_fine_with_pods(field, snapshot)
         the_repair_changes_nothing_else(field, report, snapshot)
-        has_the_address_of_the_uplink(report, snapshot, namespace)
         the_proposed_deletions_work(report, namespace, backend)
 
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import event, given
 
 from hostrouting.check.check import check_snapshot
-from hostrouting.check.new_escapes import find_new_escapes
-from hostrouting.check.next_boot import after_next_boot, find_lost_at_boot
+from hostrouting.check.next_boot import after_next_boot, find_lost_at_boot, find_new_escapes
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fib.engine import FROM_HOST
 from hostrouting.finding import Finding, Remedy

@@ -12,21 +12,18 @@ from hostrouting.check.hiding import HiddenParts
 from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts
 from hostrouting.check.repair import Case, prove
-from hostrouting.check.results import CheckReport, Grade, Opinion, Repair
+from hostrouting.check.results import Repair
 from hostrouting.check.way_out import WayOut, find_way_out
 from hostrouting.config.settings import RouteOverlapConfig, StaticRoutesConfig
 from hostrouting.fib.engine import Fib
-from hostrouting.model.prefix import Prefix, as_ip, extent
+from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, TABLE_MAIN, NextHop, Route
-from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
 from tests.support.topologies import (
     BY_IPV6,
-    CALI1,
     ELSEWHERE,
     ETH1,
     IB0,
-    WG1,
     address,
     checked,
     destinations,
@@ -118,16 +115,6 @@ class TestKeys:
         assert {"0.0.0.0/1", "128.0.0.0/1"} <= set(destinations(report))
         assert StaticRoutesConfig(True, report.routes).enabled
 
-    def test_a_repair_of_nested_ipv6_routes_is_found_at_once(self) -> None:
-        """Each prefix is looked at once for each wider route. Kills: a search that doubles with
-        each nested route.
-        """
-        lengths = range(32, 97, 8)
-        nested = [Route.to(f"fd00::/{length}", dev="ib0", metric=1024) for length in lengths]
-        report = checked(node(BY_IPV6, *nested), "fd00::/16")
-        assert 0 < len(report.routes) <= len(nested) * 2
-        assert reasons(report) == []
-
 
 class TestThrows:
     """A throw in table main ends its lookup, so a route of ours to the same prefix would not be
@@ -141,16 +128,6 @@ class TestThrows:
         assert destinations(report) == ["172.16.0.0/17", "172.16.128.0/17"]
         assert reasons(report) == []
 
-    def test_a_throw_inside_a_throw(self) -> None:
-        """Where nothing decides, table main can still have routes of several lengths: each is taken
-        by a longer one.
-        """
-        outer = Route.to("172.16.0.0/15", type="throw")
-        inner = Route.to("172.16.64.0/18", type="throw")
-        report = checked(node(outer, inner))
-        assert destinations(report) == [CIDR, "172.16.64.0/19", "172.16.96.0/19"]
-        assert reasons(report) == []
-
 
 class TestRulesBesideTableMain:
     """A route of table main decides only for packets that a rule sends there."""
@@ -161,17 +138,6 @@ class TestRulesBesideTableMain:
         report = checked(host, "10.0.0.0/8")
         assert destinations(report) == ["10.0.0.0/9", "10.128.0.0/9"]
         assert reasons(report) == []
-
-    def test_a_later_rule_for_table_main_would_divert_what_is_fine(self) -> None:
-        """Packets that an allowed device has behind table main stay there, although the first rule
-        for table main would suppress the route that takes them.
-        """
-        to_eth1 = rule(dst="10.64.0.0/10", priority=33000)
-        throw = Route.to("10.0.0.0/8", type="throw")
-        allowed = Route.to("10.0.0.0/8", dev="eth1", table=100)
-        host = node(throw, allowed, rules=(main_with(16, to="10.64.0.0/10"), to_eth1))
-        report = checked(host, "10.0.0.0/8", allowed_devs=["eth1"])
-        assert destinations(report) == ["10.0.0.0/10", "10.128.0.0/9"]
 
     def test_what_leaves_rightly_already_needs_no_way_around(self) -> None:
         """A VPN takes all but what a rule excludes from it: that leaves by the uplink's default
@@ -184,21 +150,6 @@ class TestRulesBesideTableMain:
         assert destinations(report) == ["10.1.0.0/16"]
         assert reasons(report) == []
 
-    def test_routes_longer_than_what_a_rule_suppresses(self) -> None:
-        """A rule for table main before the one that decides uses them."""
-        pod = Route.to("10.244.1.130/32", dev="cali1")
-        host = node(ELSEWHERE, pod, rules=(main_with(8), rule(priority=200)), links=(IB0, CALI1))
-        report = checked(host, "10.0.0.0/8", expected_devs=["eth0"])
-        assert destinations(report) == ["10.0.0.0/9", "10.128.0.0/9"]
-        assert reasons(report) == []
-
-    def test_a_refusal_and_what_a_rule_suppresses(self) -> None:
-        """A route that hides the refusal is used only if no rule suppresses it."""
-        refusal = Route.to("10.0.0.0/15", type="blackhole", protocol=4)
-        host = node(refusal, ELSEWHERE, rules=(main_with(16), rule(priority=200)))
-        quarters = ["10.0.0.0/17", "10.0.128.0/17", "10.1.0.0/17", "10.1.128.0/17"]
-        assert destinations(checked(host, "10.0.0.0/15")) == quarters
-
     def test_a_refusal_that_no_rule_suppresses(self) -> None:
         """Linux suppresses no refusal, but the longer route that hides it: so a later rule has that
         route.
@@ -206,37 +157,6 @@ class TestRulesBesideTableMain:
         refusal = Route.to("10.0.0.0/15", type="blackhole", protocol=4)
         report = checked(node(refusal, rules=(main_with(16),)), "10.0.0.0/15")
         assert destinations(report) == ["10.0.0.0/16", "10.1.0.0/16"]
-
-    def test_what_a_later_rule_sends_right_is_left_alone(self) -> None:
-        """A route in table main is used before the later rules: a wide one would take what these
-        send by a fine device.
-        """
-        part = "172.16.5.0/24"
-        rules = (main_with(0), rule(dst=part, priority=200, table=200), rule(priority=300))
-        escapes = Route.to("0.0.0.0/0", dev="ib0", table=200)
-        allowed = Route.to(CIDR, dev="wg1", table=100)
-        throw = Route.to(part, type="throw", table=100)
-        host = node(escapes, allowed, throw, rules=rules, links=(IB0, WG1))
-        assert destinations(checked(host, allowed_devs=["wg1"])) == [part]
-        # Without the throw, wg1 has also these packets, once the route by ib0 is gone.
-        host = node(escapes, allowed, rules=rules, links=(IB0, WG1))
-        report = checked(host, allowed_devs=["wg1"])
-        assert destinations(report) == []
-        assert reasons(report) == ["below-a-cni"]
-
-    def test_a_network_that_table_main_makes_this_hosts_own(self) -> None:
-        """A longer route of table main comes before it."""
-        local = "172.16.0.0/17"
-        report = checked(node(Route.to(local, type="local", dev="lo")), local)
-        assert destinations(report) == ["172.16.0.0/18", "172.16.64.0/18"]
-        assert reasons(report) == []
-
-
-def lost_by_device(report: CheckReport) -> list[tuple[str, str]]:
-    """What the repair costs: each device with a range that it loses."""
-    [family] = report.families
-    costs = family.repair.costs
-    return [(cost.dev, extent(family.family, cost.first, cost.last)) for cost in costs]
 
 
 class TestWayOut:
@@ -263,14 +183,6 @@ class TestWayOut:
         report = checked(node(by_rule, Route.to(CIDR, dev="ib0", metric=100), rules=rules))
         [route] = report.routes
         assert route.to_mapping() == {"destination": CIDR, "dev": "eth1"}
-
-    def test_the_first_of_several_devices_is_named(self) -> None:
-        """By its name, whatever the order of the configuration and of the routes."""
-        by_eth1 = Route.to("0.0.0.0/0", dev="eth1", metric=50)
-        by_vpn = Route.to("0.0.0.0/0", dev="wg1")
-        host = node(by_vpn, by_eth1, Route.to(CIDR, dev="ib0"), links=(ETH1, IB0, WG1))
-        report = checked(host, expected_devs=["eth1", "eth0"])
-        assert {route.dev for route in report.routes} == {"eth0"}
 
     @pytest.mark.parametrize(
         ("source", "mtu", "lacks"),
@@ -312,75 +224,12 @@ class TestWayOut:
         assert {route.dev for route in report.routes} == {"eth0"}
         assert family.repair.lacks == "mtu 1400"
 
-    def test_a_route_inside_the_network_of_a_tunnel(self) -> None:
-        """Only what left by the tunnel is taken from it."""
-        inside = Route.to("172.16.5.0/24", dev="wg1")
-        host = node(inside, links=(WG1,), addresses=(address("172.16.0.2/16", "wg1"),))
-        assert lost_by_device(checked(host)) == [("wg1", "172.16.5.0/24")]
-
-    def test_a_default_route_by_a_partition_of_infiniband(self) -> None:
-        """It does not say that there are hosts, as a VPN's would: nothing is taken from it."""
-        vpn, partition = WG1, Link(name="ib0.8001", index=20, kind="ipoib", type=32)
-        for link, costs in ((vpn, [("wg1", CIDR)]), (partition, [])):
-            host = node(Route.to("0.0.0.0/0", dev=link.name), links=(link,))
-            assert lost_by_device(checked(host, expected_devs=["eth0"])) == costs
-
-    @pytest.mark.parametrize(
-        ("marked", "routes"),
-        [
-            pytest.param((), [CIDR], id="none"),
-            pytest.param(
-                (rule(priority=150, table=77, fwmark=1, fwmask=1),),
-                ["172.16.0.0/17"],
-                id="led elsewhere",
-            ),
-        ],
-    )
-    def test_marked_packets_to_a_range_where_plain_ones_are_right(
-        self, marked: tuple[Rule, ...], routes: list[str]
-    ) -> None:
-        """A route there would change nothing for plain packets, and lead marked ones another
-        way.
-        """
-        escapes = rule(dst="172.16.0.0/17", priority=120)
-        rules = (main_with(0), escapes, *marked, rule(priority=200, table=200))
-        by_mark = Route.to("0.0.0.0/0", dev="eth1", table=77)
-        right = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=200)
-        report = checked(node(ELSEWHERE, by_mark, right, rules=rules), expected_devs=["eth0"])
-        assert destinations(report) == routes
-
-    def test_a_network_of_the_device_of_the_repair(self) -> None:
-        """Its packets leave by the same device as before: only ib0 loses some."""
-        hops = (NextHop("eth0"), NextHop("ib0"))
-        networks = (address("172.16.0.2/16", "eth0"), address("172.16.0.3/16", "ib0"))
-        host = node(Route(Prefix.parse("172.16.5.0/24"), hops), addresses=networks)
-        assert lost_by_device(checked(host)) == [("ib0", "172.16.5.0/24")]
-
-    @pytest.mark.parametrize("taken", ["172.16.5.0", "172.16.5.255"])
-    def test_one_address_of_a_network(self, taken: str) -> None:
-        """The device loses it, be it the first or the last of the network."""
-        escapes = Route.to(f"{taken}/32", dev="ib0", metric=100)
-        host = node(escapes, addresses=(address("172.16.5.9/24", "ib0"),))
-        assert lost_by_device(checked(host)) == [("ib0", taken)]
-
 
 class TestProof:
     """A route is proposed only if the tables with it are judged better than without."""
 
     BLOCK = Prefix.parse("172.16.0.0/24")
     BAD = Route(BLOCK, (NextHop("ib0"),), protocol=OURS)
-
-    def test_plain_packets_that_would_escape_beside_others_that_escape_already(self) -> None:
-        """Each end is compared with itself, and not with the worst."""
-        judge = Judge(Fib(node(), 4), RouteOverlapConfig())
-        lost = Opinion(Grade.ESCAPE, "overlap", "ib0")
-        parts = []
-        for part in find_parts(judge, self.BLOCK.first, self.BLOCK.last):
-            assert part.plain_grade == Grade.FINE
-            parts.append(part._replace(other_opinions=(lost,)))
-        case = Case(judge, [self.BLOCK], parts, HiddenParts({}, judge.fib))
-        repair = prove(case, Repair((self.BAD,)), unmade={})
-        assert repair.resolved == ()
 
     def test_packets_that_would_still_escape_are_not_called_doubtful(self) -> None:
         """The reason says what the proof has seen."""

@@ -344,7 +344,8 @@ def test_the_proposed_check_gives_the_same_verdict() -> None:
     expected = {"expectedCidrs": [CIDR], "expectedDevs": ["ib1", "ib2"], "mode": "WARN"}
     host = node_with(config(*REPAIR, routeOverlap=expected))
     *_, verdict, proposal = say("remove", host=host).lines
-    assert verdict == f"OVERLAP: all of {CIDR} leaves through ib0; expected: ib1 or ib2"
+    assert verdict.startswith(f"OVERLAP: {CIDR} leaves through ib0 [")
+    assert verdict.endswith("; expected: ib1 or ib2")
     command = proposal.removeprefix("To see what repairs that: hostrouting ")
     checked = say(*shlex.split(command), host=host).lines[0]
     assert checked.startswith(f"OVERLAP: {CIDR} leaves through ib0 ")

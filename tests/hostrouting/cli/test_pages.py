@@ -386,7 +386,7 @@ def test_many_escapes() -> None:
     for number in range(100):
         kernel.ip_route("add", Route.to(f"172.16.{number}.0/31", dev="eth7"))
     said = say("check", CIDR, kernel=kernel)
-    assert "  … and 80 more; --json shows all" in said.lines
+    assert "  … and 79 more; --json shows all" in said.lines
     assert say("check", CIDR, "--json", kernel=kernel).out.count('"name": "overlap"') == 100
 
 

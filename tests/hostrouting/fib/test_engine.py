@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, event, given
 
-from hostrouting.fib.engine import NO_ROUTE, NOT_JUDGED, Decision, Fib, PacketKind
+from hostrouting.fib.engine import NO_ROUTE, Decision, Fib, PacketKind
 from hostrouting.fib.trace import trace_rules
 from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
@@ -56,6 +56,14 @@ def test_cells_are_a_partition_of_the_block(node: tuple[int, Snapshot]) -> None:
         for address in range(cell.first, cell.last + 1):
             outcomes = fib.outcomes(address)
             assert by_sight.setdefault(cell.sight, outcomes) == outcomes
+
+
+def test_a_route_to_the_last_address_of_a_block() -> None:
+    """It is a cell of its own."""
+    block = Prefix.parse("10.9.0.0/24")
+    host = plain_vm().snapshot().with_routes([Route.to("10.9.0.255/32", dev="eth1")])
+    cells = [(cell.first, cell.last) for cell in Fib(host, 4).cells(block.first, block.last)]
+    assert cells == [(block.first, block.last - 1), (block.last, block.last)]
 
 
 def borders_of(fib: Fib) -> set[int]:
@@ -115,21 +123,6 @@ def end_of_met(fib: Fib, met: Rule, address: int) -> Decision:
     return decision._replace(rule=original)
 
 
-@pytest.mark.parametrize("table", [7, TABLE_MAIN, 99])
-def test_further_routes(table: int) -> None:
-    """An engine with further routes decides like that of the host with these routes: in a table
-    that only a rule looks up, in table main, and in one that no rule looks up.
-    """
-    host = plain_vm().snapshot()
-    host = host._replace(rules=(*host.rules, Rule(family=4, priority=9, table=7)))
-    further = [Route.to("8.8.8.8/32", dev="eth1", table=table)]
-    shared = Fib(host, 4).with_routes(further)
-    fresh = Fib(host.with_routes(further), 4)
-    assert shared.borders == fresh.borders
-    for address in (0, *fresh.borders[:-1]):
-        assert shared.outcomes(address) == fresh.outcomes(address)
-
-
 def test_the_other_family() -> None:
     """A family has its own engine: an address of the other one is refused, and so is one that was
     not read.
@@ -186,15 +179,6 @@ def test_rules_of_one_priority() -> None:
     assert fib.lookup("8.8.8.8").rule == added_first
 
 
-def test_a_rule_to_a_network_inside_that_of_an_earlier_rule() -> None:
-    """The earlier rule decides, although the later one is more specific."""
-    wide = Rule(family=4, priority=9, table=7, dst=Prefix.parse("8.8.0.0/16"))
-    narrow = Rule(family=4, priority=10, table=TABLE_MAIN, dst=Prefix.parse("8.8.8.0/24"))
-    host = vm_with_table_7(narrow)
-    fib = Fib(host._replace(rules=(wide, *host.rules)), 4)
-    assert fib.lookup("8.8.8.8").rule == wide
-
-
 def test_a_rule_for_users() -> None:
     """It selects some connections of this host, also those from a known source; but nothing that
     is forwarded, which is of user 0.
@@ -211,18 +195,13 @@ def test_a_rule_for_users() -> None:
 
 
 def test_a_rule_for_bound_sockets() -> None:
-    """It selects nothing of a connection, nor of what is forwarded; nor of what is left behind a
-    rule for all that this host sends.
-    """
+    """It selects nothing of a connection, nor of what is forwarded."""
     bound = Rule(family=4, priority=9, table=7, others=(("oif", "eth1"),))
-    sent = Rule(family=4, priority=8, table=TABLE_MAIN, iif="lo")
-    host = vm_with_table_7(bound)
-    fib = Fib(host, 4)
+    fib = Fib(vm_with_table_7(bound), 4)
     source = Prefix.parse("10.0.0.4/32")
     assert rules_of_others(fib, PacketKind()) == [bound]
     assert rules_of_others(fib, PacketKind(source)) == []
     assert rules_of_others(fib, PacketKind(source, "eth1")) == []
-    assert rules_of_others(Fib(host._replace(rules=(sent, *host.rules)), 4), PacketKind()) == []
 
 
 @pytest.mark.parametrize(
@@ -259,15 +238,6 @@ def rules_of_others(fib: Fib, packet: PacketKind) -> list[Rule]:
     """The rules that tell some packets of this kind to 8.8.8.8 from the plain one."""
     _, others = fib.outcomes(0x08080808, packet)
     return [other.rule for other in others]
-
-
-def test_what_is_captured_already() -> None:
-    """All marked packets are captured: a rule for those that this host sends adds no outcome."""
-    marked = Rule(family=4, priority=9, table=7, fwmark=1, fwmask=0xFF)
-    host = vm_with_table_7(marked)
-    sent = marked._replace(priority=10, iif="lo")
-    fib = Fib(host._replace(rules=(marked, sent, *host.rules[1:])), 4)
-    assert rules_of_others(fib, PacketKind()) == [marked]
 
 
 def test_all_that_this_host_sends_is_captured_first() -> None:
@@ -355,28 +325,6 @@ def test_a_route_for_a_type_of_service() -> None:
     """
     narrow = Route.to("10.9.0.0/24", dev="narrow")._replace(tos=0x10)
     assert decision_beside_wider(narrow).devs == ("wider",)
-
-
-def test_a_route_for_some_sources() -> None:
-    """It hides the other routes to its prefix, and whether Linux uses it depends on the source,
-    which Linux chooses by the route: this is not judged.
-    """
-    narrow = Route.to("2001:db8:9::/64", dev="narrow")
-    for_some = narrow._replace(source=Prefix.parse("2001:db8:1::/64"))
-    fib = Fib(plain_vm().snapshot().with_routes([narrow, for_some]), 6)
-    assert fib.lookup("2001:db8:9::1").kind == NOT_JUDGED
-
-
-@pytest.mark.parametrize(("fwmask", "dev"), [(0x0F, "eth1"), (0xF0, "eth0")])
-def test_a_mark_outside_its_mask(fwmask: int, dev: str) -> None:
-    """Linux compares a mark only where the mask has a bit: of `fwmark 0x10/0xf` nothing is left,
-    and the plain packet, whose mark is 0, meets it.
-
-    Kills: the mark alone is compared with 0.
-    """
-    marked = Rule(family=4, priority=9, table=7, fwmark=0x10, fwmask=fwmask)
-    fib = Fib(vm_with_table_7(marked), 4)
-    assert fib.lookup("8.8.8.8").devs == (dev,)
 
 
 def test_equal_default_routes_of_another_type() -> None:

@@ -133,25 +133,6 @@ def test_every_address_of_a_random_host(family: int, data: st.DataObject) -> Non
         assert agree(answer, decision), f"{address}: Linux {answer}, the engine {decision}"
 
 
-@pytest.mark.parametrize("family", [4, 6])
-def test_a_next_hop_by_a_device_that_is_down(family: int) -> None:
-    """A route with another next hop is still used, without the dead one."""
-    address = ip_at(family, BLOCK[family].first)
-    several = f"nexthop via {GATEWAY[family]} dev eth0 nexthop {ON_LINK[family]} dev eth1"
-    with private_namespace() as namespace, namespace.inside(), NetlinkBackend() as backend:
-        namespace.batch(HOST)
-        commands = [
-            "route add default dev ib0 metric 9999",
-            f"route add {BLOCK[family]} {several}",
-            "link set eth1 down",
-        ]
-        namespace.batch(commands, family=family)
-        decision = Fib(backend.snapshot(), family).lookup(address)
-        [answer] = backend.lookup([address])
-    assert agree(answer, decision)
-    assert decision.devs == ("eth0",)
-
-
 # Three default routes of one metric, each by a device of its own. IPv6 has no next hop without a
 # gateway among several, does not list a route without one between two with one, and never uses the
 # second without one.
@@ -224,27 +205,6 @@ def gateway_on(family: int, dev: str) -> str:
     """The gateway on the device."""
     place = DEVS.index(dev) + 1
     return f"10.7.{place}.1" if family == 4 else f"fe80::{place}"
-
-
-def test_a_route_of_table_main_inside_one_of_table_local() -> None:
-    """IPv4 has both tables in one until a rule is added, and the engine does not judge what
-    differs.
-    """
-    address = ip_at(4, BLOCK[4].first)
-    with private_namespace() as namespace, namespace.inside(), NetlinkBackend() as backend:
-        namespace.batch(HOST)
-        namespace.batch(
-            ["route add local 10.8.0.0/15 dev lo table local", f"route add {BLOCK[4]} dev eth0"]
-        )
-        [in_one_table] = backend.lookup([address])
-        not_judged = Fib(backend.snapshot(), 4).lookup(address)
-        namespace.batch(["rule add priority 50000 lookup 200"])
-        [in_two_tables] = backend.lookup([address])
-        judged = Fib(backend.snapshot(), 4).lookup(address)
-    assert in_one_table.kind == "unicast"
-    assert not_judged.kind == "not-judged"
-    assert in_two_tables.kind == "local"
-    assert judged.kind == "local"
 
 
 OWN = {4: "10.0.0.4", 6: "fd00::4"}

@@ -7,8 +7,8 @@ import pytest
 from hostrouting.check.results import CheckReport
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.not_judged import not_judged
-from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import SCOPE_HOST, TABLE_LOCAL, TABLE_MAIN, NextHop, Route
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import SCOPE_HOST, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import plain_vm
@@ -126,123 +126,6 @@ def test_a_default_route_that_is_not_judged() -> None:
 
 
 DEFAULT = Route.to("::/0", dev="eth0", gateway="fe80::1")
-REFUSAL = Route.to("8000::/1", type="blackhole", table=100)
-BY_IB0 = Route.to("8000::/1", dev="ib0", table=100)
-PODS_SOURCE = Prefix.parse("fd00:16::/124")
-OF_A_SOURCE = Route.to("8000::/1", dev="eth0", table=100)._replace(source=PODS_SOURCE)
-TABLE_100 = Rule(family=6, priority=51, table=100)
-TABLE_100_WITHOUT_GROUP = TABLE_100._replace(suppress_ifgroup=7)
-REFUSING_RULE = Rule(family=6, priority=52, action="blackhole")
-GOTO_MAIN = Rule(family=6, priority=40, action="goto", target=32766)
-# Linux passes over the other routes to the prefix of a route with a source, unless that is ::/0. If
-# a packet is refused, Linux looks again, with the source that it would have.
-MAY_BE_HIDDEN: dict[str, list[Rule | Route]] = {
-    "by a route with a source": [TABLE_100, OF_A_SOURCE, REFUSAL],
-    "by a longer route with a source": [
-        TABLE_100,
-        OF_A_SOURCE._replace(prefix=Prefix.parse("8000::/4")),
-        REFUSAL,
-    ],
-    "by a throw with a source": [
-        TABLE_100,
-        OF_A_SOURCE._replace(type="throw", next_hops=()),
-        REFUSAL,
-    ],
-    "in a later table": [TABLE_100, OF_A_SOURCE, REFUSAL._replace(table=TABLE_MAIN)],
-    "in a later rule": [TABLE_100, OF_A_SOURCE, REFUSING_RULE],
-    "by a goto": [GOTO_MAIN, TABLE_100, REFUSAL],
-    "by a group of devices": [TABLE_100_WITHOUT_GROUP, BY_IB0],
-}
-IS_NOT_HIDDEN: dict[str, list[Rule | Route]] = {
-    "the default route has a source": [
-        TABLE_100,
-        OF_A_SOURCE._replace(prefix=Prefix.parse("::/0")),
-        REFUSAL,
-    ],
-    "the route with a source comes later": [
-        TABLE_100,
-        OF_A_SOURCE._replace(table=TABLE_MAIN),
-        REFUSAL,
-    ],
-    "the goto comes later": [GOTO_MAIN._replace(priority=60), TABLE_100, REFUSAL],
-    "a group suppresses no refusal": [TABLE_100_WITHOUT_GROUP, REFUSAL],
-}
-
-
-def verdict_of(things: list[Rule | Route], pods: tuple[str, ...]) -> str:
-    """The verdict on a host with these rules and routes."""
-    rules = [*default_rules(6)]
-    routes = [DEFAULT]
-    for thing in things:
-        if isinstance(thing, Rule):
-            rules.append(thing)
-        else:
-            routes.append(thing)
-    snapshot = Snapshot(
-        links=(Link(name="eth0", index=2), Link(name="ib0", index=3)),
-        addresses=(),
-        rules=tuple(sorted(rules, key=lambda rule: rule.priority)),
-        routes=tuple(routes),
-    )
-    return checked(snapshot, "8000::/4", pod_cidrs=pods).verdict
-
-
-PODS = pytest.mark.parametrize("pods", [(), ("fd00:16::/124",), ("fd77::/64",)])
-
-
-@PODS
-@pytest.mark.parametrize("things", MAY_BE_HIDDEN.values(), ids=MAY_BE_HIDDEN)
-def test_an_escape_that_may_not_exist(things: list[Rule | Route], pods: tuple[str, ...]) -> None:
-    """Where such a thing comes first, or hides what escapes, the verdict is undecided."""
-    assert verdict_of(things, pods) == "undecided"
-
-
-@PODS
-@pytest.mark.parametrize("things", IS_NOT_HIDDEN.values(), ids=IS_NOT_HIDDEN)
-def test_an_escape_beside_what_is_not_judged(
-    things: list[Rule | Route], pods: tuple[str, ...]
-) -> None:
-    """What is not judged and cannot hide the escape leaves the verdict as it is."""
-    assert verdict_of(things, pods) == "overlap"
-
-
-SERVICES = Route.to("172.16.0.0/15", type="local", dev="lo", table=TABLE_LOCAL)
-LOOKS_ELSEWHERE = [
-    Rule(family=4, priority=50, table=100),
-    Rule(family=4, priority=50, l3mdev=True),
-]
-
-
-def test_a_route_of_table_main_inside_one_of_table_local() -> None:
-    """Until a rule is added, Linux has both tables in one, so the verdict on the inner one is in
-    doubt.
-    """
-    host = vm_with(SERVICES, Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1"))
-    [doubt] = checked(host, "172.16.0.0/17").families[0].doubts
-    assert "172.16.0.0/17 via 10.0.0.1 dev eth0" in doubt.sentence
-    assert "until a rule is added, it comes before a route of table local" in doubt.sentence
-    assert checked(host, "172.16.128.0/17").verdict == "overlap"
-    elsewhere = SERVICES._replace(prefix=Prefix.parse("10.96.0.0/12"))
-    assert checked(host.with_routes([elsewhere]), "172.16.0.0/17").verdict == "undecided"
-
-
-@pytest.mark.parametrize("rule", LOOKS_ELSEWHERE, ids=str)
-def test_the_tables_main_and_local_where_a_rule_was_added(rule: Rule) -> None:
-    """Linux looks up table local first."""
-    inner = Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1")
-    host = vm_with(SERVICES, inner, rules=(rule,))
-    assert checked(host, "172.16.0.0/17").verdict == "overlap"
-
-
-def test_routes_of_the_tables_main_and_local_to_one_prefix() -> None:
-    """Linux uses the one of table local in any case, also inside a wider one and with a worse
-    metric.
-    """
-    alike = Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1")
-    local = Route.to("172.16.0.0/17", type="local", dev="lo", table=TABLE_LOCAL, metric=100)
-    for around in ([], [SERVICES]):
-        host = vm_with(*around, local, alike)
-        assert checked(host, "172.16.0.0/17").families[0].doubts == ()
 
 
 @pytest.mark.parametrize(
@@ -279,13 +162,4 @@ def test_equal_ipv6_routes_behind_a_better_one() -> None:
     better = Route.to("8000::/4", dev="eth0", gateway="fe80::1", metric=512)
     equal = [better._replace(metric=1024), Route.to("8000::/4", dev="ib0", metric=1024)]
     host = Snapshot((), (), default_rules(6), (DEFAULT, better, *equal), ipv6_forwarding=False)
-    assert [*not_judged(Fib(host, 6))] == []
-
-
-def test_equal_ipv6_routes_through_fewer_devices() -> None:
-    """Packets leave by no other device if they take the second one."""
-    hops = (NextHop("eth0", as_ip("fe80::1")), NextHop("ib0", as_ip("fe80::1")))
-    by_both = Route(Prefix.parse("8000::/4"), hops, metric=1024)
-    by_one = Route.to("8000::/4", dev="ib0", gateway="fe80::2", metric=1024, protocol=9)
-    host = Snapshot((), (), default_rules(6), (DEFAULT, by_both, by_one), ipv6_forwarding=False)
     assert [*not_judged(Fib(host, 6))] == []

@@ -2,13 +2,12 @@
 random nodes.
 """
 
-import pytest
 from hypothesis import given
 
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.trace import Tried, trace_rules
-from hostrouting.model.prefix import Prefix, ip_at
-from hostrouting.model.route import TABLE_MAIN, Route
+from hostrouting.model.prefix import ip_at
+from hostrouting.model.route import TABLE_MAIN
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import plain_vm
@@ -57,67 +56,3 @@ def test_a_trace_ends_at_what_is_not_judged() -> None:
     fib = Fib(snapshot._replace(rules=(nothing, jump, *snapshot.rules)), 4)
     tried = [(each.rule.priority, each.result) for each in trace_rules(fib, "128.0.0.0")]
     assert tried == [(0, "no-route"), (7, "skipped"), (8, "not-judged")]
-
-
-BEFORE_A_SOURCE = ("family", "source", "invert")
-"""A rule with `from`, or `not from`, and a packet that has no source yet."""
-
-
-@pytest.mark.parametrize("iif", [None, "lo"])
-@pytest.mark.parametrize(
-    BEFORE_A_SOURCE,
-    [
-        (4, "0.0.0.0/32", False),
-        (4, "0.0.0.0/8", False),
-        (4, "10.0.0.0/8", True),
-        (6, "::/128", True),
-    ],
-)
-def test_a_source_that_a_packet_without_one_has(
-    family: int, source: str, *, invert: bool, iif: str | None
-) -> None:
-    """IPv4 compares `from` with 0.0.0.0 while a packet has no source; in IPv6 each `not from`
-    matches. With `iif lo`, the rule selects the same packets of this host.
-    """
-    by_source = Rule(family, 9, table=7, src=Prefix.parse(source), invert=invert, iif=iif)
-    local, tried = traced(by_source)
-    assert local.rule.priority == 0
-    assert tried.rule == by_source
-    assert tried.result == "decides"
-    assert tried.route == Route.to(Prefix(family, 0, 0), dev="wg0", table=7)
-
-
-@pytest.mark.parametrize("iif", [None, "lo"])
-@pytest.mark.parametrize(
-    BEFORE_A_SOURCE,
-    [
-        (4, "0.0.0.1/32", False),
-        (4, "10.0.0.0/8", False),
-        (4, "0.0.0.0/32", True),
-        (6, "::/128", False),
-        (6, "::/8", False),
-    ],
-)
-def test_a_source_that_a_packet_without_one_does_not_have(
-    family: int, source: str, *, invert: bool, iif: str | None
-) -> None:
-    """The rule is passed over, and table main is next."""
-    by_source = Rule(family, 9, table=7, src=Prefix.parse(source), invert=invert, iif=iif)
-    local, tried, main, *_ = traced(by_source)
-    assert local.rule.priority == 0
-    assert tried.rule == by_source
-    assert tried.result == "skipped"
-    assert tried.route is None
-    assert main.rule.priority == 32766
-
-
-def traced(by_source: Rule) -> list[Tried]:
-    """The trace of a packet that has no source yet, on a plain VM that has this rule between its
-    own. Table 7 leads everything to wg0.
-    """
-    family = by_source.family
-    vm = plain_vm().snapshot()
-    rules = sorted((by_source, *vm.rules), key=lambda rule: rule.priority)
-    default = Route.to(Prefix(family, 0, 0), dev="wg0", table=7)
-    host = vm.with_routes([default])._replace(rules=tuple(rules))
-    return list(trace_rules(Fib(host, family), ip_at(family, 1 << 31)))

@@ -38,8 +38,8 @@ APPLY = Remedy(command=f"hostrouting apply --config {LAYOUT.config_path}")
 WITH_KUBELET = WANTED._replace(gate=GateConfig((KUBELET,)))
 """kubelet is gated instead of the machines."""
 RESET = "[Service]\nExecCondition=\n"
+AS_SOON = "as soon as systemd reads its files, "
 CANCELS = 'the line "ExecCondition=" in {} cancels the gate'
-OLD_FILES = "starts unchecked: systemd still uses the old files"
 
 
 @pytest.fixture
@@ -47,14 +47,6 @@ def host() -> FakeHost:
     """A host on which the configuration is installed, and all is well."""
     host = configured(WANTED)
     assert find_faults(host, WANTED) == ()
-    return host
-
-
-@pytest.fixture
-def with_kubelet() -> FakeHost:
-    """A host whose kubelet is gated. Systemd has not read the unit since."""
-    host = configured(WITH_KUBELET)
-    host.files.texts[f"{UNITS}/{KUBELET}"] = "[Service]\n"
     return host
 
 
@@ -409,7 +401,7 @@ def test_a_drop_in_of_an_image(tmp_path: Path, *, is_new: bool) -> None:
     cancels = f"{KUBELET} starts unchecked: {CANCELS.format(path)}"
     if is_new:
         [fault] = find_ineffective_gates(image, [KUBELET])
-        assert fault.sentence == f"as soon as systemd reads its files, {cancels}"
+        assert fault.sentence == f"{AS_SOON}{cancels}"
     else:
         faults = find_faults(image, WITH_KUBELET)
         assert cancels in [fault.sentence for fault in faults]
@@ -453,64 +445,72 @@ def test_an_opening_that_only_root_can_read(
     assert "only root can read" in fault.sentence
 
 
+OURS = LAYOUT.drop_in_path(KUBELET)
+THEIRS = f"{UNITS}/{KUBELET}.d/50-x.conf"
+CANCELLED = f"{KUBELET} starts unchecked: {CANCELS.format(THEIRS)}"
+OLD_FILES = f"{KUBELET} starts unchecked: systemd still uses the old files"
+
+
+def read_only(*paths: str) -> Change:
+    """Systemd has read these files, and no others."""
+
+    def change(host: FakeHost) -> None:
+        manager_of(host).read = {path: host.files.texts[path] for path in paths}
+
+    return change
+
+
+UNIT, FIRST = f"{UNITS}/{KUBELET}", f"{UNITS}/{KUBELET}.d/00-a.conf"
+OPENINGS: dict[str, tuple[Sequence[Change], list[str]]] = {
+    "ours was not read": ([read_only(UNIT)], [OLD_FILES]),
+    "ours was not read, and one before it takes nothing away": (
+        [write(FIRST, RESET), read_only(UNIT, FIRST)],
+        [OLD_FILES],
+    ),
+    "a reset, whatever else was not read": (
+        [write(THEIRS, RESET), read_again, write(f"{UNITS}/{KUBELET}.d/60-y.conf", "[Service]\n")],
+        [CANCELLED],
+    ),
+    "ours is missing, and a reset": (
+        [lose(OURS), write(THEIRS, RESET), read_again],
+        [f"{KUBELET} starts unchecked: {OURS} is missing", f"{AS_SOON}{CANCELLED}"],
+    ),
+    "ours was overwritten, and a reset": (
+        [write(OURS, "[Service]\n"), write(THEIRS, RESET), read_again],
+        [f"{KUBELET} starts unchecked: {OURS} was overwritten", CANCELLED],
+    ),
+    "ours is gone, and still loaded": (
+        [read_again, lose(OURS)],
+        [f"{AS_SOON}{KUBELET} starts unchecked: {OURS} is missing"],
+    ),
+    "the unit does not exist, and its drop-in has to": (
+        [lose(UNIT), lose(OURS), read_again],
+        [f"{KUBELET} starts unchecked: {OURS} is missing"],
+    ),
+    "the unit does not exist": ([lose(UNIT), read_again], []),
+}
+
+
 class TestSystemd:
     """What systemd would run."""
 
-    def test_a_drop_in_that_was_not_read(self, with_kubelet: FakeHost) -> None:
-        """Between the writing of the drop-in and the reload, a start is unchecked. What comes
-        before it takes nothing away from it.
-        """
-        manager_of(with_kubelet).read = {f"{UNITS}/{KUBELET}": "[Service]\n"}
-        assert openings(with_kubelet) == [f"{KUBELET} {OLD_FILES}"]
-        dropped(with_kubelet, KUBELET, RESET, "00-a.conf")
-        del manager_of(with_kubelet).read[LAYOUT.drop_in_path(KUBELET)]
-        assert openings(with_kubelet) == [f"{KUBELET} {OLD_FILES}"]
-
-    def test_a_reset_that_was_read(self, with_kubelet: FakeHost) -> None:
-        """It is the cause, and stays so, whatever else systemd has not read yet."""
-        path = dropped(with_kubelet, KUBELET, RESET)
-        with_kubelet.files.texts[f"{UNITS}/{KUBELET}.d/60-y.conf"] = "[Service]\nNice=1\n"
-        sentence = f"{KUBELET} starts unchecked: {CANCELS.format(path)}"
-        assert openings(with_kubelet) == [sentence]
-        assert lasting(with_kubelet) == [sentence]
+    @pytest.mark.parametrize("row", OPENINGS)
+    def test_what_opens_a_gate(self, row: str) -> None:
+        """It is said, and apply ends all but a reset."""
+        host = configured(WITH_KUBELET)
+        host.files.texts[UNIT] = "[Service]\n"
+        changes, wanted = OPENINGS[row]
+        for change in changes:
+            change(host)
+        assert openings(host) == wanted
+        assert lasting(host) == [sentence for sentence in wanted if CANCELLED in sentence]
 
     def test_a_reset_of_an_instance_that_was_not_read(self, host: FakeHost) -> None:
         """The instance is loaded, and the next reload takes its gate away."""
         manager_of(host).properties[KUBE1] = {}
         host.files.texts[f"{UNITS}/{KUBE1}.d/50-x.conf"] = RESET
         [sentence] = openings(host, WANTED)
-        assert sentence.startswith(f"as soon as systemd reads its files, {KUBE1} starts ")
-
-    @pytest.mark.parametrize("is_there", [False, True], ids=["missing", "overwritten"])
-    def test_a_reset_beside_a_drop_in_that_apply_restores(
-        self, with_kubelet: FakeHost, *, is_there: bool
-    ) -> None:
-        """Both are told, and the reset lasts: the unit starts unchecked after apply, too."""
-        del with_kubelet.files.texts[LAYOUT.drop_in_path(KUBELET)]
-        if is_there:
-            with_kubelet.files.texts[LAYOUT.drop_in_path(KUBELET)] = "[Service]\n"
-        path = dropped(with_kubelet, KUBELET, RESET)
-        assert len(openings(with_kubelet)) == 2
-        [sentence] = lasting(with_kubelet)
-        assert CANCELS.format(path) in sentence
-
-    def test_a_drop_in_that_is_gone_and_still_loaded(self, with_kubelet: FakeHost) -> None:
-        """The gate runs until systemd reads its files."""
-        manager_of(with_kubelet).boot()
-        path = LAYOUT.drop_in_path(KUBELET)
-        del with_kubelet.files.texts[path]
-        assert openings(with_kubelet) == [
-            f"as soon as systemd reads its files, {KUBELET} starts unchecked: {path} is missing"
-        ]
-        assert ineffective_gates(with_kubelet, WITH_KUBELET) == [], "apply ends it"
-
-    def test_a_unit_that_does_not_exist(self) -> None:
-        """Its drop-in has to be there when somebody installs the unit."""
-        host = configured(WITH_KUBELET)
-        assert faults(host, WITH_KUBELET) == []
-        path = LAYOUT.drop_in_path(KUBELET)
-        del host.files.texts[path]
-        assert openings(host) == [f"{KUBELET} starts unchecked: {path} is missing"]
+        assert sentence.startswith(f"{AS_SOON}{KUBE1} starts unchecked: ")
 
     @pytest.mark.parametrize("folder", [MACHINES, KUBE1])
     def test_a_refusal_that_counts_as_success(self, host: FakeHost, folder: str) -> None:
@@ -542,14 +542,14 @@ class TestSystemd:
         assert faults(host, wanted) == []
         assert ineffective_gates(host, wanted) == []
 
-    def test_a_condition_with_spaces(self, with_kubelet: FakeHost) -> None:
+    def test_a_condition_with_spaces(self) -> None:
         """Systemd allows them around the `=`: such a file is not as it was, but runs the gate."""
-        path = LAYOUT.drop_in_path(KUBELET)
-        text = with_kubelet.files.texts[path]
-        with_kubelet.files.texts[path] = text.replace("ExecCondition=", " ExecCondition = ")
-        assert with_kubelet.files.texts[path] != text
-        assert faults(with_kubelet, WITH_KUBELET) == [
-            f"file error: {path} is not what {LAYOUT.config_path} asks for"
+        host = configured(WITH_KUBELET)
+        text = host.files.texts[OURS]
+        host.files.texts[OURS] = text.replace("ExecCondition=", " ExecCondition = ")
+        assert host.files.texts[OURS] != text
+        assert faults(host, WITH_KUBELET) == [
+            f"file error: {OURS} is not what {LAYOUT.config_path} asks for"
         ]
 
     @pytest.mark.parametrize(

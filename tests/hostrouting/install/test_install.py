@@ -577,6 +577,7 @@ class TestRequirements:
         (None, "json is missing, although .*conf is still there, so the installed .* is unknown"),
         ("{", "json is not JSON: .*line 1 column 2"),
         ('{"hostRouting": {"later": 1}}', "json: hostRouting.later: unknown key"),
+        ("{}", "json configures nothing, although .*conf is still there"),
     ],
 )
 def test_an_unusable_config_json(text: str | None, rule: str) -> None:

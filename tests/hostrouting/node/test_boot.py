@@ -18,7 +18,6 @@ from tests.support.node import (
     logged,
     marker_of,
     node,
-    wanting,
     without_default,
 )
 
@@ -81,23 +80,6 @@ def test_the_table_for_probes_cannot_be_loaded(capfd: pytest.CaptureFixture[str]
     assert logged(capfd) == ["4 PROBE-REWRITE: nft is not installed"]
     assert make("probes", host) == 0
     assert done_on(host) == {"probes"}
-
-
-@pytest.mark.parametrize(
-    "left",
-    [{CONFIG: ""}, {CONFIG: "{"}, {f"{CONFIG}/a-file": ""}, {}],
-    ids=["empty", "cut short", "a folder", "missing"],
-)
-def test_a_broken_configuration(left: dict[str, str], capfd: pytest.CaptureFixture[str]) -> None:
-    """The service fails, and the verdict goes, whatever its part is."""
-    host = node(wanting(mode="WARN"))
-    assert make("check", host) == 0
-    logged(capfd)
-    del host.files.texts[CONFIG]
-    host.files.texts.update(left)
-    assert make("routes", host) == 1
-    assert CONFIG in logged(capfd)[0]
-    assert marker_of(host) == ""
 
 
 @pytest.mark.parametrize(

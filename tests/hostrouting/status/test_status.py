@@ -14,9 +14,9 @@ from hostrouting.gate.unit_gates import APPLY
 from hostrouting.gate.unit_states import State
 from hostrouting.kernel.rights import Rights
 from hostrouting.status import Status, find_status, status_lines
-from hostrouting.testing import FakeHost
+from hostrouting.testing import FakeHost, plain_vm
 from tests.support.cli import say
-from tests.support.incidents import KUBELET, garble, refuse
+from tests.support.incidents import KUBELET, config, garble, node, refuse
 from tests.support.statuses import (
     CODES,
     HOSTS,
@@ -237,6 +237,13 @@ def test_many_things_of_one_kind() -> None:
     assert page.out.count(" is not known to systemd") == 20
     assert "  … and 5 more; --json shows all" in page.lines
     assert len(say("status", "--json", host=host).json["units"]) == 25
+
+
+def test_what_may_be_typed_wrong_is_not_repeated() -> None:
+    """The configuration was applied with it: what `check` says of it is not on each page."""
+    host = node(config("172.61.0.0/16"), plain_vm)
+    assert "ROUTE-UNCHECKED: " in say("check", host=host).out
+    assert "ROUTE-UNCHECKED: " not in say("status", host=host).out
 
 
 def pages(name: str, words: str, host: FakeHost) -> str:

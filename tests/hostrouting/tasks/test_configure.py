@@ -45,9 +45,11 @@ def test_nothing_is_configured(make: type[Any]) -> None:
 
 def test_report() -> None:
     """Files, routes, probes, and the check last, which sees what the others did. Each result is
-    data, without a repr; that of the whole has what all did, with the report of the check.
+    data, without a repr; that of the whole has what all did, with the report of the check. A second
+    run changes nothing.
     """
-    report = phases.run(Configure(WANTED, host=FakeHost(kernel=h200())), observers=[])
+    host = FakeHost(kernel=h200())
+    report = phases.run(Configure(WANTED, host=host), observers=[])
     assert ["/".join(step.path) for step in report.walk()] == [
         "configure-host-routing",
         "configure-host-routing/install-files",
@@ -72,6 +74,10 @@ def test_report() -> None:
     assert first == f"changed {LAYOUT.program_path}"
     assert last == str(result.changes[-1])
     assert result.node_ips == {4: ip_address("10.0.0.4")}
+
+    again = run(Configure(WANTED, host=host))
+    assert isinstance(again, CheckResult)
+    assert not again.changed
 
 
 def test_a_run_that_is_stopped_while_files_are_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ class TestModes:
             "ACTION: 2 static routes would repair it; add to staticRoutes.routes: [{"
         )
         assert str(error).startswith(start)
-        moved = "this node's IP traffic to 172.16.0.0\N{EN DASH}172.16.255.254"
+        moved = "this node's IP traffic to 172.16.0.0/16 moves from ib0"
         assert f"REPAIR-COST: with the repair, {moved}" in str(error)
         assert [route["destination"] for route in error.repair] == list(REPAIR)
         assert isinstance(error.report, CheckReport)
@@ -117,15 +117,11 @@ class TestModes:
         """
         host = FakeHost(kernel=FakeKernel())
         if mode == "STRICT":
-            match = r"NO-DEFAULT-ROUTE: there is no IPv4 default route \(waited 60 s\)"
+            match = r"NO-DEFAULT-ROUTE: there is no IPv4 default route, so no device"
             assert failure_of(checked, host, CIDR, mode=mode, match=match).can_retry
         else:
             checked(host, CIDR)
         assert markers(host) == {"detected": "no-default-route\n"}
-        soon = phases.deadline(
-            CheckRouteOverlap(config(cidrs=(CIDR,), mode="STRICT"), host=host), 10
-        )
-        assert "waited 9.5 s" in str(phases.run(soon, clock=FakeClock(), observers=[]).error)
 
     @pytest.mark.parametrize("comes", [True, False], ids=["comes", "does not come"])
     def test_an_expected_device(self, *, comes: bool) -> None:

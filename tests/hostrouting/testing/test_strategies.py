@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import Phase, find, settings
+from hypothesis import Phase, find, given, settings
 from hypothesis.strategies import SearchStrategy
 
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.route import TABLE_LOCAL
 from hostrouting.testing import contract, strategies
 from hostrouting.testing.strategies import configs
@@ -39,6 +40,12 @@ def test_what_is_drawn(shape: str) -> None:
     """A law says nothing about what its strategy never draws."""
     strategy, is_drawn = DRAWN[shape]
     find(strategy, lambda value: bool(is_drawn(value)), settings=few)
+
+
+@given(configs())
+def test_a_configuration_is_valid(config: HostRoutingConfig) -> None:
+    """It is what its own document says."""
+    assert HostRoutingConfig.from_mapping(config.to_mapping()) == config
 
 
 def test_public_names() -> None:
