@@ -230,6 +230,10 @@ def test_typed_cidrs_where_the_configuration_is_unusable(name: str) -> None:
     assert explained.lines[0].startswith("OVERLAP: ")
     assert sentence in explained.err
 
+    doubtful = say("check", CIDR, host=with_unusable_config(name, vpn_node()))
+    assert "DEFAULT-ROUTES: " in doubtful.out or doubtful.out.startswith("UNDECIDED: ")
+    assert " --dev " not in doubtful.out, "a repair would begin with that configuration"
+
     fine = with_unusable_config(name, plain_vm())
     assert say("check", CIDR, host=fine).code == 0
     assert say("check", CIDR, "--fail-on", "warning", host=fine).code == 1
