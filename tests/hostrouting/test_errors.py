@@ -86,8 +86,9 @@ def test_every_error_is_data(error: errors.HostRoutingError) -> None:
     document = json.loads(json.dumps(error.to_mapping()))
     assert document["error"] == type(error).__name__
     assert document["canRetry"] == error.can_retry
-    plain = {name for name, fact in vars(error).items() if isinstance(fact, str | int)}
-    assert plain - {"can_retry"} <= set(document)
+    for name, fact in vars(error).items():
+        if isinstance(fact, str | int) and not name.startswith("_") and name != "can_retry":
+            assert document[name] == fact
     assert document["findings"] == [finding.to_mapping() for finding in error.findings]
 
 
