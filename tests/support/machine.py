@@ -59,18 +59,19 @@ class Machine(Namespace):
         return [*self.enter, sys.executable, "-m", "hostrouting", *words]
 
     def hostrouting(
-        self, *words: str, before: tuple[str, ...] = ()
+        self, *words: str, before: tuple[str, ...] = (), text: str = ""
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command line in the machine; with `before`, as a new process that those words
-        start.
+        """Run a command line in the machine, with this input; with `before`, as a new process that
+        those words start.
         """
         environment = {"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
         if not before:
-            return self.command_lines.carry_out(words, environment)
+            return self.command_lines.carry_out(words, environment, text)
         return completed(
             [*self.enter, *before, sys.executable, "-m", "hostrouting", *words],
             env=environment,
             cwd="/",
+            input=text,
         )
 
     def shell(self, script: str) -> str:
