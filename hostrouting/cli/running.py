@@ -197,8 +197,8 @@ def _stopping_with_the_terminal(ctx: phases.Context) -> Iterator[None]:
     """
 
     def stop(*_: object) -> None:
-        # The signal first: the run that is cancelled may end at once. It only waits in a queue while
-        # this handler runs, so the reason is that of the terminal.
+        # The signal first, because a run that is cancelled may end at once. While this handler
+        # runs, it only waits in a queue, so the reason is that of the terminal.
         signal.raise_signal(signal.SIGTERM)
         ctx.cancel("the terminal was closed")
 
