@@ -172,8 +172,9 @@ class Status:
         """Whether addresses escape that a repair brings back, and apply alone does not."""
         if self.plan is None or self.check is None:
             return False
-        # If a route conflicts or waits, nobody knows how the host would be.
-        report = self.plan.report or self.check.report
+        report = self.plan.report
+        if report is None:  # a route conflicts or waits: nobody knows how the host would be
+            report = self.check.report
         return bool(report.routes)
 
     @property

@@ -62,36 +62,6 @@ def test_an_error_that_was_raised_twice() -> None:
     assert [step.path for step in ran(own_group).failures] == [("own", "needed")]
 
 
-class RefusedError(OSError):
-    """An error whose reason is not text, as that of urllib is."""
-
-    reason = OSError("refused")
-
-
-@pytest.mark.parametrize("group", [phases.serial, phases.parallel])
-def test_a_task_that_passes_on_the_error_of_another(
-    group: Callable[..., phases.Task[object]],
-) -> None:
-    """If a task raises the error of a step somewhere inside it, the failure is that step's, and
-    stands once.
-    """
-    refused = group(StubTask("inner", errors=[RefusedError("no disk")]), name="group")
-
-    @phases.task("outer")
-    def outer(ctx: Context) -> None:
-        try:
-            phases.execute(refused, ctx)
-        except phases.TaskFailed as failed:
-            error: Any = failed.error
-            raise error from None
-
-    report = ran(phases.parallel(LATE, outer, StubTask("stopped", seconds=60)))
-    assert [step.name for step in report.failures] == ["inner", "late"]
-    assert report.find("stopped").reason == "inner failed"
-    assert str(report).count("no disk") == 1
-    assert report.to_json().count('"RefusedError: no disk"') == 1
-
-
 @pytest.mark.parametrize(
     ("error", "reason"),
     [(phases.Cancelled("enough"), "enough"), (SystemExit(3), "SystemExit: 3")],
@@ -162,14 +132,14 @@ def test_context_variables() -> None:
     variable = contextvars.ContextVar("variable", default="unset")
     variable.set("caller's")
 
-    @phases.task("look")
     def look(_ctx: Context) -> str:
         seen = variable.get()
         variable.set("changed")
         return seen
 
-    assert ran(phases.parallel(look, look, look)).result == ("caller's",) * 3
-    assert ran(look).result == "caller's"
+    tasks = [phases.task(name)(look) for name in ("a", "b", "c")]
+    assert ran(phases.parallel(*tasks)).result == ("caller's",) * 3
+    assert ran(tasks[0]).result == "caller's"
     assert variable.get() == "caller's"
 
 
@@ -283,6 +253,20 @@ def test_which_errors_are_retried(on: type[Exception]) -> None:
     report = ran(phases.retry(phases.parallel(busy, LATE), on=on))
     assert [step.name for step in report.failures] == ["busy", "late"]
     assert busy.calls == 1
+
+
+def test_whether_to_try_again_is_a_flag() -> None:
+    """A method would always be true, so another attempt would follow whatever it says."""
+
+    class Careless(Exception):  # noqa: N818  it is one
+        def can_retry(self) -> bool:
+            return False
+
+    task = StubTask("a", errors=repeat(Careless("no")))
+    report = ran(phases.retry(task))
+    assert "can_retry of Careless is <bound method" in report.why
+    assert "it must be True or False" in report.why
+    assert task.calls == 1
 
 
 def test_what_is_not_tried_again() -> None:

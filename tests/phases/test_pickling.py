@@ -4,8 +4,6 @@ import copy
 import pickle
 import threading
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from typing import Any, TypeVar
 
 import pytest
@@ -125,21 +123,3 @@ def test_a_cancelled_run() -> None:
         phases.execute(StubTask("never"), ctx)
     copied = through_pickle(caught.value)
     assert (copied.reason, copied.origin) == ("enough", None)
-
-
-def raise_in_a_worker() -> None:
-    """Run a task that fails with an error that a worker of a pool cannot send."""
-    phases.execute(StubTask("work", errors=[RewordedError("x")]), quiet())
-
-
-@pytest.mark.linux
-def test_a_pool_of_processes() -> None:
-    """It survives an error that cannot be pickled, and returns reports."""
-    full = OSError(28, "full")
-    with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
-        raised = pool.submit(raise_in_a_worker).exception()
-        report = pool.submit(failed, full).result()
-    assert isinstance(raised, TaskFailed)
-    assert "work failed: PhasesError: RewordedError: x failed" in str(raised)
-    [failure] = report.failures
-    assert isinstance(failure.error, OSError)

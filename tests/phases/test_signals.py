@@ -86,7 +86,8 @@ def test_a_signal_stops_a_run(number: signal.Signals) -> None:
     """A signal stops the run: sleeping tasks wake, the report says why, the exit code is 128 + the
     signal.
     """
-    task = "phases.serial(phases.parallel(wait, wait, name='both'), StubTask('next'))"
+    both = "phases.parallel(wait, phases.task('also')(wait.do), name='both')"
+    task = f"phases.serial({both}, StubTask('next'))"
     code, out, err = Program(RUN.format(task=task), ready=2).end(number)
     assert code == 128 + number
     assert f"{number.name}: stopping, waiting for " in err
@@ -115,6 +116,25 @@ def test_a_second_signal_interrupts_nothing() -> None:
         program.process.send_signal(number)
         program.wait_for(f"{number.name}: stopping, waiting for serial/routes (undo)")
     assert program.end()[:2] == (1, "15\n")
+
+
+@pytest.mark.linux
+def test_a_signal_after_another_reason() -> None:
+    """The report of a run that was cancelled for another reason has both: the reason, and the
+    signal that came later.
+    """
+
+    @phases.task("a")
+    def stopped(ctx: phases.Context) -> None:
+        ctx.cancel("enough")
+        os.kill(os.getpid(), signal.SIGTERM)
+        with ctx.shielded() as shielded, shielded.within(100) as safe:
+            while ctx.root is not None and ctx.root.signal is None:
+                safe.sleep(0.001)
+        ctx.check()
+
+    report = phases.run(stopped, observers=[])
+    assert (report.reason, report.exit_code) == ("enough", 143)
 
 
 @pytest.mark.linux

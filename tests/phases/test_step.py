@@ -66,6 +66,7 @@ def test_attempts_are_told_apart() -> None:
         "└─ b  ok             0 ms  attempt 2"
     )
     assert report.find("both/a").attempt == 2
+    assert report.failures == Step.from_json(report.to_json()).failures == ()
     assert [child["attempt"] for child in _children(report)] == [1, 1, 2, 2]
 
 
