@@ -101,18 +101,15 @@ class Status:
 
     @property
     def _competing_defaults(self) -> list[Finding]:
-        """The default routes of other cards than the one that Linux prefers, which nobody has named.
+        """The default routes of other cards than the one that Linux prefers, if none is named.
         An error here: perhaps a new card has taken the place of the right one, and then each route
         without a device follows it at the next apply.
         """
         if self.check is None:
             return []
         doubts = self.check.doubts
-        competing: list[Finding] = []
-        for finding in self.check.named("default-routes"):
-            if finding not in doubts:
-                competing.append(finding._replace(severity="error"))
-        return competing
+        named = self.check.named("default-routes")
+        return [finding._replace(severity="error") for finding in named if finding not in doubts]
 
     @property
     def _no_answers(self) -> list[Finding]:

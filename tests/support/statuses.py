@@ -260,8 +260,8 @@ def in_warn() -> FakeHost:
 
 
 def routed_in_warn() -> FakeHost:
-    """A node in mode WARN with a route, on which a better default route has come: `apply` would lead
-    that route to its card, too.
+    """A node in mode WARN with a route, on which a better default route has come: `apply` would
+    lead that route to its card, too.
     """
     host = node(config(REPAIR[0], mode="WARN"), plain_vm)
     let_pass(host)
