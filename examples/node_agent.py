@@ -58,7 +58,7 @@ class Download:
     def __init__(self, path: str, url: str) -> None:
         self.path, self.url = Path(path), url
         self.part = self.path.with_name(f"{self.path.name}.part")
-        self.name = f"download-{self.path.name}"
+        self.name = "download" + path.replace("/", "-")  # no two files have one path
 
     def do(self, ctx: phases.Context) -> phases.Skip | None:
         """Fetch it in pieces: in between, the run can be cancelled.

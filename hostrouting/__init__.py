@@ -65,9 +65,18 @@ else:
     def __getattr__(name: str) -> object:
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already
+        import sys  # noqa: PLC0415  any interpreter has these loaded already
+        from importlib import import_module  # noqa: PLC0415
 
-        value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        try:
+            value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        finally:
+            phases = sys.modules.get("phases")
+            if phases is not None and not hasattr(phases, "run_async"):
+                raise ImportError(
+                    f"the package phases in {phases.__file__} is another project's, in the place "
+                    "of hostrouting's; run `pip uninstall phases`, then install hostrouting again"
+                )
         return value
 
 

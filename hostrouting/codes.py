@@ -21,11 +21,12 @@ def exit_code(outcome: "phases.Step | phases.TaskFailed | errors.HostRoutingErro
     if isinstance(outcome, errors.HostRoutingError):
         return code_of(outcome)
     import phases  # noqa: PLC0415  a command that runs no task needs none of it
+    from phases.errors import ReportedError  # noqa: PLC0415  see above
 
     codes: list[int] = []
     for step in outcome.failures:
         error = step.error
-        if isinstance(error, phases.ReportedError):
+        if isinstance(error, ReportedError):
             error = _error_of(error.details)
         if isinstance(error, errors.HostRoutingError):
             codes.append(code_of(error))

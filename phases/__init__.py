@@ -20,7 +20,6 @@ from phases.errors import (
     DeadlineExceeded,
     InvalidTask,
     PhasesError,
-    ReportedError,
     UnknownTask,
     WouldFail,
 )
@@ -39,7 +38,7 @@ __all__ += ["deadline", "parallel", "retry", "serial", "when"]
 # How tasks are run: run, plan and undo return a Step.
 __all__ += ["Status", "Step", "execute", "inner_step", "plan", "run", "run_async", "undo"]
 # How tasks end, and how a dry run does.
-__all__ += ["Cancelled", "DeadlineExceeded", "InvalidTask", "PhasesError", "ReportedError"]
-__all__ += ["TaskFailed", "UnknownTask", "WouldFail"]
+__all__ += ["Cancelled", "DeadlineExceeded", "InvalidTask", "PhasesError", "TaskFailed"]
+__all__ += ["UnknownTask", "WouldFail"]
 # How a run is observed, and where its time comes from.
 __all__ += ["Clock", "FailedAttempt", "LiveTree", "LogObserver", "Observer"]

@@ -1,9 +1,14 @@
-"""What a caller passes, checked where it is passed: a mistake would fail a task later."""
+"""What a caller passes, checked where it is passed: a mistake would fail a task later. What a
+function returns is checked where it is called.
+"""
 
 from __future__ import annotations
 
 import math
+from inspect import iscoroutine
 from typing import Any
+
+from phases.errors import InvalidTask
 
 
 def must_be(kind: Any, value: object, name: str, rule: str) -> None:
@@ -26,3 +31,12 @@ def must_be_count(value: object, name: str) -> None:
     """Raise ValueError unless the value is a whole number, 1 or more."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} is {value!r:.80}; it must be a whole number, 1 or more")
+
+
+def reject_coroutine(result: object, function: str) -> None:
+    """Raise InvalidTask if what the function returned is a coroutine."""
+    if iscoroutine(result):
+        result.close()
+        raise InvalidTask(
+            f"{function} returned a coroutine, which nothing runs; call asyncio.run in it"
+        )

@@ -12,25 +12,29 @@ from __future__ import annotations
 import math
 import os
 import signal
+import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from copy import copy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from phases.arguments import must_be, must_be_number
+from phases.arguments import must_be, must_be_number, reject_coroutine
 from phases.errors import Cancelled, DeadlineExceeded, UnknownTask
 from phases.observers import LOGGER, LiveTree, LogObserver, TaskLogger, logger_of
 from phases.step import last_named
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Iterator
+    from types import TracebackType
 
     from phases.step import FailedAttempt, Observer, Step
+
+T = TypeVar("T")
 
 
 class Clock:
@@ -99,6 +103,8 @@ class Scope:
             self.stop = Stop(now, reason, number)
         self.clock.wake()
 
+
+_SIGNALS: dict[int, str] = {number: number.name for number in signal.Signals}
 
 RUNNING: ContextVar[str] = ContextVar("phases: the path of the running task", default="")
 """The task in which this code runs; empty outside of a run. Other threads do not have it."""
@@ -211,15 +217,18 @@ class Context:
         self.clock.wait(lambda: self.cancelled, end)
         self.check()
 
-    def cancel(self, reason: object = "cancelled") -> None:
+    def cancel(self, reason: str | int | BaseException = "cancelled") -> None:
         """Cancel the whole run. Can be called from any thread, any number of times; the first
         reason, a text or an error, is kept.
 
-        If the reason is a signal, as in `ctx.cancel(signal.SIGTERM)`, the exit code of the report
-        is that of a program which it has stopped: 143.
+        If the reason is a signal, as in `ctx.cancel(signal.SIGTERM)`, or its number, the exit code
+        of the report is that of a program which it has stopped: 143.
         """
-        if isinstance(reason, signal.Signals):
-            self.run_scope.cancel(reason.name, reason)
+        must_be((str, int, BaseException), reason, "cancel: reason", "a text, an error or a signal")
+        if isinstance(reason, int) and reason in _SIGNALS and not isinstance(reason, bool):
+            self.run_scope.cancel(_SIGNALS[reason], reason)
+        elif isinstance(reason, int) or reason in _SIGNALS.values():
+            raise ValueError(f"cancel: reason is {reason!r}; a signal is written as signal.SIGTERM")
         else:
             self.run_scope.cancel(str(reason))
 
@@ -233,22 +242,45 @@ class Context:
         has ended.
         """
         must_be(Callable, callback, "on_cancel: callback", "a function")
-        return _OnCancel(self, callback)
+        return WithBlock("ctx.on_cancel", self._calling_back(callback))
 
     @contextmanager
-    def within(self, seconds: float) -> Iterator[Context]:
+    def _calling_back(self, callback: Callable[[], object]) -> Iterator[None]:
+        has_ended = threading.Event()
+
+        def watch() -> None:
+            self.clock.wait(lambda: has_ended.is_set() or self.cancelled, self._scope.stop.moment)
+            if not has_ended.is_set():
+                self._call(callback)
+
+        watcher = self.clock.start(watch, name="phases-on-cancel")
+        try:
+            yield
+        finally:
+            has_ended.set()
+            self.clock.wake()
+            watcher.join()
+        self.check()
+
+    def within(self, seconds: float) -> AbstractContextManager[Context]:
         """A context for a part of a task that may take this many seconds; after that,
         DeadlineExceeded is raised.
 
         `deadline()` does the same for a whole task. Inside the block, use the context that it
-        yields.
+        yields: the one around it does not know the limit.
         """
         must_be_number(seconds, "a time limit")
+        return WithBlock("ctx.within", self._limited(seconds))
+
+    @contextmanager
+    def _limited(self, seconds: float) -> Iterator[Context]:
         name = "/".join(self.path) or "the run"
         scope = Scope(self.clock)
         scope.stop = Stop(self.clock.now() + seconds, f"the {seconds:g} s of {name} are over")
+        limited = derived(self, scopes=(scope, *self.scopes))
         try:
-            yield self.derive(scopes=(scope, *self.scopes))
+            with cancelled_with(limited):
+                yield limited
         except Cancelled as cancelled:
             if cancelled.origin is not scope:
                 raise
@@ -261,72 +293,90 @@ class Context:
         Inside the block, use the context that it yields; its `within` limits the work. A
         cancellation takes effect in the next check(), sleep() or step after the block.
         """
-        return nullcontext(self.derive(scopes=(Scope(self.clock),)))
-
-    def in_a_run(self) -> Context:
-        """The context of a new run; of a running task, the context itself."""
-        if self.step is not None:
-            return self
-        return self.derive(run_id=os.urandom(4).hex())
-
-    def derive(self, **changes: Any) -> Context:
-        """The same context with some attributes changed: for a task inside it, or a part of it."""
-        derived = copy(self)
-        vars(derived).update(changes)
-        return derived
-
-    def notify(self, step: Step) -> None:
-        """Call every observer, one call at a time; what an observer raises is logged."""
-        with self._notifying:
-            for observer in self.observers:
-                self._call(observer, step)
-
-    def notify_of_attempt(self, failed: FailedAttempt) -> None:
-        """Tell each observer that wants to know it."""
-        with self._notifying:
-            for observer in self.observers:
-                method = getattr(observer, "attempt_failed", None)
-                if method is not None:
-                    self._call(method, failed)
+        shielded = derived(self, scopes=(Scope(self.clock),))
+        return WithBlock("ctx.shielded", nullcontext(shielded))
 
     def _call(self, callback: Callable[..., object], *args: object) -> None:
         """Call the function, and only log the Exception that it raises; one that the logging raises
         is dropped.
         """
         try:
-            callback(*args)
+            reject_coroutine(callback(*args), getattr(callback, "__name__", repr(callback)))
         except Exception:
             with suppress(Exception):
                 self.logger.exception("%r raised; the run continues", callback)
 
 
-class _OnCancel:
-    """The `with` block of ctx.on_cancel."""
+def derived(ctx: Context, **changes: Any) -> Context:
+    """The same context with some attributes changed: for a task inside it, or a part of it."""
+    changed = copy(ctx)
+    vars(changed).update(changes)
+    return changed
 
-    def __init__(self, ctx: Context, callback: Callable[[], object]) -> None:
-        self._ctx = ctx
-        self._callback = callback
-        self._has_ended = False
-        self._watcher: threading.Thread | None = None
 
-    def __enter__(self) -> None:
-        self._watcher = self._ctx.clock.start(self._watch, name="phases-on-cancel")
+def in_a_run(ctx: Context) -> Context:
+    """The context of a new run; of a running task, the context itself."""
+    if ctx.step is not None:
+        return ctx
+    return derived(ctx, run_id=os.urandom(4).hex())
 
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        assert self._watcher is not None  # noqa: S101  __enter__ has started it
-        self._has_ended = True
-        self._ctx.clock.wake()
-        self._watcher.join()
-        if error is None:
-            self._ctx.check()
+
+def notify(ctx: Context, step: Step) -> None:
+    """Call every observer, one call at a time; what an observer raises is logged."""
+    with ctx._notifying:
+        for observer in ctx.observers:
+            ctx._call(observer, step)
+
+
+def notify_of_attempt(ctx: Context, failed: FailedAttempt) -> None:
+    """Tell each observer that wants to know it."""
+    with ctx._notifying:
+        for observer in ctx.observers:
+            method = getattr(observer, "attempt_failed", None)
+            if method is not None:
+                ctx._call(method, failed)
+
+
+@contextmanager
+def cancelled_with(ctx: Context) -> Iterator[None]:
+    """In the block, the CancelledError of a future counts as Cancelled if the task is cancelled:
+    the future was cancelled with it.
+    """
+    kinds: tuple[type[BaseException], ...] = (CancelledError,)
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is not None:  # else nobody can raise its error
+        kinds = (CancelledError, asyncio.CancelledError)
+    try:
+        yield
+    except kinds:
+        ctx.check()
+        raise
+
+
+class WithBlock(AbstractContextManager[T]):
+    """The `with` block that a function returns. Without `with`, the function has done nothing, so
+    there is a warning.
+    """
+
+    def __init__(self, function: str, block: AbstractContextManager[T]) -> None:
+        self._function = function
+        self._block = block
+        self._is_entered = False
+
+    def __enter__(self) -> T:
+        self._is_entered = True
+        return self._block.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        return self._block.__exit__(kind, error, traceback)
 
     def __del__(self) -> None:
-        if self._watcher is None:
-            words = "ctx.on_cancel does nothing without a block: write `with ctx.on_cancel(…):`"
+        if not self._is_entered:
+            name = self._function
+            words = f"{name} does nothing without a block: write `with {name}(…):`"
             warnings.warn(words, RuntimeWarning, stacklevel=2)
-
-    def _watch(self) -> None:
-        ctx = self._ctx
-        ctx.clock.wait(lambda: self._has_ended or ctx.cancelled, ctx._scope.stop.moment)
-        if not self._has_ended:
-            ctx._call(self._callback)

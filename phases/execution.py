@@ -12,11 +12,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timezone
 from functools import partial
-from inspect import iscoroutine
 from typing import Any, TypeVar, cast
 
-from phases.arguments import must_be
-from phases.context import RUNNING, Context
+from phases.arguments import must_be, reject_coroutine
+from phases.context import (
+    RUNNING,
+    Context,
+    WithBlock,
+    cancelled_with,
+    derived,
+    in_a_run,
+    notify,
+)
 from phases.errors import Cancelled, InvalidTask, WouldFail
 from phases.step import Status, Step, TaskFailed
 from phases.tasks import AnyTask, Method, Skip, Task, Verb, fault_of_name, valid_task
@@ -42,7 +49,7 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     asyncio.to_thread(phases.execute, task)`.
     """
     require_no_event_loop("execute", "await asyncio.to_thread(phases.execute, task)")
-    ctx = context_of("execute", ctx).in_a_run()
+    ctx = in_a_run(context_of("execute", ctx))
     step = new_step(valid_task(task).name, ctx)
     return cast("T", run_step(task, step, ctx))
 
@@ -100,8 +107,8 @@ def inner_step(name: str, ctx: Context) -> AbstractContextManager[Block]:
     if fault:
         raise InvalidTask(f"inner_step: {fault}")
     must_be(Context, ctx, "inner_step: ctx", "the phases.Context of the running task")
-    ctx = ctx.in_a_run()
-    return _recorded(new_step(name, ctx), ctx)
+    ctx = in_a_run(ctx)
+    return WithBlock("phases.inner_step", _recorded(new_step(name, ctx), ctx))
 
 
 def new_step(name: str, ctx: Context, verb: Verb = "do") -> Step:
@@ -188,11 +195,13 @@ def _recorded(step: Step, ctx: Context) -> Iterator[Block]:
     began = ctx.clock.now()
     try:
         step.start = datetime.now(timezone.utc)
-        ctx.notify(step)
-        block = Block(ctx.derive(step=step, root=ctx.root or step))
+        notify(ctx, step)
+        root = step if ctx.root is None else ctx.root
+        block = Block(derived(ctx, step=step, root=root))
         around = RUNNING.set("/".join(step.path))
         try:
-            yield block
+            with cancelled_with(ctx):
+                yield block
         finally:
             RUNNING.reset(around)
         _record_result(step, block.result)
@@ -205,16 +214,7 @@ def _recorded(step: Step, ctx: Context) -> Iterator[Block]:
         raise TaskFailed(step.failures) from error
     finally:
         step.seconds = ctx.clock.now() - began
-        ctx.notify(step)
-
-
-def reject_coroutine(result: object, function: str) -> None:
-    """Raise InvalidTask if what the function returned is a coroutine."""
-    if iscoroutine(result):
-        result.close()
-        raise InvalidTask(
-            f"{function} returned a coroutine, which nothing runs; call asyncio.run in it"
-        )
+        notify(ctx, step)
 
 
 def _record_result(step: Step, result: object) -> None:
@@ -276,7 +276,7 @@ def record_unstarted(
     """Record that the task of this step is not called: the step has an end and no start."""
     step.status = status
     step.reason = reason
-    ctx.notify(step)
+    notify(ctx, step)
     return Skip(reason)
 
 

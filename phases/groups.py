@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from phases.arguments import must_be, must_be_count, must_be_number
-from phases.context import Context, Scope
+from phases.arguments import must_be, must_be_count, must_be_number, reject_coroutine
+from phases.context import Context, Scope, derived, notify_of_attempt
 from phases.errors import Cancelled, InvalidTask
-from phases.execution import new_step, raise_together, record_unstarted, reject_coroutine, run_step
+from phases.execution import new_step, raise_together, record_unstarted, run_step
 from phases.step import FailedAttempt, TaskFailed
 from phases.tasks import AnyTask, FunctionTask, Skip, Task, fault_of_method, valid_task, wrapped
 from phases.values import Results, describe_error
@@ -80,7 +80,7 @@ class _ParallelRun:
 
     def __init__(self, tasks: tuple[AnyTask, ...], ctx: Context, at_once: int) -> None:
         self._scope = Scope(ctx.clock)
-        self._ctx = ctx.derive(scopes=(self._scope, *ctx.scopes))
+        self._ctx = derived(ctx, scopes=(self._scope, *ctx.scopes))
         self._at_once = at_once
         self._variables = contextvars.copy_context()
         self._count = len(tasks)
@@ -189,7 +189,7 @@ def retry(
                     raise
                 if ctx.step is not None:
                     failed = FailedAttempt(ctx.step, attempt, attempts, error, wait)
-                    ctx.notify_of_attempt(failed)
+                    notify_of_attempt(ctx, failed)
             ctx.sleep(wait)
             pause = min(pause * factor, longest)
             attempt += 1
@@ -218,7 +218,9 @@ def _worth_retrying(error: BaseException | None, on: ErrorTypes) -> bool:
     """
     if isinstance(error, TaskFailed):
         return all(_worth_retrying(step.error, on) for step in error.failures)
-    return isinstance(error, on) and bool(getattr(error, "can_retry", True))
+    can_retry = getattr(error, "can_retry", True)
+    must_be(bool, can_retry, f"can_retry of {type(error).__name__}", "True or False")
+    return isinstance(error, on) and can_retry
 
 
 def deadline(task: Task[T], seconds: float) -> FunctionTask[T]:

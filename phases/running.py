@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from phases.arguments import must_be
+from phases.context import derived
 from phases.execution import context_of, new_step, require_no_event_loop, run_step
 from phases.observers import LOGGER
 from phases.step import Observer, Status, Step
@@ -76,7 +77,7 @@ def _only_selected(task: AnyTask, ctx: Context, *, only: Names, skip: Names) -> 
     if only is None and skip is None:
         return ctx
     reason = selection(task, above=ctx.path, only=only, skip=skip)
-    return ctx.derive(why_left_out=lambda path: ctx.why_left_out(path) or reason(path))
+    return derived(ctx, why_left_out=lambda path: ctx.why_left_out(path) or reason(path))
 
 
 def plan(
@@ -94,6 +95,7 @@ def plan(
     task would fail (`would_fail`): the error is in the report, with the plan if there is one. The
     other tasks are still called.
     """
+    require_no_event_loop("plan", "await asyncio.to_thread(phases.plan, task)")
     ctx = context_of("plan", ctx, observers=())
     return report_of(Run(task, _only_selected(task, ctx, only=only, skip=skip), "plan"))
 
@@ -116,7 +118,7 @@ def undo(task: AnyTask, ctx: Context | None = None, *, of: Step | None = None) -
         if (of.name, of.action) != (valid_task(task).name, "do"):
             raise ValueError(f"undo: of is {of!r}, which is not the report of a run of this task")
         # The report is also where ctx.find() looks for the results of the run.
-        ctx = _only_what_ran(of, ctx, above=ctx.path).derive(root=of)
+        ctx = derived(_only_what_ran(of, ctx, above=ctx.path), root=of)
     with ctx.shielded() as safe:
         return report_of(Run(task, safe, "undo"))
 
@@ -134,7 +136,7 @@ def _only_what_ran(report: Step, ctx: Context, *, above: Path) -> Context:
             path = (*above, *step.path[outside:])
             for length in range(len(above) + 1, len(path) + 1):
                 ran.add(path[:length])
-    return ctx.derive(ran=frozenset(ran))
+    return derived(ctx, ran=frozenset(ran))
 
 
 def _may_have_changed_something(step: Step) -> bool:

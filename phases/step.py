@@ -13,7 +13,7 @@ import json
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import attrs
 
@@ -152,6 +152,9 @@ class Step:
         if self.failed_with is not None:
             facts["error"] = describe_error(self.failed_with)
         return facts
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a report is always true; write `report.ok`")
 
     def __repr__(self) -> str:
         """One line: a report has hundreds."""

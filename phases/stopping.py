@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
+from phases.context import in_a_run
 from phases.execution import new_step, run_step
 from phases.step import Status, Step
 from phases.tasks import AnyTask, Verb, valid_tree
@@ -31,7 +32,7 @@ class Run:
     """A run of a task, which `work` does once. Its report is `root`."""
 
     def __init__(self, task: AnyTask, ctx: Context, verb: Verb = "do") -> None:
-        self.ctx = ctx.in_a_run()
+        self.ctx = in_a_run(ctx)
         self.root = new_step(valid_tree(task).name, self.ctx, verb)
         self._task = task
         self._verb = verb

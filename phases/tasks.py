@@ -4,6 +4,7 @@ here runs one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
@@ -166,6 +167,10 @@ def _fault(candidate: object) -> str:
     subtasks = getattr(candidate, "subtasks", ())
     if not isinstance(subtasks, tuple):
         return f"its subtasks are {subtasks!r:.80}; they must be a tuple: (task,)"
+    names = Counter(str(getattr(member, "name", "")) for member in subtasks)
+    for name, times in names.items():
+        if name and times > 1:
+            return f"two of its subtasks are named {name!r}; a task is found by its path"
     return ""
 
 

@@ -28,6 +28,7 @@ from hostrouting.text import spoken
 if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
     from hostrouting.check.results import FamilyReport
+    from hostrouting.fib.engine import Fib
     from hostrouting.model.rule import Rule
 
 
@@ -153,11 +154,7 @@ def find_missing_rules(judge: Judge) -> Iterator[Finding]:
         yield _NO_IPV6
     in_main = [route for route in fib.snapshot.routes if route.table == TABLE_MAIN]
     has_routes = any(route.prefix.family == fib.family for route in in_main)
-    # Another priority is right, too. `Fib.rules` has this rule also where IPv6 has lost it.
-    priority = to_main.priority
-    if has_routes and to_main not in {
-        rule._replace(priority=priority) for rule in fib.snapshot.rules
-    }:
+    if has_routes and not _looks_up_main(fib, to_main):
         sentence = "no rule looks up table main for all packets, so its routes are not used"
         yield _missing(to_main, sentence, "main")
     if fib.rules[:1] == (to_local,):
@@ -166,12 +163,17 @@ def find_missing_rules(judge: Judge) -> Iterator[Finding]:
     if lost:
         sentence = f"this host does not answer on {lost}: no rule looks up table local first"
         missing = _missing(to_local, sentence, lost)
-        if (
-            to_local in fib.rules
-        ):  # Linux adds no rule twice, and uses those of one priority in turn
+        # Linux adds no rule twice, and uses those of one priority in turn.
+        if to_local in fib.rules:
             remedy = Remedy("give the rules before it a priority above 0")
             missing = missing._replace(remedy=remedy)
         yield missing
+
+
+def _looks_up_main(fib: Fib, usual: Rule) -> bool:
+    """Whether a rule looks up table main for all packets, whatever its priority."""
+    # `Fib.rules` has this one also where IPv6 has lost it.
+    return any(rule._replace(priority=usual.priority) == usual for rule in fib.snapshot.rules)
 
 
 def _missing(rule: Rule, sentence: str, target: str) -> Finding:

@@ -11,7 +11,7 @@ is expected, unless something is not judged; undecided if anything is in doubt; 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from itertools import chain
-from typing import Literal, NamedTuple, TypeAlias, TypeVar, get_args
+from typing import Literal, NamedTuple, NoReturn, TypeAlias, TypeVar, get_args
 
 from hostrouting.config.settings import StaticRoute
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, PacketKind
@@ -384,6 +384,9 @@ class CheckReport(NamedTuple):
     """The result of a check: a report for each family with expected CIDRs, IPv4 first."""
 
     families: tuple[FamilyReport, ...]
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a report is always true; write `report.verdict == 'ok'`")
 
     @property
     def snapshot(self) -> Snapshot:

@@ -197,8 +197,10 @@ def _stopping_with_the_terminal(ctx: phases.Context) -> Iterator[None]:
     """
 
     def stop(*_: object) -> None:
-        ctx.cancel("the terminal was closed")  # the first reason is kept
+        # The signal first, because a run that is cancelled may end at once. While this handler
+        # runs, it only waits in a queue, so the reason is that of the terminal.
         signal.raise_signal(signal.SIGTERM)
+        ctx.cancel("the terminal was closed")
 
     if signal.getsignal(signal.SIGHUP) != signal.SIG_DFL:
         yield

@@ -29,6 +29,7 @@ from hostrouting.install.undo import (
     require_readable,
     routes_to_add_again,
 )
+from phases.context import derived
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
@@ -152,7 +153,7 @@ class InstallTask(ABC, Generic[R]):
         """Install what was installed before these runs, the earliest of which comes first."""
         former = require_readable(runs)
         restoring = attrs.evolve(self, config=former, wait=0, allow_removal=True)
-        ctx = ctx.derive(why_left_out=lambda _path: "")
+        ctx = derived(ctx, why_left_out=lambda _path: "")
         try:
             result = restoring.install(ctx, partial(self._wanted_again, restoring))
         finally:  # also after a failure: these routes were there before

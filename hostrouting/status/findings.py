@@ -33,6 +33,7 @@ State: TypeAlias = Literal["nothing", "in force", "differs", "open", "shut", "wa
 STATES: dict[Name, State] = {
     "gate-open": "open",
     "gate-shut": "shut",
+    "default-routes": "waiting",
     "route-conflict": "differs",
     "route-waits": "differs",
     "no-default-route": "differs",
@@ -42,7 +43,6 @@ STATES: dict[Name, State] = {
     "unit": "differs",
     "file": "differs",
     "probe-rewrite": "differs",
-    "default-routes": "waiting",
     "two-cnis": "waiting",
     "doubtful-route": "waiting",
     "other-packets": "waiting",

@@ -76,7 +76,8 @@ class Status:
             findings += findings_of_plan(self.plan, self.faults)
             findings += find_differences(self.plan)
         if self.check is not None:
-            findings += self.check.named(*WRONG, "route-not-configured", "default-routes")
+            findings += self.check.named(*WRONG, "route-not-configured")
+            findings += self._competing_defaults
             findings += self.check.doubts
         findings += self._no_answers
         if not self.asked:
@@ -97,6 +98,21 @@ class Status:
         if self.plan is not None and self.plan.is_empty and not gating:
             gating = APPLY.command
         return with_gate_command(shown, gating)
+
+    @property
+    def _competing_defaults(self) -> list[Finding]:
+        """The default routes of other cards than the one that Linux prefers, which nobody has named.
+        An error here: perhaps a new card has taken the place of the right one, and then each route
+        without a device follows it at the next apply.
+        """
+        if self.check is None:
+            return []
+        doubts = self.check.doubts
+        competing: list[Finding] = []
+        for finding in self.check.named("default-routes"):
+            if finding not in doubts:
+                competing.append(finding._replace(severity="error"))
+        return competing
 
     @property
     def _no_answers(self) -> list[Finding]:
@@ -126,14 +142,9 @@ class Status:
         """The state of a host with which nothing worse is wrong."""
         if finding.can_retry or finding in self._no_answers:
             return "waiting"
-        if finding.name == "default-routes" and not self._is_doubt(finding):
-            return "differs"  # a new card may have taken the default route of the right one
+        if finding in self._competing_defaults:
+            return "differs"
         return STATES.get(finding.name, "differs")
-
-    def _is_doubt(self, finding: Finding) -> bool:
-        """Whether the verdict is undecided because of this finding."""
-        doubts = self.check.doubts if self.check is not None else []
-        return finding.target in [doubt.target for doubt in doubts]
 
     @property
     def code(self) -> int:
@@ -159,8 +170,9 @@ class Status:
         """Whether addresses escape that a repair brings back, and apply alone does not."""
         if self.plan is None or self.check is None:
             return False
-        # If a route conflicts or waits, nobody knows how the host would be.
-        report = self.plan.report or self.check.report
+        report = self.plan.report
+        if report is None:  # a route conflicts or waits: nobody knows how the host would be
+            report = self.check.report
         return bool(report.routes)
 
     @property
@@ -169,7 +181,7 @@ class Status:
         if that is not one command, or nothing is to be done.
         """
         plan = self.plan
-        if plan is None:
+        if plan is None or self._competing_defaults:
             return ""
         is_hindered = bool(plan.routes.conflicts or plan.routes.waiting)
         if not self.needs_repair and (plan.is_empty or is_hindered):

@@ -161,7 +161,8 @@ def test_a_node_that_is_not_repaired(tmp_path: Path) -> None:
     assert ended["bootstrap"] == "failed"
     assert ended["start-kubelet"] == "skipped"
     assert ended["configure-host-routing (undo)"] == "ok"
-    assert ended["downloads/download-kubelet (undo)"] == "ok"
+    name = f"download{tmp_path}/kubelet".replace("/", "-")
+    assert ended[f"downloads/{name} (undo)"] == "ok"
     assert {path.name for path in tmp_path.iterdir()} == {"source", "agent.json"}
 
 

@@ -6,7 +6,8 @@ import pickle
 import pytest
 
 from hostrouting import errors
-from hostrouting.finding import Finding
+from hostrouting.command import Operator, call
+from hostrouting.finding import Finding, Remedy
 from hostrouting.host.effects import having_changed
 
 MODE = errors.Fault("mode", '"LOUD"', "is not a mode", "write WARN")
@@ -86,8 +87,9 @@ def test_every_error_is_data(error: errors.HostRoutingError) -> None:
     document = json.loads(json.dumps(error.to_mapping()))
     assert document["error"] == type(error).__name__
     assert document["canRetry"] == error.can_retry
-    plain = {name for name, fact in vars(error).items() if isinstance(fact, str | int)}
-    assert plain - {"can_retry"} <= set(document)
+    for name, fact in vars(error).items():
+        if isinstance(fact, str | int) and not name.startswith("_") and name != "can_retry":
+            assert document[name] == fact
     assert document["findings"] == [finding.to_mapping() for finding in error.findings]
 
 
@@ -163,3 +165,17 @@ def test_a_permission_that_lacks() -> None:
     assert errors.is_denied(outer)
     assert errors.is_denied(errors.BackendError("x", kind="not-permitted"))
     assert not errors.is_denied(errors.HostError("x", what="file", errno=28))
+
+
+def test_the_lines_of_an_error() -> None:
+    """What led to it, with each way out on a line of its own; or its message, if it has one."""
+    who = Operator(program="env/bin/hostrouting")
+    remedy = Remedy("to see more", call("status"))
+    finding = Finding("unit", "error", "it fails", remedy=remedy)
+    way = "  to see more, as root: env/bin/hostrouting status"
+    assert errors.RequirementError(findings=[finding]).lines_for(who) == ["it fails", way]
+    assert errors.RequirementError("no", findings=[finding]).lines_for(who) == ["no"]
+    faults = [errors.Fault("a", "1", "is wrong"), errors.Fault("b", "2", "is too")]
+    first, *others = errors.ConfigError(faults, "f.json", remedy=remedy).lines_for(who)
+    assert first == "f.json has 2 faults:"
+    assert others == ["  a: 1 is wrong", "  b: 2 is too", way]

@@ -88,6 +88,21 @@ def test_import_loads_nothing() -> None:
 
 
 @pytest.mark.linux
+def test_another_package_named_phases(tmp_path: pathlib.Path) -> None:
+    """One from the package index, in the place of ours, is named, with the way out."""
+    (tmp_path / "phases").mkdir()
+    (tmp_path / "phases/__init__.py").write_text("class Phase: ...")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from hostrouting import Configure"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT.parent
+    )
+    assert done.stderr.splitlines()[-1] == (
+        f"ImportError: the package phases in {tmp_path}/phases/__init__.py is another project's, "
+        "in the place of hostrouting's; run `pip uninstall phases`, then install hostrouting again"
+    )
+
+
+@pytest.mark.linux
 def test_what_sets_and_checks_routes_loads_little() -> None:
     """The start of each gated unit waits for these imports: they load neither attrs, which takes as
     long as half of all others, nor what only a run or a program needs.

@@ -161,8 +161,8 @@ def test_a_plan_that_does_its_task() -> None:
 def test_a_plan_in_a_context_of_ones_own() -> None:
     """It is cancelled with its context, and its observers see each step."""
     seen = Recorder()
-    task = planned("a", lambda inner: inner.cancel("enough"))
-    report = phases.plan(phases.serial(task, task), ctx=Context(observers=[seen]))
+    both = [planned(name, lambda inner: inner.cancel("enough")) for name in ("a", "b")]
+    report = phases.plan(phases.serial(*both), ctx=Context(observers=[seen]))
     assert [step.status for step in report.children] == [Status.OK, Status.CANCELLED]
     assert seen.ends[-1] == ("serial", Status.CANCELLED)
 
@@ -211,8 +211,8 @@ def test_an_undo_is_shielded() -> None:
     """A cancellation, before or meanwhile, lets every undo finish."""
     log: list[str] = []
     ctx = quiet()
-    ctx.cancel("SIGTERM")
-    cancels = phases.task("c", undo=lambda inner: inner.cancel("SIGTERM"))(never)
+    ctx.cancel("enough")
+    cancels = phases.task("c", undo=lambda inner: inner.cancel("enough"))(never)
     assert phases.undo(phases.serial(Disk("a", log), cancels), ctx).ok
     assert log == ["undo a"]
 

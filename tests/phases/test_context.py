@@ -1,6 +1,9 @@
 """Context: cancellation, waiting, and shielding."""
 
+import re
+import signal
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -57,7 +60,7 @@ def test_a_missed_deadline_stays_the_reason() -> None:
         with part.shielded() as safe:
             safe.sleep(6)
         assert part.remaining() == 0
-        ctx.cancel("SIGTERM")
+        ctx.cancel(signal.SIGTERM)
         part.check()
     assert str(missed.value.__cause__) == "the 5 s of the run are over"
 
@@ -93,10 +96,20 @@ def test_a_callback_on_cancellation(caplog: pytest.LogCaptureFixture) -> None:
         raise failure
 
 
-def test_a_callback_without_a_block() -> None:
-    """It would never be called, so it is said."""
-    with pytest.warns(RuntimeWarning, match=r"write `with ctx\.on_cancel\(…\):`"):
-        Context().on_cancel(print)
+BLOCKS: dict[str, Callable[[Context], object]] = {
+    "ctx.on_cancel": lambda ctx: ctx.on_cancel(print),
+    "ctx.within": lambda ctx: ctx.within(5),
+    "ctx.shielded": Context.shielded,
+    "phases.inner_step": lambda ctx: phases.inner_step("part", ctx),
+}
+
+
+@pytest.mark.parametrize(("name", "call"), BLOCKS.items())
+def test_a_call_without_its_block(name: str, call: Callable[[Context], object]) -> None:
+    """It does nothing, so it is said."""
+    words = re.escape(f"{name} does nothing without a block: write `with {name}(…):`")
+    with pytest.warns(RuntimeWarning, match=words):
+        call(Context(observers=[]))
 
 
 def test_a_callback_at_a_deadline() -> None:
@@ -164,9 +177,13 @@ def test_an_undo_reads_what_its_task_did() -> None:
     results: list[object] = []
     disks = iter(["/dev/a", "/dev/b", "/dev/c"])
     disk = phases.task("disk", undo=print)(lambda _: next(disks))
-    look = phases.task("look", undo=lambda ctx: results.append(ctx.find("disk").result))(print)
+
+    def look(ctx: Context) -> None:
+        results.append(ctx.find("disk").result)
+
+    before, after = (phases.task(name, undo=look)(print) for name in ("before", "after"))
     again = phases.task("again", undo=lambda ctx: phases.execute(disk, ctx))(print)
-    tree = phases.serial(look, disk, look, again, StubTask("x", errors=[OSError()]))
+    tree = phases.serial(before, disk, after, again, StubTask("x", errors=[OSError()]))
     report = ran(tree, undo_on_failure=True)
     phases.undo(tree, quiet(), of=report)
     assert results == ["/dev/a"] * 4

@@ -4,6 +4,8 @@ import asyncio
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent import futures
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 import phases
 from phases import Context, Status, Step
 from phases.testing import FakeClock, StubTask
-from tests.support.recorder import Recorder
+from tests.support.recorder import Recorder, ran
 
 WAIT = phases.task("wait")(lambda ctx: ctx.sleep(150))
 
@@ -146,6 +148,32 @@ def test_a_cancelled_coroutine_waits_for_the_end() -> None:
 
     in_loop(story)
     assert seen.ends[-1] == ("machine", Status.CANCELLED)
+
+
+@pytest.mark.parametrize(
+    "error", [asyncio.CancelledError, futures.CancelledError], ids=["loop", "thread"]
+)
+def test_a_future_that_was_cancelled(error: type[BaseException]) -> None:
+    """If its task is cancelled, or out of time, that is the reason; otherwise the task fails."""
+
+    def cancelled(ctx: Context) -> None:
+        ctx.cancel(signal.SIGTERM)
+        raise error
+
+    def too_late(ctx: Context) -> None:
+        with suppress(phases.Cancelled):
+            ctx.sleep(60)
+        raise error
+
+    def fails(_ctx: Context) -> None:
+        raise error
+
+    report = ran(phases.task("a")(cancelled))
+    assert (report.status, report.reason, report.exit_code) == (Status.CANCELLED, "SIGTERM", 143)
+    report = ran(phases.deadline(phases.task("a")(too_late), 5))
+    assert isinstance(report.error, phases.DeadlineExceeded)
+    report = ran(phases.task("a")(fails))
+    assert isinstance(report.error, error)
 
 
 def test_a_coroutine_that_is_closed() -> None:

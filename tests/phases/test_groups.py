@@ -132,14 +132,14 @@ def test_context_variables() -> None:
     variable = contextvars.ContextVar("variable", default="unset")
     variable.set("caller's")
 
-    @phases.task("look")
     def look(_ctx: Context) -> str:
         seen = variable.get()
         variable.set("changed")
         return seen
 
-    assert ran(phases.parallel(look, look, look)).result == ("caller's",) * 3
-    assert ran(look).result == "caller's"
+    tasks = [phases.task(name)(look) for name in ("a", "b", "c")]
+    assert ran(phases.parallel(*tasks)).result == ("caller's",) * 3
+    assert ran(tasks[0]).result == "caller's"
     assert variable.get() == "caller's"
 
 
@@ -253,6 +253,20 @@ def test_which_errors_are_retried(on: type[Exception]) -> None:
     report = ran(phases.retry(phases.parallel(busy, LATE), on=on))
     assert [step.name for step in report.failures] == ["busy", "late"]
     assert busy.calls == 1
+
+
+def test_whether_to_try_again_is_a_flag() -> None:
+    """A method would always be true, so another attempt would follow whatever it says."""
+
+    class Careless(Exception):  # noqa: N818  it is one
+        def can_retry(self) -> bool:
+            return False
+
+    task = StubTask("a", errors=repeat(Careless("no")))
+    report = ran(phases.retry(task))
+    assert "can_retry of Careless is <bound method" in report.why
+    assert "it must be True or False" in report.why
+    assert task.calls == 1
 
 
 def test_what_is_not_tried_again() -> None:

@@ -169,7 +169,7 @@ def timed(spec: Spec, chance: random.Random) -> Spec:
     return attrs.evolve(spec, seconds=chance.randrange(1, 8 << 20) / (1 << 20), members=members)
 
 
-# Names repeat: nothing may depend on their being different.
+# Names repeat, but not side by side.
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 ENDS = ["ok"] * 6 + ["failed"] * 3 + ["failed, then skipped"] * 2
 ENDS += ["final", "exit", "skipped", "cancelled", "check"]
@@ -190,7 +190,7 @@ def around_members(members: st.SearchStrategy[Spec]) -> st.SearchStrategy[Spec]:
         Spec,
         st.sampled_from(["serial", "parallel"]),
         NAMES,
-        st.lists(members, max_size=4).map(tuple),
+        st.lists(members, max_size=4, unique_by=lambda member: member.name).map(tuple),
         number=st.integers(1, 4),
     )
     wrappers = st.builds(

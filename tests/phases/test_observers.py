@@ -190,6 +190,11 @@ def test_observers_and_logs_that_raise(caplog: pytest.LogCaptureFixture) -> None
     assert len(seen.ends) == 1
     assert "the run continues" in caplog.text
     assert "observer out of order" in caplog.text
+
+    async def asynchronous(_step: Step) -> None: ...
+
+    assert phases.run(StubTask("a"), observers=[asynchronous]).ok
+    assert "asynchronous returned a coroutine, which nothing runs" in caplog.text
     logger.addHandler(BrokenLog())
     logger.setLevel(logging.INFO)
     assert phases.run(StubTask("a"), logger=logger, observers=[phases.LogObserver(logger)]).ok

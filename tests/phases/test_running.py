@@ -56,6 +56,7 @@ NOT_TASKS: dict[str, object] = {
     r"its name is 'a\\nb'": StubTask("a\nb"),
     "its name is 7": _Own(name=7),
     r"its subtasks are <.*>; they must be a tuple: \(task,\)": _Own(subtasks=StubTask("a")),
+    "two of its subtasks are named 'b'; a task is": _Own(subtasks=(StubTask("b"), StubTask("b"))),
     r"do does not take the context alone; write do\(ctx\), and in a class do\(self, ctx\)": _Own(
         do=lambda: None
     ),
@@ -152,6 +153,8 @@ REFUSED: dict[str, Callable[[], object]] = {
     "undo: of is '{.*; it must be a report": lambda: UNTYPED.undo(TASK, of=REPORT.to_json()),
     "on_cancel: callback is None": lambda: UNTYPED.Context().on_cancel(None),
     "sleep: seconds is '5'; it must be a number": lambda: UNTYPED.Context().sleep("5"),
+    "cancel: reason is None; it must be a text": lambda: UNTYPED.Context().cancel(None),
+    r"a report is always true; write `report\.ok`": lambda: bool(REPORT),
 }
 UNTYPED_TEXT: Any = "{}"
 
@@ -169,7 +172,7 @@ def test_a_run_in_a_running_event_loop() -> None:
 
     async def run_in_loop() -> dict[str, str]:
         remedies: dict[str, str] = {}
-        for use in (phases.run, phases.execute, phases.undo):
+        for use in (phases.run, phases.execute, phases.plan, phases.undo):
             with pytest.raises(RuntimeError) as caught:
                 use(task)
             name, _, remedy = str(caught.value).partition(": the event loop would stand still; ")
@@ -180,6 +183,7 @@ def test_a_run_in_a_running_event_loop() -> None:
     assert asyncio.run(run_in_loop()) == {
         "run": "write `await phases.run_async(task)`",
         "execute": "write `await asyncio.to_thread(phases.execute, task)`",
+        "plan": "write `await asyncio.to_thread(phases.plan, task)`",
         "undo": "write `await asyncio.to_thread(phases.undo, task)`",
     }
 
@@ -268,9 +272,16 @@ def test_a_task_that_raises_no_exception(
 
 @pytest.mark.parametrize(
     ("reason", "words", "code"),
-    [("the agent stops", "the agent stops", 1), (signal.SIGTERM, "SIGTERM", 143)],
+    [
+        ("the agent stops", "the agent stops", 1),
+        (OSError("disk full"), "disk full", 1),
+        (signal.SIGTERM, "SIGTERM", 143),
+        (2, "SIGINT", 130),
+    ],
 )
-def test_a_run_is_cancelled_from_outside(reason: object, words: str, code: int) -> None:
+def test_a_run_is_cancelled_from_outside(
+    reason: str | int | OSError, words: str, code: int
+) -> None:
     """Another part of the program cancels a run by its context, and the run still reports. A
     program that handles a signal itself passes it on.
     """
@@ -293,6 +304,15 @@ def test_a_run_is_cancelled_from_outside(reason: object, words: str, code: int) 
     assert report.status is Status.CANCELLED
     assert report.find("download").reason == words
     assert report.exit_code == code
+
+
+@pytest.mark.parametrize("reason", [True, False, 0, 999, "SIGTERM"])
+def test_what_is_neither_a_reason_nor_a_signal(reason: str | int) -> None:
+    """It would be a reason that nobody meant, and exit code 1."""
+    ctx = Context()
+    with pytest.raises(ValueError, match=f"{reason!r}.*a signal is written as signal.SIGTERM"):
+        ctx.cancel(reason)
+    assert not ctx.cancelled
 
 
 def test_several_runs_in_one_context() -> None:

@@ -87,7 +87,8 @@ def test_a_signal_stops_a_run(number: signal.Signals) -> None:
     """A signal stops the run: sleeping tasks wake, the report says why, the exit code is 128 + the
     signal.
     """
-    task = "phases.serial(phases.parallel(wait, wait, name='both'), StubTask('next'))"
+    both = "phases.parallel(wait, phases.task('also')(wait.do), name='both')"
+    task = f"phases.serial({both}, StubTask('next'))"
     code, out, err = Program(RUN.format(task=task), ready=2).end(number)
     assert code == 128 + number
     assert f"{number.name}: stopping, waiting for " in err

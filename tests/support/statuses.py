@@ -259,6 +259,16 @@ def in_warn() -> FakeHost:
     return host
 
 
+def routed_in_warn() -> FakeHost:
+    """A node in mode WARN with a route, on which a better default route has come: `apply` would lead
+    that route to its card, too.
+    """
+    host = node(config(REPAIR[0], mode="WARN"), plain_vm)
+    let_pass(host)
+    start_router(host)
+    return host
+
+
 HOSTS: dict[str, Callable[[], FakeHost]] = {
     "nothing": lambda: FakeHost(kernel=h200()),
     "in force": right,
@@ -273,6 +283,7 @@ HOSTS: dict[str, Callable[[], FakeHost]] = {
         routeOverlap={"expectedCidrs": ["10.240.0.0/16"], "expectedDevs": ["eth1"]},
     ),
     "differs: another card has a better default route": without_routes(start_router),
+    "differs: another card has a better default route, in mode WARN": routed_in_warn,
     "differs: routes are missing": right_but(lose_routes),
     "differs: the place of a route is taken": right_but(hold_place),
     "differs: addresses escape in mode WARN": in_warn,

@@ -45,8 +45,7 @@ from hostrouting.kernel.part import Near, is_wanted
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, width_of
 from hostrouting.model.route import Route
 
-_TABLE_HEADER = ATTRIBUTE.pack(ATTRIBUTE.size + NUMBER.size, RTA_TABLE)
-_DST_AT = ROUTE_ATTRIBUTES_AT + len(_TABLE_HEADER) + NUMBER.size + ATTRIBUTE.size
+_DST_AT = ROUTE_ATTRIBUTES_AT + ATTRIBUTE.size + NUMBER.size + ATTRIBUTE.size
 """Where the destination is in most messages: in the second attribute, after the table."""
 _DST_HEADERS = {
     family: ATTRIBUTE.pack(ATTRIBUTE.size + width_of(family) // 8, RTA_DST)
@@ -123,8 +122,7 @@ class RouteReader:
         """Remember the route by its template: the bytes before and after the destination, if that
         is at its usual place.
         """
-        has_table = before.startswith(_TABLE_HEADER, ROUTE_ATTRIBUTES_AT)
-        if has_table and before.endswith(_DST_HEADERS[route.prefix.family]):
+        if before.endswith(_DST_HEADERS[route.prefix.family]):
             self._templates[before + after] = _Template(route, self._near.borders_for(route))
 
 

@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from hostrouting.check.check import check_kernel, check_snapshot
+from hostrouting.check.check import check_kernel, check_snapshot, find_what_may_come
 from hostrouting.check.results import CheckReport
 from hostrouting.check.sentences import check_findings
 from hostrouting.config.settings import HostRoutingConfig
@@ -53,6 +53,16 @@ def test_a_default_route_is_awaited(caplog: pytest.LogCaptureFixture) -> None:
 
     without_ipv6 = check_kernel(kernel, of_both)
     assert without_ipv6.verdict == "no-default-route"
+
+
+def test_linux_without_ipv6_gets_no_default_route() -> None:
+    """It is not awaited; that of a host with IPv6 is."""
+    of_ipv6 = config(cidrs=(CIDR6,))
+    with_ipv6 = plain_vm().snapshot()
+    without_ipv6 = plain_vm().snapshot(family=4)._replace(family=None)
+    missing = find_what_may_come(check_snapshot(with_ipv6, of_ipv6), of_ipv6)
+    assert missing == "there is no IPv6 default route"
+    assert find_what_may_come(check_snapshot(without_ipv6, of_ipv6), of_ipv6) == ""
 
 
 def host_with_default_routes_behind_main(dev: str) -> Snapshot:

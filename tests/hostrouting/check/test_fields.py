@@ -33,7 +33,7 @@ like that: a veth has the name, and the snapshot has the kind, and the link type
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from ipaddress import ip_network
 from itertools import chain
@@ -315,20 +315,27 @@ def repair_of(family: FamilyReport) -> list[str]:
     return [*routes, *dict.fromkeys(reasons)]
 
 
-def the_repair_changes_nothing_else(field: Field, report: CheckReport, snapshot: Snapshot) -> None:
-    """If the repair is configured beside the routes of ours that the node has, the plan adds it and
-    changes nothing else; what left by an overlay, or stayed here, still does.
-    """
+def with_routes(
+    field: Field, snapshot: Snapshot, further: Iterable[StaticRoute] = ()
+) -> HostRoutingConfig:
+    """The configuration that has the routes of ours that the node has, and these."""
     routes: list[StaticRoute] = []
     for route in snapshot.routes:
         if route.protocol == OURS:
             hop = route.next_hops[0]
             destination = route.prefix.to_network()
             routes.append(StaticRoute(destination, hop.gateway, hop.dev, route.metric))
-    routes += report.routes
+    routes += further
     section = StaticRoutesConfig(bool(routes), tuple(routes))
+    return field.configuration._replace(static_routes=section)
 
-    plan = plan_static_routes(field.configuration._replace(static_routes=section), snapshot)
+
+def the_repair_changes_nothing_else(field: Field, report: CheckReport, snapshot: Snapshot) -> None:
+    """If the repair is configured beside the routes of ours that the node has, the plan adds it and
+    changes nothing else; what left by an overlay, or stayed here, still does.
+    """
+    configured = with_routes(field, snapshot, report.routes)
+    plan = plan_static_routes(configured, snapshot)
     assert plan.waiting == ()
     changes = {step.action for step in plan.steps} - {"keep"}
     assert changes == ({"add"} if report.routes else set())
@@ -366,12 +373,14 @@ def is_fine_with_pods(field: Field, snapshot: Snapshot) -> None:
     assert report.verdict == "ok", report
 
 
-def a_pass_agrees(field: Field, report: CheckReport, backend: RouteBackend) -> None:
+def a_pass_agrees(
+    field: Field, report: CheckReport, snapshot: Snapshot, backend: RouteBackend
+) -> None:
     """In STRICT, the gate holds a unit back exactly if the verdict is that an address escapes, or
     that there is no default route.
     """
     host = FakeHost()
-    outcome = run_pass(host, backend, field.configuration)
+    outcome = run_pass(host, backend, with_routes(field, snapshot))
     is_wrong = report.verdict in {"overlap", "no-default-route"}
     assert outcome.refuses is is_wrong
     markers = [path for path in HostLayout.markers if path in host.files.texts]
@@ -397,7 +406,7 @@ def test_a_node(name: str) -> None:
             assert "kernel-differs" not in {doubt.name for doubt in family.doubts}
         snapshot = as_meant.snapshot()
         agrees(field, report)
-        a_pass_agrees(field, report, as_meant)
+        a_pass_agrees(field, report, snapshot, as_meant)
         is_fine_with_pods(field, snapshot)
         the_repair_changes_nothing_else(field, report, snapshot)
         the_proposed_deletions_work(report, namespace, backend)

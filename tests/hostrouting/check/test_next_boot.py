@@ -100,6 +100,9 @@ def typed(*others: Route, gateway: str = "10.0.0.1") -> Snapshot:
         pytest.param(
             Route(Prefix.parse("10.130.0.0/24"), type="unreachable", table=101), id="a refusal"
         ),
+        pytest.param(
+            Route.to("128.0.0.0/1", dev="eth0", gateway="10.0.0.1"), id="a half of all addresses"
+        ),
     ],
 )
 def test_only_what_was_typed_goes(other: Route) -> None:

@@ -59,6 +59,22 @@ def test_what_the_next_boot_takes_is_proposed(
     assert proposal.config.route_overlap == configured.route_overlap
 
 
+def test_what_the_next_boot_takes_leads_elsewhere_until_then() -> None:
+    """A route that somebody has typed leads out by the other card: it is gone after the next boot,
+    and the configuration repairs the host as it is now, too.
+    """
+    kernel = plain_vm()
+    kernel.add_link("eth1")
+    kernel.add_address("eth1", "10.1.0.4/24")
+    better = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", protocol=16, metric=50)
+    kernel.ip_route("add", better)
+    typed = Route.to(CIDR, dev="eth0", gateway="10.0.0.1", protocol=PROTOCOL_BOOT)
+    kernel.ip_route("add", typed)
+    proposal = propose_configuration(NONE, kernel.snapshot())
+    assert proposal.report.verdict == "ok"
+    assert destinations(proposal.config) == [*REPAIR]
+
+
 def test_the_place_of_a_configured_route_is_taken() -> None:
     """Then longer prefixes are proposed in its place."""
     kernel = h200()

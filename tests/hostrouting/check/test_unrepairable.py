@@ -180,6 +180,12 @@ class TestGateways:
         named = checked(host, expected_devs=["eth0", "eth9"])
         assert [route.dev for route in named.routes] == ["eth0", "eth0"]
 
+    def test_two_addresses_are_not_called_as_specific_as_a_route_can_be(self) -> None:
+        """A route to each would take it, if it were known by which device."""
+        by_ib0 = Route.to("172.16.5.0/31", dev="ib0")
+        host = node(Route.to("0.0.0.0/0", dev="wg1"), by_ib0, links=(IB0, WG1))
+        assert reasons(checked(host)) == ["no-gateway"]
+
     def test_a_card_of_which_nothing_is_known(self) -> None:
         """Where a VPN has replaced the default route, no route tells which card is meant."""
         host = node(Route.to(CIDR, dev="ib0"), links=(IB0, WG1))

@@ -8,7 +8,6 @@ from hypothesis import given, strategies as st
 
 from hostrouting.errors import BackendError
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from tests.support.cli import Said, say
@@ -187,16 +186,3 @@ def test_apply_does_what_plan_says(*, story: Story, options: tuple[str, ...]) ->
         assert done.out.startswith("DONE"), both
     if first.startswith("NOTHING TO DO"):
         assert done.out.startswith("NOTHING TO DO"), both
-
-
-def test_a_repair_leaves_out_a_route_of_the_other_family_that_conflicts() -> None:
-    """Also where nothing is expected in that family: apply would fail because of it."""
-    kernel = h200(dual_stack=True)
-    kernel.ip_route("add", Route.to("fd00:9::/64", dev="ib0", metric=1024, protocol=4))
-    host = FakeHost(kernel=kernel)
-    static = {"enabled": True, "routes": [{"destination": "fd00:9::/64"}]}
-    config = as_stdin({"staticRoutes": static, **CHECKED})
-    repaired = say("repair", "--config", "-", host=host, stdin=config)
-    assert "fd00:9::/64 is left out: a route that is not hostrouting's has" in repaired.err
-    applied = say("apply", "--config", "-", host=host, stdin=repaired.out.encode())
-    assert applied.lines[0].startswith("DONE: ")

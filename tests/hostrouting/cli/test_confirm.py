@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from hostrouting.cli.confirming import (
     log,
 )
 from hostrouting.config.settings import GuardConfig, HostRoutingConfig
-from hostrouting.errors import HostRoutingError, RouteConflict
+from hostrouting.errors import HostRoutingError
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, h200
 from tests.support.cli import Said, say
@@ -43,7 +44,6 @@ from tests.support.tasks import (
     config,
     configured,
     context,
-    failure_of,
     left_to_do,
     manager_of,
     run,
@@ -310,19 +310,6 @@ def test_what_cannot_be_taken_back(
     assert len(changes) == len(set(changes))
 
 
-def test_a_conflict_that_was_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """All is as before, with its conflict: the page does not say that nothing was taken back."""
-    host = FakeHost(kernel=h200())
-    failure_of(run, Configure(config("172.16.0.0/16"), host=host), of=RouteConflict)
-    before = state(host)
-
-    said = apply_with(monkeypatch, tmp_path, host, FakeTerminal(nothing))
-
-    assert state(host) == before
-    assert said.lines[1].startswith("NOT ALL TAKEN BACK: 172.16.0.0/16 cannot be installed: ")
-    assert "What this run has changed:" in said.lines
-
-
 def test_an_unreadable_configuration(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost
 ) -> None:
@@ -389,11 +376,9 @@ class TestACommandThatDecides:
 
     @pytest.mark.parametrize("options", [(), ("--confirm", "9")])
     def test_it_succeeds(self, tmp_path: Path, installed: FakeHost, options: list[str]) -> None:
-        """The change stays, also if the first attempt fails. The command reads nothing, because
-        standard input may be the configuration.
-        """
+        """The change stays, also if the first attempt fails."""
         tried = tmp_path / "tried"
-        command = f'test -z "$(cat)" && test -e {tried} || {{ touch {tried}; false; }}'
+        command = f"test -e {tried} || {{ touch {tried}; false; }}"
         said = self.apply_if(command, tmp_path, installed, *options)
         assert said.code == 0
         assert said.lines[0].startswith("DONE: ")
@@ -420,6 +405,19 @@ class TestACommandThatDecides:
         assert said.lines[0] == f"FAILED: {reason}"
         assert said.lines[-1].startswith("TAKEN BACK: ")
         assert journal == said.lines
+
+    def test_it_reads_nothing(self, tmp_path: Path, installed: FakeHost) -> None:
+        """Standard input may be the configuration."""
+        ours, theirs = os.pipe()
+        os.write(theirs, b"typed")
+        os.close(theirs)
+        kept = os.dup(0)
+        os.dup2(ours, 0)
+        try:
+            said = self.apply_if('test -z "$(cat)"', tmp_path, installed, "--confirm", "0.5")
+        finally:
+            os.dup2(kept, 0)
+        assert said.code == 0
 
     def test_what_it_has_started_ends_with_it(self, tmp_path: Path, installed: FakeHost) -> None:
         """Also in the background."""
@@ -512,34 +510,19 @@ class TestTerminal:
         while not terminal.has_enter():
             assert time.monotonic() < deadline
 
-    def test_ctrl_d(self, ends: tuple[int, ControllingTerminal]) -> None:
-        """Linux reports it as it reports a closed terminal, so the reason names both."""
-        ours, terminal = ends
-        threading.Timer(0.05, os.write, [ours, b"\x04"]).start()
-        with pytest.raises(HostRoutingError, match="Ctrl-D was pressed"):
-            AwaitEnter(terminal, 600, a_change).do(phases.Context(observers=[]))
-
-    def test_the_journal(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Each line is a message there."""
-        messages: list[tuple[object, ...]] = []
-        monkeypatch.setattr(syslog, "openlog", lambda name: messages.append((name,)))
-        monkeypatch.setattr(syslog, "syslog", lambda *message: messages.append(message))
-        log(["FAILED: no", "TAKEN BACK: all"])
-        assert messages == [
-            ("hostrouting",),
-            (syslog.LOG_WARNING, "FAILED: no"),
-            (syslog.LOG_WARNING, "TAKEN BACK: all"),
-        ]
-
     def test_foreign_bytes_in_the_journal(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Bytes that are not text, as in the name of a file, are escaped as on the page: otherwise
         the answer about what was taken back would be a traceback.
         """
-        monkeypatch.setattr(syslog, "openlog", lambda _name: None)
-        messages: list[str] = []
-        monkeypatch.setattr(syslog, "syslog", lambda _level, line: messages.append(line))
-        log(["FAILED: \udcff.conf \x1b[2J"])
-        assert messages == ["FAILED: \\udcff.conf \\x1b[2J"]
+        messages: list[tuple[object, ...]] = []
+        monkeypatch.setattr(syslog, "openlog", lambda name: messages.append((name,)))
+        monkeypatch.setattr(syslog, "syslog", lambda *message: messages.append(message))
+        log(["FAILED: \udcff.conf \x1b[2J", "TAKEN BACK: all"])
+        assert messages == [
+            ("hostrouting",),
+            (syslog.LOG_WARNING, "FAILED: \\udcff.conf \\x1b[2J"),
+            (syslog.LOG_WARNING, "TAKEN BACK: all"),
+        ]
 
     def test_afterwards(
         self, ends: tuple[int, ControllingTerminal], monkeypatch: pytest.MonkeyPatch
@@ -552,11 +535,13 @@ class TestTerminal:
             assert signal.getsignal(signal.SIGTSTP) == signal.SIG_IGN
         assert signal.getsignal(signal.SIGTSTP) == before
 
-    def test_it_is_closed(self, ends: tuple[int, ControllingTerminal]) -> None:
-        """When the other end is closed, the wait is over at once."""
+    @pytest.mark.parametrize("happens", ["closed", "Ctrl-D"])
+    def test_it_is_closed(self, ends: tuple[int, ControllingTerminal], happens: str) -> None:
+        """Then the wait is over at once. Linux reports Ctrl-D as it does that."""
         ours, terminal = ends
-        threading.Timer(0.05, os.close, [ours]).start()
-        with pytest.raises(HostRoutingError, match="the terminal was closed"):
+        act = partial(os.close, ours) if happens == "closed" else partial(os.write, ours, b"\x04")
+        threading.Timer(0.05, act).start()
+        with pytest.raises(HostRoutingError, match="the terminal was closed, or Ctrl-D"):
             AwaitEnter(terminal, 600, a_change).do(phases.Context(observers=[]))
 
 
@@ -629,7 +614,7 @@ def test_at_each_moment(former: HostRoutingConfig, nth: int, *, is_typed: bool) 
 
     def cancel_at_the_nth(_event: str) -> None:
         if len(mishaps.events) == nth:
-            ctx.cancel("SIGTERM")
+            ctx.cancel(signal.SIGTERM)
 
     mishaps.disarm()
     mishaps.watch = cancel_at_the_nth

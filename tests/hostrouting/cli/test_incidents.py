@@ -53,6 +53,7 @@ INCIDENTS: dict[str, Incident | None] = {
     "in force: another program has set the routes": None,
     "in force: the card with the better default route is expected": None,
     "differs: another card has a better default route": Incident(NAMED),
+    "differs: another card has a better default route, in mode WARN": Incident(NAMED),
     "differs: routes are missing": Incident(APPLY),
     "differs: the place of a route is taken": Incident(REPAIR),
     "differs: addresses escape in mode WARN": Incident(REPAIR),

@@ -21,8 +21,9 @@ from hypothesis import given, strategies as st
 from hostrouting.check.check import check_snapshot
 from hostrouting.cli.output import Answer, write
 from hostrouting.cli.parser import COMMANDS, make_parser
+from hostrouting.command import LineToType
 from hostrouting.config.settings import GateConfig, HostRoutingConfig
-from hostrouting.errors import BackendError, ConfigError
+from hostrouting.errors import BackendError
 from hostrouting.finding import NAMES
 from hostrouting.install.host_check import HostCheck
 from hostrouting.install.installed import read_installed
@@ -30,7 +31,6 @@ from hostrouting.kernel.rights import Rights
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.release import __version__
-from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, cni_node, h200, plain_vm
 from tests.support.cli import say
 from tests.support.incidents import (
@@ -226,14 +226,6 @@ class TestADeviceThatIsTyped:
         said = say("check", CIDR, "--dev", "ib0", kernel=h200())
         assert said.out.startswith("OK: every address of 172.16.0.0/16 leaves through ib0")
 
-    def test_several(self) -> None:
-        """Any of them is expected; one that the host does not have yet may come."""
-        said = say("check", "10.0.0.0/8", "--dev", "eth1", "--dev", "ib0", kernel=h200())
-        assert said.lines[0] == (
-            "OVERLAP: 10.0.0.0/24 leaves through eth0 [10.0.0.0/24 dev eth0 proto kernel scope "
-            "link src 10.0.0.4]; expected: eth1 or ib0; and 1 more"
-        )
-
     def test_what_no_device_is_called(self) -> None:
         """The option is named."""
         said = say("check", CIDR, "--dev", "a/b", kernel=h200())
@@ -241,12 +233,15 @@ class TestADeviceThatIsTyped:
         assert "hostrouting: --dev:" in said.err
 
     def test_that_is_allowed(self) -> None:
-        """`repair --allow` writes it beside those that the configuration allows."""
+        """`repair --allow` writes it beside those that the configuration allows, and a CIDR beside
+        those that it expects.
+        """
         known = json.dumps({"routeOverlap": {"expectedCidrs": [CIDR], "allowedDevs": ["tun0"]}})
-        words = ("repair", "--config", "-", "--allow", "ib*")
+        words = ("repair", "10.9.0.0/16", "--config", "-", "--allow", "ib*")
         said = say(*words, kernel=h200(), stdin=known.encode())
         assert said.code == 0
         assert said.json["routeOverlap"]["allowedDevs"] == ["tun0", "ib*"]
+        assert said.json["routeOverlap"]["expectedCidrs"] == [CIDR, "10.9.0.0/16"]
         assert "staticRoutes" not in said.json
         refused = say(*words, "--allow", "", kernel=h200(), stdin=known.encode())
         assert refused.code == 2
@@ -386,16 +381,6 @@ def test_a_plan_that_need_not_fail() -> None:
     assert planned.lines[0].startswith("NOTHING TO DO")
 
 
-def test_how_long_apply_waits() -> None:
-    """A minute, as the task does, and as --help says; a day at most."""
-    usual = Configure(HostRoutingConfig()).wait
-    words = ["apply", "--config", "FILE"]
-    assert make_parser(words).parse_args(words).wait == usual == 60
-    longest = [*words, "--wait", "86400"]
-    assert make_parser(longest).parse_args(longest).wait == 86_400
-    assert f"default route or device ({usual:g})" in say("apply", "--help").out
-
-
 @pytest.mark.parametrize("name", ["my config.json", "-"])
 def test_a_proposed_file_can_be_typed(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -426,17 +411,6 @@ def test_a_plan_of_options_that_are_typed(tmp_path: Path) -> None:
     assert command == shlex.join(["hostrouting", "apply", "--config", str(file), *options])
     assert say(*shlex.split(command)[1:], host=host).code == 0
     assert read_installed(host).gate == GateConfig(("z.service", "a.service"))
-
-
-def test_standard_input() -> None:
-    """Its faults are said to be in it; without one, that is the mistake."""
-    said = say("plan", "--config", "-", stdin=b"7")
-    assert said.err.startswith("hostrouting: standard input: 7 is not an object")
-    with (
-        mock.patch("sys.stdin", None),
-        pytest.raises(ConfigError, match="standard input is closed"),
-    ):
-        HostRoutingConfig.load("-")
 
 
 def host_that_raises(error: BaseException) -> FakeHost:
@@ -500,6 +474,12 @@ def test_an_answer_that_nobody_reads_any_more(
     monkeypatch.setattr(sys, "stdout", Unwritable(errno.EPIPE))
     assert write(Answer(0, {}, ["a line"]), as_json=False) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_a_command_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is escaped like the words before it."""
+    write(Answer(0, {}, [LineToType("to delete it: ", "ip link del a\x1b[2J")]), as_json=False)
+    assert capsys.readouterr().out == "to delete it: ip link del a\\x1b[2J\n"
 
 
 def test_a_stream_without_unicode(monkeypatch: pytest.MonkeyPatch) -> None:

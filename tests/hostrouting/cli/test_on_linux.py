@@ -3,9 +3,6 @@ bad days.
 """
 
 import json
-import os
-import pty
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +11,7 @@ import pytest
 
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS, Route
-from tests.support.children import running
 from tests.support.machine import H200, Machine, private_machine
-from tests.support.terminal import ATerminal
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
@@ -145,68 +140,6 @@ def test_not_root(machine: Machine, repaired: str) -> None:
     assert "run it as root" in said.stdout
 
 
-def test_terminal_closed(machine: Machine, repaired: str) -> None:
-    """A run whose terminal is closed stops with nothing half done, even without a place for its
-    message.
-    """
-    machine.shell("mkdir -p /run/hostrouting")
-    hold = ["flock", "/run/hostrouting/lock", "sh", "-c", "echo held; exec sleep 200"]
-    ours, theirs = pty.openpty()
-    os.set_blocking(ours, False)
-    shown = b""
-
-    def is_waiting() -> bool:
-        nonlocal shown
-        try:
-            shown += os.read(ours, 65536)
-        except BlockingIOError:
-            return False
-        return b"this host is locked" in shown
-
-    with running(*machine.enter, *hold, seconds=300) as (_, output):
-        assert output.readline() == "held\n"
-        command = machine.command("apply", "--config", repaired)
-        run = subprocess.Popen(
-            command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
-        )
-        os.close(theirs)
-        try:
-            wait_for("apply to wait for the lock", is_waiting)
-            os.close(ours)
-            run.send_signal(signal.SIGHUP)
-            assert run.wait(timeout=100) == 143
-        finally:
-            run.kill()
-            run.wait()
-    assert our_routes(machine) == []
-
-
 def state(machine: Machine) -> tuple[object, ...]:
     """The routes, and every file of /etc with its text."""
     return machine.routes(4), machine.shell("find /etc -type f -exec sha256sum {} + | sort")
-
-
-@pytest.mark.parametrize(
-    ("answer", "seconds"), [("enter", 60), ("nothing", 1), ("closed", 60), ("killed", 60)]
-)
-def test_confirm(machine: Machine, repaired: str, answer: str, seconds: int) -> None:
-    """Only with Enter is the change there afterwards; a route that was typed is never lost."""
-    machine.shell("ip route add 10.99.0.0/16 via 10.0.0.1 dev eth0 proto 213")
-    before = state(machine)
-    words = ("apply", "--config", repaired, "--allow-removal", "--confirm", str(seconds))
-    terminal = ATerminal(*machine.command(*words))
-    try:
-        terminal.await_text("Press Enter")
-        assert "delete 10.99.0.0/16 via" in terminal.shown
-        changed = state(machine)
-        assert changed != before
-        if answer == "enter":
-            terminal.type("\n")
-        elif answer == "closed":
-            terminal.hang_up()
-        elif answer == "killed":
-            terminal.terminate()
-        terminal.await_end()
-    finally:
-        terminal.kill()
-    assert state(machine) == (changed if answer == "enter" else before)

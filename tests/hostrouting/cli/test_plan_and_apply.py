@@ -15,7 +15,6 @@ from hostrouting.model.route import OURS, Route
 from hostrouting.testing import FakeHost, FakeManager, h200, plain_vm
 from tests.support.cli import Said, say
 from tests.support.incidents import (
-    BY_HAND,
     GUARDED,
     KUBELET,
     add_ib0,
@@ -255,49 +254,6 @@ def test_a_route_of_ours_in_the_place_of_the_repair() -> None:
     assert "Until the next boot" not in say("check", host=host).out
 
 
-def test_typed_routes_are_not_deleted_where_addresses_would_escape() -> None:
-    """In STRICT, `apply` is refused before it deletes what keeps addresses from escaping."""
-    host = escaping_node()
-    type_routes(host, *REPAIR)
-    assert "WOULD FAIL" in plan_installed(host).out
-    refused = apply_installed(host)
-    assert refused.code == 2
-    assert len(ours(host)) == len(REPAIR)
-    assert "Nothing was changed." in refused.out
-    assert "hostrouting repair | hostrouting apply --config -" in say("check", host=host).out
-    assert apply_installed(host, "--allow-removal").code == 1
-    assert not ours(host)
-
-
-def test_a_repair_costs_nothing_that_is_lost_already() -> None:
-    """The typed routes have taken the addresses; to configure these routes changes nothing."""
-    host = node(config(mode="WARN"))
-    assert "REPAIR-COST" in say("check", host=host).out
-    assert "IP traffic to" in say("repair", host=host).err
-    type_routes(host, *REPAIR)
-    assert "IP traffic to" not in say("repair", host=host).err
-
-
-def test_routes_by_hand_are_configured_without_a_moment_without_them() -> None:
-    """The line deletes nothing: `apply` leaves these routes, and the gate sets ours at the next
-    boot.
-    """
-    host = escaping_node()
-    type_routes(host, *REPAIR, protocol=BY_HAND)
-    before = host.kernel.snapshot().routes
-    assert "ip route del" not in say("status", host=host).out
-
-    printed = say("repair", host=host)
-    assert "the printed configuration makes that last" in printed.err
-    assert "nothing to repair" not in printed.err
-    assert plan(host, printed.out).lines[0].startswith("TO DO")
-    applied = apply(host, printed.out)
-    assert applied.code == 0
-    assert applied.lines[0] == "DONE: this host matches the configuration"
-    assert host.kernel.snapshot().routes == before
-    assert say("status", host=host).code == 0
-
-
 # A device that has to be chosen.
 
 
@@ -345,24 +301,3 @@ def test_a_file_that_is_given_is_in_the_line_of_each_candidate(
     assert line.replace("eth0", "tun0") in said.out + said.err
     assert type_pipeline(host, line).code == 0
     assert say("status", host=host).code == 0
-
-
-def test_apply_says_which_device_it_needs() -> None:
-    """Where routes wait for a choice, `apply` has the lines of `status`, and does not contradict
-    itself.
-    """
-    host = beside_a_vpn(lost=True)
-    needs = f"2 routes, such as {REPAIR[0]}, need a device to be named: [default via 10.8.0.1"
-    planned = plan_installed(host)
-    assert planned.lines[0].startswith(f"NOT READY: apply would wait, and then fail: {needs}")
-    status = say("status", host=host)
-    assert status.lines[0].startswith(f"WAITING: {needs}")
-
-    failed = apply_installed(host)
-    assert failed.code == 3
-    assert "Nothing was changed." in failed.lines
-    assert "the files are installed" not in failed.out
-    candidates = [line for line in failed.lines if " --dev " in line]
-    assert candidates == [line for line in status.lines if " --dev " in line]
-    assert len(candidates) == 2
-    assert type_pipeline(host, candidates[0].partition("as root: ")[2]).code == 0

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 from rich.console import Console
 
 from hostrouting.check.check import check_snapshot
@@ -191,6 +191,7 @@ def test_the_colour_of_a_line(line: str, colours: list[str]) -> None:
     command=st.sampled_from(["", "ip route del 10.0.0.0/8 dev eth0", "hostrouting status"]),
     width=st.sampled_from([1, 20, 50, 120]),
 )
+@example(words=["ab"], indent=0, command="hostrouting status", width=20)
 def test_a_line_is_as_wide_as_the_terminal(
     words: list[str], indent: int, command: str, width: int
 ) -> None:

@@ -171,6 +171,14 @@ def test_a_rule_that_does_nothing() -> None:
     assert decision == Fib(host, 4).lookup("8.8.8.8")
 
 
+def test_a_refusal_that_a_rule_would_suppress() -> None:
+    """Linux suppresses no refusal."""
+    suppressing = Rule(family=4, priority=9, table=8, suppress_prefixlength=0)
+    refusal = Route.to("0.0.0.0/0", type="blackhole", table=8)
+    fib = Fib(vm_with_table_7(suppressing).with_routes([refusal]), 4)
+    assert fib.lookup("8.8.8.8").kind == "blackhole"
+
+
 def test_rules_of_one_priority() -> None:
     """They are asked in the order in which they were added, which is that of the list."""
     host = vm_with_table_7(Rule(family=4, priority=9, table=7))
@@ -328,11 +336,12 @@ def test_a_route_for_a_type_of_service() -> None:
 
 
 def test_equal_default_routes_of_another_type() -> None:
-    """Linux goes over only to those of type unicast."""
+    """Linux goes over only to those of type unicast, and not to one with a worse metric."""
     host = plain_vm().snapshot()
     [default] = [route for route in host.routes if route.prefix.length == 0]
     hop = default.next_hops[0]
     equal = default._replace(next_hops=(hop._replace(dev="eth1"),))
     of_another_type = default._replace(next_hops=(hop._replace(dev="ib0"),), type="multicast")
-    fib = Fib(host.with_routes([of_another_type, equal]), 4)
+    worse = equal._replace(metric=9999, next_hops=(hop._replace(dev="eth2"),))
+    fib = Fib(host.with_routes([of_another_type, equal, worse]), 4)
     assert fib.possible_devs(fib.lookup("8.8.8.8")) == ("eth0", "eth1")

@@ -39,7 +39,8 @@ def test_in_words() -> None:
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, phases.Cancelled])
 def test_whatever_comes_out_carries_it(kind: type[BaseException]) -> None:
     """Every error can have effects, including Cancelled; earlier changes come first."""
-    earlier = having_changed([RouteRequest("add", ROUTE)], ["/a"])
-    with pytest.raises(kind) as caught, earlier, having_changed(files=["/b", "/a"]):
+    add, delete = RouteRequest("add", ROUTE), RouteRequest("delete", ROUTE)
+    earlier = having_changed([add], ["/a"])
+    with pytest.raises(kind) as caught, earlier, having_changed([delete], ["/b", "/a"]):
         raise kind("x")
-    assert effects_of(caught.value) == Effects((RouteRequest("add", ROUTE),), ("/a", "/b"))
+    assert effects_of(caught.value) == Effects((add, delete), ("/a", "/b"))

@@ -423,6 +423,7 @@ def test_one_snapshot() -> None:
     for nth in range(1, 4):
         host.faults.meanwhile("snapshot", partial(snapshots.append, nth), nth=nth)
     plan = Configure(probed, host=host).plan()
-    assert (plan.report and plan.report.verdict) == "ok"
+    assert plan.report is not None
+    assert plan.report.verdict == "ok"
     assert len(plan.routes.changes) == len(REPAIR)
     assert snapshots == [1]

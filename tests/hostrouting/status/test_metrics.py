@@ -62,6 +62,7 @@ WRONG = {
     "differs: routes are missing": ("hostrouting_in_force", 0),
     "open: by an administrator": ("hostrouting_gate_open", 1),
     "shut: config.json is broken": ("hostrouting_config_usable", 0),
+    "shut: config.json is empty": ("hostrouting_in_force", 0),
     "waiting: the kernel does not answer": (
         'hostrouting_verdict{family="ipv4",verdict="unknown"}',
         1,

@@ -3,7 +3,6 @@
 To write the pages anew, after a look at the difference: pytest --snapshot-update.
 """
 
-import json
 from collections.abc import Callable
 
 import attrs
@@ -17,7 +16,7 @@ from hostrouting.kernel.rights import Rights
 from hostrouting.status import Status, find_status, status_lines
 from hostrouting.testing import FakeHost, plain_vm
 from tests.support.cli import say
-from tests.support.incidents import KUBELET, apply, config, garble, node, refuse, type_pipeline
+from tests.support.incidents import KUBELET, config, garble, node, refuse
 from tests.support.statuses import (
     CODES,
     HOSTS,
@@ -34,7 +33,7 @@ from tests.support.statuses import (
     with_silent_kernel,
     with_silent_systemd,
 )
-from tests.support.tasks import LAYOUT, REPAIR, lose_routes
+from tests.support.tasks import LAYOUT, lose_routes
 
 ABOUT_CONFIG = {
     "shut: config.json is broken",
@@ -240,47 +239,11 @@ def test_many_things_of_one_kind() -> None:
     assert len(say("status", "--json", host=host).json["units"]) == 25
 
 
-def test_two_paths_that_others_can_change() -> None:
-    """As after a chown of the whole folder. One command repairs both, and then applies: nobody has
-    to ask again to learn of the second.
-    """
-    host = right_but(lose_routes)()
-    scripts = [f"{LAYOUT.gate_directory}/{name}.sh" for name in ("30-a", "40-b")]
-    for script in scripts:
-        host.files.texts[script] = "exit 0\n"
-        host.files.modes[script] = 0o777
-    repairs = [f"chown root {script} && chmod go-w {script}" for script in scripts]
-    assert find_status(host).command == " && ".join([*repairs, APPLY.command])
-
-
-def test_another_layout_of_config_json_is_no_difference() -> None:
-    """The file says the same, so it stays as it is written."""
-    host = right()
-    document = json.loads(host.files.texts[LAYOUT.config_path])
-    host.files.texts[LAYOUT.config_path] = json.dumps(document, indent=8, sort_keys=True)
-    assert find_status(host).state == "in force"
-
-
 def test_what_may_be_typed_wrong_is_not_repeated() -> None:
     """The configuration was applied with it: what `check` says of it is not on each page."""
     host = node(config("172.61.0.0/16"), plain_vm)
     assert "ROUTE-UNCHECKED: " in say("check", host=host).out
     assert "ROUTE-UNCHECKED: " not in say("status", host=host).out
-
-
-def test_a_configuration_of_another_node() -> None:
-    """The gateways are in a network that this node does not have. The repair corrects the file."""
-    host = right_but(lose_routes)()
-    installed = json.loads(host.files.texts[LAYOUT.config_path])["hostRouting"]
-    for route in installed["staticRoutes"]["routes"]:
-        route["gateway"] = "10.9.9.1"
-    apply(host, json.dumps(installed))
-    page = say("status", host=host)
-    needs = "need an address or route on eth0 that reaches the gateway 10.9.9.1 directly"
-    assert page.lines[0] == f"WAITING: 2 routes, such as {REPAIR[0]} via 10.9.9.1, {needs}"
-    assert "the default route is [default via 10.0.0.1 dev eth0" in page.lines[1]
-    assert type_pipeline(host, page.lines[-1].strip()).code == 0
-    assert say("status", host=host).code == 0
 
 
 def pages(name: str, words: str, host: FakeHost) -> str:

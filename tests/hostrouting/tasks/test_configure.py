@@ -3,6 +3,7 @@ and losses.
 """
 
 import json
+import signal
 from ipaddress import ip_address
 from typing import Any
 
@@ -86,7 +87,7 @@ def test_a_run_that_is_stopped_while_files_are_written(monkeypatch: pytest.Monke
 
     @phases.task("whole")
     def whole(ctx: phases.Context) -> None:
-        monkeypatch.setattr(type(host.manager), "reload", lambda _: ctx.cancel("SIGTERM"))
+        monkeypatch.setattr(type(host.manager), "reload", lambda _: ctx.cancel(signal.SIGTERM))
         phases.execute(Configure(WANTED, host=host), ctx)
 
     report = phases.run(whole, observers=[])
