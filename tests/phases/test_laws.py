@@ -736,7 +736,8 @@ NOTHING_ELSE = Spec("own", "b", (Spec("leaf", "a", seconds=1),), end="unmet")
 PASSED_ON = Spec("own", "b", (attrs.evolve(FAILS, seconds=5),))
 BLOCK_FAILS = attrs.evolve(PASSED_ON, in_block=True)
 BOTH_FAIL = Spec("parallel", "c", (FAILS, PASSED_ON), number=2)
-ONE_EXITS = attrs.evolve(BOTH_FAIL, members=(FAILS, attrs.evolve(FAILS, end="exit", seconds=5)))
+EXITS = Spec("leaf", "b", end="exit", deaf=True, seconds=5)
+ONE_EXITS = attrs.evolve(BOTH_FAIL, members=(FAILS, EXITS))
 
 
 @settings(max_examples=10 * settings().max_examples)
