@@ -42,7 +42,7 @@ from hostrouting.model.route import (
     protocol_name,
     table_name,
 )
-from hostrouting.model.rule import Rule, rule_command
+from hostrouting.model.rule import Rule, priority_before, rule_command
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND
 from hostrouting.text import agreeing, command_of, counted, grouped, spoken
 
@@ -149,14 +149,15 @@ def _how_to_reach_pods(escape: Escape, hidden: Route, family: FamilyReport) -> R
         hiding = [route]
     if hiding:
         return in_turn(how_to_delete(hiding))
-    if rule.priority == 0:  # nothing comes before it
-        return _how_to_delete_rule(rule)
-    to_pods = Rule(family.family, rule.priority - 1, table=hidden.table, dst=hidden.prefix)
+    words = f"exclude the pods in the program that added rule {rule.priority}"
+    priority = priority_before(rule, family.snapshot.rules)
+    if priority is None:
+        return Remedy(words)
+    to_pods = Rule(family.family, priority, table=hidden.table, dst=hidden.prefix)
     if hidden.prefix.is_single:
         longest = hidden.prefix.length - 1
         to_pods = to_pods._replace(dst=escape.cidr, suppress_prefixlength=longest)
-    words = f"exclude the pods in the program that added rule {rule.priority}; until then"
-    return Remedy(words, rule_command("add", to_pods))
+    return Remedy(f"{words}; until then", rule_command("add", to_pods))
 
 
 def _comes_before(route: Route, hidden: Route, address: int) -> bool:
@@ -172,11 +173,10 @@ def _how_to_delete_decider(decision: Decision) -> list[Remedy]:
     """How to delete what refuses packets, or keeps them on this host."""
     if decision.route is not None:
         return how_to_delete([decision.route])
-    return [_how_to_delete_rule(rule) for rule in [decision.rule] if rule is not None]
-
-
-def _how_to_delete_rule(rule: Rule) -> Remedy:
-    return Remedy(f"if rule {rule.priority} is not intended", rule_command("del", rule))
+    rule = decision.rule
+    if rule is None:
+        return []
+    return [Remedy(f"if rule {rule.priority} is not intended", rule_command("del", rule))]
 
 
 def finding_name(escape: Escape) -> Name:
@@ -302,8 +302,11 @@ def _remedy_for_unrepairable(why: Why, family: FamilyReport) -> Remedy | None:
     if why.may_be_intended:
         command = repair_line("--allow", [why.rule.selection], family.cidrs)
         ways.append(Remedy(f"if rule {why.rule.priority} is intended", command))
-    words = f"exclude this network in the program that added rule {why.rule.priority}; until then"
-    return in_turn([*ways, Remedy(words, rule_command("del", why.rule))])
+    words = f"exclude this network in the program that added rule {why.rule.priority}"
+    if not why.rules:
+        return in_turn([*ways, Remedy(words)])
+    commands = " && ".join(rule_command("add", rule) for rule in why.rules)
+    return in_turn([*ways, Remedy(f"{words}; until then", commands)])
 
 
 # What the repair costs.
