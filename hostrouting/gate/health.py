@@ -14,8 +14,9 @@ from hostrouting.boot.program import Program, read_stamp
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy, worst_first
-from hostrouting.gate.trusted import find_untrusted, foreign_scripts
+from hostrouting.gate.trusted import find_untrusted, foreign_owner, foreign_scripts
 from hostrouting.gate.unit_gates import APPLY, judge_gates
+from hostrouting.host.files import follow_links
 from hostrouting.host.fileset import File, describe_mask, is_masked
 from hostrouting.host.interpreter import TO_INSTALL, minor_version
 from hostrouting.host.layout import DROP_IN, HostLayout
@@ -99,6 +100,12 @@ def _unusable_program(host: Host) -> Iterator[Finding]:
     if host.backend is None:  # an image: its interpreter does not run here
         return
     reason = host.interpreter.why_not_run()
+    link, *links = follow_links(host.files, HostLayout.python_path)
+    if reason and links and host.files.look(links[-1]) is None:
+        sentence = f"{link} leads to {', and that to '.join(links)}, which does not exist"
+        remedy = APPLY if host.interpreter.find() else TO_INSTALL
+        yield Finding("gate-shut", "error", sentence, link, remedy)
+        return
     if reason:
         sentence = f"{HostLayout.program_path} cannot be run: {reason}"
         # `apply` does not write a program again that is as it should be.
@@ -191,6 +198,9 @@ def _how_it_differs(files: Files, file: File) -> str:
     """What is wrong with a file that is there."""
     if file.path == HostLayout.program_path:
         return "is not the program of this release, or is damaged"
+    entry = files.look(file.path)
+    if entry is not None and not entry.is_trusted:
+        return foreign_owner(entry)
     if not file.target and files.read(file.path) == file.text:
-        return "has another owner or mode"
+        return "has another mode"
     return f"is not what {HostLayout.config_path} asks for"

@@ -31,18 +31,21 @@ _KINDS = {
 class Entry:
     """What a path is, without following a link."""
 
-    __slots__ = ("is_trusted", "kind", "mode", "target")
+    __slots__ = ("kind", "mode", "owner", "target")
 
-    def __init__(
-        self, kind: str, mode: int = 0, target: str = "", *, is_trusted: bool = True
-    ) -> None:
+    def __init__(self, kind: str, mode: int = 0, target: str = "", *, owner: int = 0) -> None:
         self.kind = kind
         """A "file", a "link", a "directory", a "fifo", or a "special file"."""
         self.mode = mode
         """The permissions; 0 for a link, which has none of its own."""
         self.target = target
-        self.is_trusted = is_trusted
+        self.owner = owner
+        """The number of the user; 0 also for what belongs to the current one."""
+
+    @property
+    def is_trusted(self) -> bool:
         """Whether root or the current user owns it: another owner could change it at any time."""
+        return not self.owner
 
     @property
     def is_open_to_others(self) -> bool:
@@ -56,7 +59,7 @@ class Entry:
         return hash(repr(self))
 
     def __repr__(self) -> str:
-        fields = f"{self.kind!r}, {self.mode:#o}, {self.target!r}, is_trusted={self.is_trusted}"
+        fields = f"{self.kind!r}, {self.mode:#o}, {self.target!r}, owner={self.owner}"
         return f"Entry({fields})"
 
     def __str__(self) -> str:
@@ -270,10 +273,10 @@ def _look(place: str) -> Entry | None:
 
 def _entry(place: str, status: os.stat_result) -> Entry:
     kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
-    is_trusted = status.st_uid in {0, os.geteuid()}
+    owner = 0 if status.st_uid == os.geteuid() else status.st_uid
     if kind == "link":
-        return Entry(kind, target=os.readlink(place), is_trusted=is_trusted)
-    return Entry(kind, stat.S_IMODE(status.st_mode), is_trusted=is_trusted)
+        return Entry(kind, target=os.readlink(place), owner=owner)
+    return Entry(kind, stat.S_IMODE(status.st_mode), owner=owner)
 
 
 def require_kind(verb: str, place: str, entry: Entry | None, *kinds: str) -> None:

@@ -48,7 +48,7 @@ class File:
         """
         entry = files.look(self.path)
         if self.target:
-            return entry is None or entry.target != self.target
+            return entry != Entry("link", target=self.target)
         return entry != Entry("file", self.mode) or not self.has_content(files)
 
     def write(self, files: Files) -> None:

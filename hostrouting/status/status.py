@@ -17,6 +17,7 @@ from hostrouting.status.findings import (
     STATES,
     State,
     find_differences,
+    find_held_back,
     find_startable,
     findings_of_plan,
     in_order,
@@ -81,6 +82,7 @@ class Status:
             findings += self.check.doubts
         findings += self._no_answers
         if not self.asked:
+            findings += find_held_back(self.units)
             findings += find_startable(self.units, findings)
         return in_order(self._with_commands(findings))
 
@@ -101,18 +103,18 @@ class Status:
 
     @property
     def _competing_defaults(self) -> list[Finding]:
-        """The default routes of other cards than the one that Linux prefers, which nobody has named.
+        """The default routes of cards beside the one that Linux prefers, where no card is named.
         An error here: perhaps a new card has taken the place of the right one, and then each route
         without a device follows it at the next apply.
         """
         if self.check is None:
             return []
         doubts = self.check.doubts
-        competing: list[Finding] = []
-        for finding in self.check.named("default-routes"):
-            if finding not in doubts:
-                competing.append(finding._replace(severity="error"))
-        return competing
+        return [
+            finding._replace(severity="error")
+            for finding in self.check.named("default-routes")
+            if finding not in doubts
+        ]
 
     @property
     def _no_answers(self) -> list[Finding]:

@@ -141,11 +141,11 @@ def a_unit_that_waits_for_a_lock(repaired: System) -> None:
     shared = ("flock", "--shared", "--nonblock", LAYOUT.lock_path, "true")
     wait_for("the service to lock", lambda: repaired.run(*shared).returncode)
     process = f"process {repaired.show('backup.service', 'MainPID')} (sleep) of backup.service"
-    locked = f"    {LAYOUT.lock_path} is locked by {process}"
+    locked = f"WAITING: {KUBELET} waits in the gate: {LAYOUT.lock_path} is locked by {process}"
     repaired.must("systemctl", "restart", "--no-block", KUBELET)
     wait_for("the page to name it", lambda: locked in hostrouting(repaired, "status").stdout)
 
-    type_line(repaired, proposed(hostrouting(repaired, "status").stdout, "kill "))
+    type_line(repaired, proposed(hostrouting(repaired, "status").stdout, "systemctl stop "))
     wait_for("kubelet", lambda: repaired.show(KUBELET, "ActiveState") == "active")
 
 

@@ -34,6 +34,9 @@ NAMED = f"{WAYS[0]} repair 172.16.0.0/16 --dev eth0 | {WAYS[0]} apply --config -
 MARKED = f"{WAYS[0]} repair 172.16.0.0/16 --allow 'fwmark 0xca6c' | {WAYS[0]} apply --config -"
 
 
+OWN = f"chown root {LAYOUT.config_directory} && chmod go-w {LAYOUT.config_directory}"
+HANGS = f"{LAYOUT.gate_directory}/50-gpu-health.sh"
+WITHOUT_SCRIPT = f"mv {HANGS} {HANGS}.off && systemctl start kubelet.service"
 BACKUP = json.dumps(config(*HALVES, guard=GUARDED))
 WORST_LAST = ("in force", "nothing", "waiting", "differs", "open", "shut")
 
@@ -73,14 +76,20 @@ INCIDENTS: dict[str, Incident | None] = {
     "differs: kubelet was refused, and nothing holds it back now": Incident(
         "systemctl start kubelet.service"
     ),
+    "differs: kubelet was refused, and another process has the lock": Incident(
+        "kill 4711", "differs"
+    ),
+    "differs: a script of another program did not end": Incident(WITHOUT_SCRIPT),
     "open: by an administrator": Incident(f"rm {LAYOUT.opening_path}"),
     "open: by a drop-in": Incident(UNCANCEL),
     "open: by a drop-in that systemd has loaded": Incident(UNCANCEL),
     "open: k3s is not gated": Incident(f"{APPLY} --gate k3s.service"),
     "open: no systemd": None,
     "shut: the program is lost": Incident(APPLY),
+    "shut: Python leads nowhere": Incident(APPLY),
     "shut: Python is broken": None,
     "shut: others can change a script": Incident(f"chown root {SCRIPT} && chmod go-w {SCRIPT}"),
+    "shut: everything belongs to another user": Incident(f"{OWN} && {APPLY}"),
     "shut: config.json is broken": Incident(f"{WAYS[0]} remove", "nothing"),
     "shut: config.json is empty": Incident(f"{WAYS[0]} remove", "nothing"),
     "shut: /etc/hostrouting is deleted": Incident(f"{WAYS[0]} remove", "nothing"),
@@ -88,6 +97,7 @@ INCIDENTS: dict[str, Incident | None] = {
     "waiting: for a device to be named": Incident(NAMED),
     "waiting: the verdict is undecided": Incident(NAMED),
     "waiting: packets with a mark go elsewhere": Incident(MARKED),
+    "waiting: a start waits for the lock": Incident("kill 4711", "waiting"),
     "waiting: systemd does not answer": None,
     "waiting: the kernel does not answer": None,
     "waiting: only root may read the files": None,
@@ -147,10 +157,14 @@ def type_other(host: FakeHost, command: str) -> None:
             host.kernel.ip_route("delete", route)
         case ["rm", path]:
             host.files.remove(path)
-        case ["chown", "root", _]:
-            pass
+        case ["mv", path, place]:
+            host.files.texts[place] = host.files.texts.pop(path)
+        case ["kill", _]:
+            host.files.locked.clear()
+        case ["chown", "root", path]:
+            host.files.owners.pop(path, None)
         case ["chmod", "go-w", path]:
-            host.files.modes[path] &= ~0o022
+            host.files.modes[path] = host.files.modes.get(path, 0o755) & ~0o022
         case ["sed", "-i", program, path]:
             pattern = program.removeprefix("/").removesuffix("/d")
             lines = host.files.texts[path].splitlines(keepends=True)
