@@ -366,6 +366,8 @@ class FamilyReport(NamedTuple):
     def sentence_of(self, escape: Escape) -> str:
         """What escapes there, and through which devices its packets should leave."""
         expected = self.expected_devs if escape.hidden is None else escape.hidden.devs
+        if not escape.devs and escape.hidden is None:
+            return f"{escape}, and should leave through {spoken(expected, last='or')}"
         return f"{escape}; expected: {spoken(expected, last='or')}"
 
     @property

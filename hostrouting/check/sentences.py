@@ -284,7 +284,10 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
     """What no route repairs, all ranges with one cause together."""
     for why, ranges in extents_of(family.family, family.repair.unrepairable).items():
         where = phrase_of_extents(ranges)
-        sentence = f"no route repairs {where}: {why.cause}"
+        repairs = "no route repairs"
+        if why.reason == "below-a-cni" and why.to_delete:
+            repairs = "a deletion repairs"
+        sentence = f"{repairs} {where}: {why.cause}"
         facts: dict[str, Any] = {"reason": why.reason, "ranges": ranges}
         if why.devs:
             facts["candidates"] = devices_to_name(why.devs, family)
