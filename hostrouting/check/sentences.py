@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.check.doubts import (
-    cards_with_address,
     devices_to_name,
     how_to_allow,
     how_to_delete,
@@ -50,6 +49,9 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import Mode, StaticRoute
     from hostrouting.fib.engine import Decision
 
+_TO_HAVE_DEFAULT = Remedy(
+    "see why the uplink has none (DHCP, router advertisements), or set routeOverlap.expectedDevs"
+)
 _TO_KEEP_ATTRIBUTES = Remedy(
     "if they need it, configure these routes in the program that sets the default route, and not "
     "in hostrouting"
@@ -71,7 +73,7 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
         findings += _describe_unrepairable(family, severity)
         findings += _describe_costs(family)
         findings += family.flaws
-        findings += family.doubts
+        findings += _describe_other_doubts(family)
         findings += _describe_allowances(family)
     return tuple(dict.fromkeys(findings))
 
@@ -80,21 +82,22 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
 
 
 def _describe_missing_default(family: FamilyReport, severity: Severity) -> Finding:
-    """That no device is expected, and which devices may be intended, unless a missing rule is the
-    reason.
-    """
+    """That no device is expected. If a missing rule is the reason, its remedy is that of this."""
     target = f"IPv{family.family} default route"
-    words = f"add an {target}, or set routeOverlap.expectedDevs"
-    cards = cards_with_address(family)
-    if cards:
-        words += f", perhaps to {spoken(cards, last='or')}"
-    remedy: Remedy | None = Remedy(words)
-    if any(doubt.name == "missing-rule" for doubt in family.doubts):
-        remedy = None
+    remedy: Remedy | None = _TO_HAVE_DEFAULT
+    if family.lacks_rule is not None:
+        remedy = family.lacks_rule.remedy
     facts = {"family": family.family}
     return Finding(
         "no-default-route", severity, family.sentence, target, remedy, facts, can_retry=True
     )
+
+
+def _describe_other_doubts(family: FamilyReport) -> list[Finding]:
+    """The doubts, without the missing rule that the verdict itself names."""
+    if family.verdict != "no-default-route":
+        return [*family.doubts]
+    return [doubt for doubt in family.doubts if doubt is not family.lacks_rule]
 
 
 # What escapes.
@@ -281,7 +284,10 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
     """What no route repairs, all ranges with one cause together."""
     for why, ranges in extents_of(family.family, family.repair.unrepairable).items():
         where = phrase_of_extents(ranges)
-        sentence = f"no route repairs {where}: {why.cause}"
+        repairs = "no route repairs"
+        if why.reason == "below-a-cni" and why.to_delete:
+            repairs = "a deletion repairs"
+        sentence = f"{repairs} {where}: {why.cause}"
         facts: dict[str, Any] = {"reason": why.reason, "ranges": ranges}
         if why.devs:
             facts["candidates"] = devices_to_name(why.devs, family)

@@ -308,8 +308,8 @@ def test_which_rule_looks_up_table_main(fields: dict[str, Any], *, lacks: bool) 
     looks_up_main = Rule(family=4, priority=9, table=TABLE_MAIN)
     host = without(32766)
     host = host._replace(rules=(*host.rules, looks_up_main._replace(**fields)))
-    targets = [finding.target for finding in named("missing-rule", host)]
-    assert targets == (["main"] if lacks else [])
+    commands = [str(finding.remedy) for finding in named("no-default-route", host)]
+    assert commands == (["as root: ip rule add pref 32766 lookup main"] if lacks else [])
 
 
 def test_what_the_repair_takes_is_named_by_the_network() -> None:
