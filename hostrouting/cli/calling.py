@@ -29,7 +29,7 @@ def _runs_by_itself(script: str) -> bool:
     """Whether it can be executed, and the interpreter in its first line runs it now: perhaps it was
     given to another one, because that line names one that is not there.
     """
-    if not os.access(script, os.X_OK):
+    if not os.path.isfile(script) or not os.access(script, os.X_OK):
         return False
     with open(script, "rb") as file:
         *_, interpreter = [b"", *file.readline().split()]

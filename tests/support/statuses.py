@@ -311,6 +311,20 @@ def routed_in_warn() -> FakeHost:
     return host
 
 
+def escaping_k3s() -> FakeHost:
+    """A node from which addresses escape, and which runs another service than the gated one."""
+    host = escaping_node()
+    start_k3s(host)
+    return host
+
+
+def stuck() -> FakeHost:
+    """A node from which addresses escape, and whose disk is read-only since an error."""
+    host = escaping_node()
+    fill("/etc", "Read-only file system")(host)
+    return host
+
+
 HOSTS: dict[str, Callable[[], FakeHost]] = {
     "nothing": lambda: FakeHost(kernel=h200()),
     "in force": right,
@@ -353,7 +367,11 @@ HOSTS: dict[str, Callable[[], FakeHost]] = {
     "differs: routes of hostrouting are not configured": with_typed_routes(OURS),
     "differs: routes were typed until the next boot": with_typed_routes(BY_HAND),
     "differs: the table for probes is lost": right_but(lose_table, probeRewrite=PROBES),
+    "differs: addresses escape, and /etc is read-only": stuck,
     "differs: /run is full": right_but(fill("/run")),
+    "differs: /run is full, so that a start has no note": right_but(
+        lost(LAYOUT.note_path(KUBELET)), fill("/run")
+    ),
     "differs: the opening is ignored": right_but(written(LAYOUT.opening_path, "ticket", 0o666)),
     "differs: kubelet was refused, and nothing holds it back now": right_but(
         lambda host: refuse(host, KUBELET, OVERLAP)
@@ -366,6 +384,7 @@ HOSTS: dict[str, Callable[[], FakeHost]] = {
     "open: by a drop-in": right_but(written(OVERRIDE, "[Service]\nExecCondition=\n")),
     "open: by a drop-in that systemd has loaded": right_but(load_override),
     "open: k3s is not gated": right_but(start_k3s),
+    "differs: addresses escape, and k3s is not gated": escaping_k3s,
     "open: no systemd": right_but(stop_systemd),
     "shut: the program is lost": right_but(lost(LAYOUT.program_path)),
     "shut: Python leads nowhere": right_but(lose_python),
