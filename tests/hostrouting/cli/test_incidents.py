@@ -213,7 +213,7 @@ def test_what_is_printed_can_be_typed(name: str) -> None:
     worst = max(map(WORST_LAST.index, {find_status(HOSTS[name]()).state, *states}))
     if incident is not None:
         worst = max(worst, WORST_LAST.index(incident.after))
-    pages = PAGES
+    pages: tuple[str, ...] = PAGES
     if "escape, and /etc is read-only" in name:  # only `status` looks at the files
         pages = PAGES[:1]
     printed = {command for words in pages for command in commands_of(words, HOSTS[name]())}
