@@ -285,9 +285,11 @@ def _waiting(state: UnitState, files: Files) -> UnitState:
     locked = _held_by_lock(state, files)
     if locked is not None:
         return locked
-    if foreign_scripts(files):
+    scripts = foreign_scripts(files)
+    if scripts:
         show = command_of("systemctl status -l", state.unit)
-        return state._replace(remedy=Remedy("to see which script runs", show, needs_root=False))
+        words = f"perhaps for {spoken(scripts, last='or')}; to see that"
+        return state._replace(remedy=Remedy(words, show, needs_root=False))
     return state
 
 

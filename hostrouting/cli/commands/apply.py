@@ -78,7 +78,9 @@ def _without_old_reasons(status: Status) -> Status:
 def _success(status: Status) -> str:
     """What is true after a run without a failure, and what is wrong all the same."""
     sentence = "this host matches the configuration"
-    return f"{sentence}, but {status.worst.sentence}" if status.worst is not None else sentence
+    if status.worst is None:
+        return sentence
+    return f"{sentence}; what remains: {status.worst.sentence}"
 
 
 def _run_confirmed(

@@ -188,14 +188,15 @@ def test_what_a_unit_waits_for(*, is_locked: bool, has_script: bool) -> None:
     if is_locked:
         files.locked.add(HostLayout.lock_path)
     if has_script:
-        files.texts[f"{HostLayout.gate_directory}/90-site.sh"] = "sleep infinity\n"
+        files.texts[SCRIPT] = "sleep infinity\n"
     waiting = manager_with(ActiveState="activating", SubState="condition", **PASSED)
     [state] = unit_states(files, waiting, [UNIT])
     if is_locked:
         assert state.reasons == (f"{HostLayout.lock_path} is locked by process 4711 (flock)",)
         assert str(state.remedy) == "if that hangs, as root: kill 4711"
     elif has_script:
-        assert str(state.remedy) == f"to see which script runs: systemctl status -l {UNIT}"
+        way = f"perhaps for {SCRIPT}; to see that: systemctl status -l {UNIT}"
+        assert str(state.remedy) == way
     else:
         assert state.remedy is None
 
