@@ -37,6 +37,20 @@ def destinations(configuration: HostRoutingConfig) -> list[str]:
     return [str(route.destination) for route in configuration.static_routes.routes]
 
 
+def test_a_card_that_has_got_another_name() -> None:
+    """With the new name expected, a configured route does not wait for the old one."""
+    named = [route._replace(dev="eth9") for route in BOTH.static_routes.routes]
+    section = BOTH.route_overlap._replace(expected_devs=("eth0",))
+    lost = BOTH._replace(
+        static_routes=BOTH.static_routes._replace(routes=tuple(named)), route_overlap=section
+    )
+    host = plain_vm().snapshot()
+    proposed = propose_configuration(lost, host).config
+    plan = plan_static_routes(proposed, host)
+    assert plan.waiting == ()
+    assert check_snapshot(plan.apply_to(host), proposed).verdict == "ok"
+
+
 @pytest.mark.parametrize("protocol", [OURS, PROTOCOL_BOOT])
 @pytest.mark.parametrize(
     "there",
