@@ -316,13 +316,13 @@ class Difference(NamedTuple):
 
 
 def _compared_values(report: Step) -> dict[tuple[str, str], object]:
-    """By the label of a step and a key of its JSON, the value; no fields are left out."""
+    """By the label of a step and a key of its JSON, the value; no fields are None."""
     compared: dict[tuple[str, str], object] = {}
     for step in report.walk():
         values = step._values()
         for key in _COMPARED:
-            if values[key] != {}:
-                compared[step.label, key] = values[key]
+            value = values[key]
+            compared[step.label, key] = None if value == {} else value
     return compared
 
 
