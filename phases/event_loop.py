@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from phases.running import prepared_run
-from phases.stopping import handling_signals
+from phases.stopping import handling_signals, wait_for_end
 
 if TYPE_CHECKING:
     import asyncio
@@ -64,8 +64,9 @@ async def run_async(
         thread.start()
         try:
             cancelled = await _cancellation_before(end, run.ctx)
-        finally:
             thread.join()
+        finally:
+            wait_for_end(thread)
     if cancelled is not None:
         raise cancelled
     return run.root

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextvars
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from queue import Empty, SimpleQueue
@@ -100,12 +101,28 @@ def _work_in_a_thread(run: Run) -> None:
             while number != _END:
                 run.stop(number)
                 number = _next(events)
+            thread.join()
         except BaseException as error:
             run.ctx.cancel(describe_error(error))
             raise
         finally:
-            if thread.is_alive():
-                thread.join()
+            wait_for_end(thread)
+
+
+def wait_for_end(thread: threading.Thread) -> None:
+    """Wait for the end of the thread. What handlers of the program raise meanwhile is raised
+    afterwards: the last of these errors, which has the others as its context.
+    """
+    raised: BaseException | None = None
+    while thread.is_alive():
+        try:
+            time.sleep(
+                0.01
+            )  # a join that is interrupted takes the thread for ended (Python < 3.13)
+        except BaseException as error:  # noqa: BLE001  raised below
+            raised = error
+    if raised is not None:
+        raise raised
 
 
 def _next(events: SimpleQueue[int]) -> int:
