@@ -61,8 +61,10 @@ async def run_async(
 
     thread = run.thread(at_end=tell_of_end)
     with _stopped_by_signals(run, loop):
-        thread.start()
         try:
+            is_started = run.start(thread)
+            if not is_started:
+                return run.root
             cancelled = await _cancellation_before(end, run.ctx)
             thread.join()
         finally:

@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from phases.context import in_a_run
-from phases.execution import new_step, run_step
+from phases.execution import new_step, recorded, run_step
 from phases.step import Status, Step
 from phases.tasks import AnyTask, Verb, valid_tree
 from phases.values import describe_error
@@ -58,6 +58,18 @@ class Run:
         variables = contextvars.copy_context()
         return threading.Thread(target=variables.run, args=(work_to_the_end,), name="phases")
 
+    def start(self, thread: threading.Thread) -> bool:
+        """Start the thread. If the system starts no more threads, that is the failure in the
+        report, and the answer is false.
+        """
+        try:
+            thread.start()
+        except RuntimeError:
+            with suppress(Exception), recorded(self.root, self.ctx):
+                raise
+            return False
+        return True
+
     def stop(self, number: int) -> None:
         """Cancel the run because of this signal. A repeated one only logs again what the run is
         waiting for.
@@ -96,7 +108,9 @@ def _work_in_a_thread(run: Run) -> None:
     thread = run.thread(at_end=lambda: events.put(_END))
     with handling_signals(events.put):
         try:
-            thread.start()
+            is_started = run.start(thread)
+            if not is_started:
+                return
             number = _next(events)
             while number != _END:
                 run.stop(number)
