@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from phases.context import in_a_run
 from phases.execution import new_step, recorded, run_step
@@ -23,9 +23,12 @@ from phases.tasks import AnyTask, Verb, valid_tree
 from phases.values import describe_error
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from phases.context import Context
 
-_STOPPING = (signal.SIGTERM, signal.SIGINT)
+# SIGINT is restored last: its own handler may raise at once.
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
 _END = 0  # put into the queue when the tasks have ended: no signal has this number
 
 
@@ -152,12 +155,21 @@ def _next(events: SimpleQueue[int]) -> int:
 def handling_signals(on_signal: Callable[[int], object]) -> Iterator[None]:
     """In the block, call back for SIGINT and SIGTERM, in place of the program's own handlers.
 
-    A signal that the parent process ignored (nohup) stays ignored.
+    A signal that the parent process ignored (nohup) stays ignored. A handler that the program sets
+    meanwhile stays.
     """
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        on_signal(number)
+
+    def restore(number: int, former: Any) -> None:
+        if signal.getsignal(number) is handle:
+            signal.signal(number, former)
+
     with ExitStack() as stack:
         for number in _STOPPING:
             former = signal.getsignal(number)
             if former is signal.SIG_DFL or callable(former):
-                stack.callback(signal.signal, number, former)
-                signal.signal(number, lambda number, _frame: on_signal(number))
+                stack.callback(restore, number, former)
+                signal.signal(number, handle)
         yield
