@@ -107,6 +107,7 @@ def _stopped_by_signals(run: Run, loop: asyncio.AbstractEventLoop) -> Iterator[N
         return
 
     def stop_soon(number: int) -> None:
+        run.note(number)
         loop.call_soon_threadsafe(run.stop, number)
 
     _callbacks.append(stop_soon)

@@ -45,7 +45,9 @@ class Run:
         """Run the task. What it raises is in the root, and not raised."""
         with suppress(BaseException):
             run_step(self._task, self.root, self.ctx, self._verb)
-        self.root.signal = self.root.signal or self.ctx.run_scope.stop.signal
+        number = self.ctx.run_scope.stop.signal
+        if number is not None:
+            self.note(number)
 
     def thread(self, at_end: Callable[[], None]) -> threading.Thread:
         """A thread for the work, not started, with the context variables of the caller. It calls
@@ -73,12 +75,15 @@ class Run:
             return False
         return True
 
+    def note(self, number: int) -> None:
+        """Have the signal in the report, also if it comes too late to stop anything."""
+        self.root.signal = self.root.signal or number
+
     def stop(self, number: int) -> None:
         """Cancel the run because of this signal. A repeated one only logs again what the run is
         waiting for.
         """
         reason = signal.Signals(number)
-        self.root.signal = self.root.signal or number
         self.ctx.cancel(reason)
         awaited = [step.label for step in self.root.walk() if _is_awaited(step)]
         words = ", ".join(awaited) or "the end"
@@ -109,7 +114,12 @@ def _work_in_a_thread(run: Run) -> None:
     """
     events: SimpleQueue[int] = SimpleQueue()
     thread = run.thread(at_end=lambda: events.put(_END))
-    with handling_signals(events.put):
+
+    def on_signal(number: int) -> None:
+        run.note(number)
+        events.put(number)
+
+    with handling_signals(on_signal):
         try:
             is_started = run.start(thread)
             if not is_started:
@@ -133,9 +143,8 @@ def wait_for_end(thread: threading.Thread) -> None:
     raised: BaseException | None = None
     while thread.is_alive():
         try:
-            time.sleep(
-                0.01
-            )  # a join that is interrupted takes the thread for ended (Python < 3.13)
+            # Not join: before Python 3.13, one that is interrupted takes the thread for ended.
+            time.sleep(0.01)
         except BaseException as error:  # noqa: BLE001  raised below
             raised = error
     if raised is not None:

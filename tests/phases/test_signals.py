@@ -1,5 +1,6 @@
 """Signals stop runs: real signals, most of them to a real process."""
 
+import asyncio
 import itertools
 import os
 import random
@@ -9,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 from typing import Any
@@ -136,6 +138,24 @@ def test_a_signal_after_another_reason() -> None:
 
     report = phases.run(stopped, observers=[])
     assert (report.reason, report.exit_code) == ("enough", 143)
+
+
+@pytest.mark.parametrize(
+    "run", [phases.run, lambda task: asyncio.run(phases.run_async(task))], ids=["run", "run_async"]
+)
+def test_a_signal_after_the_last_task(
+    run: Callable[[phases.AnyTask], phases.Step], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in the report, although there is nothing left to stop."""
+    join = threading.Thread.join
+
+    def join_late(thread: threading.Thread) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        join(thread)
+
+    monkeypatch.setattr(threading.Thread, "join", join_late)
+    report = run(StubTask("a"))
+    assert (report.ok, report.signal) == (True, signal.SIGTERM)
 
 
 @pytest.mark.linux
