@@ -70,6 +70,8 @@ class Run:
         try:
             thread.start()
         except RuntimeError:
+            if thread.is_alive():  # a handler of the program has raised it
+                raise
             with suppress(Exception), recorded(self.root, self.ctx):
                 raise
             return False
