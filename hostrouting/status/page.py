@@ -81,8 +81,11 @@ def _unit_lines(status: Status, who: Operator) -> Iterator[str]:
 
 def _below(unit: UnitState, status: Status, who: Operator) -> Iterator[str]:
     """Why the unit is as it is, and what to type, unless the findings say it."""
+    findings = [*status.findings]
+    if status.check is not None:
+        findings += status.check.findings
     for reason in unit.reasons:
-        if not any(_says(finding, reason) for finding in status.findings):
+        if not any(_says(finding, reason) for finding in findings):
             yield f"    {reason}"
     if unit.unit not in [finding.target for finding in status.findings if finding.remedy]:
         yield from way_lines(unit.remedy, who, indent=4)

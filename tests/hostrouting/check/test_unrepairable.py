@@ -9,6 +9,8 @@ import pytest
 from hostrouting.check.sentences import check_findings
 from hostrouting.model.prefix import Prefix, as_ip, ip_at, prefixes_between
 from hostrouting.model.route import (
+    OURS,
+    PROTOCOL_KERNEL,
     TABLE_LOCAL,
     TABLE_MAIN,
     NextHop,
@@ -245,17 +247,25 @@ class TestHiding:
             f"[{hiding}] hides [{of_pod}], which these packets would take without it"
         ]
 
-    def test_each_route_that_hides_it_has_to_go(self) -> None:
-        """In the order in which they decide: to delete the first alone would bring up the next."""
+    @pytest.mark.parametrize(
+        ("protocol", "words"),
+        [
+            (PROTOCOL_KERNEL, "give eth1 and ib0 another network"),
+            (OURS, "remove hostrouting's from staticRoutes.routes"),
+        ],
+    )
+    def test_each_route_that_hides_it_has_to_go(self, protocol: int, words: str) -> None:
+        """In the order in which they decide: to delete the first alone would bring up the next. One
+        that is configured would come back, even if the others would not.
+        """
         of_pod = Route.to("172.16.5.1/32", dev="cali1", metric=100)
-        first = Route.to("172.16.5.1/32", dev="ib0", protocol=2)
-        second = Route.to("172.16.5.1/32", dev="eth1", metric=50, protocol=2)
+        first = Route.to("172.16.5.1/32", dev="ib0", protocol=PROTOCOL_KERNEL)
+        second = Route.to("172.16.5.1/32", dev="eth1", metric=50, protocol=protocol)
         report = checked(node(of_pod, second, first, links=(IB0, ETH1, CALI1)))
         [unsafe] = report.families[0].repair.unrepairable
         assert unsafe.why.to_delete == (first, second)
         [remedy] = [each.remedy for each in check_findings(report) if each.name == "unsafe"]
-        words = "if the route to 172.16.5.1/32 is not intended, give eth1 and ib0 another network"
-        assert str(remedy).startswith(words)
+        assert str(remedy).startswith(f"if the route to 172.16.5.1/32 is not intended, {words}")
 
 
 class TestReserved:

@@ -345,3 +345,13 @@ def test_equal_default_routes_of_another_type() -> None:
     worse = equal._replace(metric=9999, next_hops=(hop._replace(dev="eth2"),))
     fib = Fib(host.with_routes([of_another_type, equal, worse]), 4)
     assert fib.possible_devs(fib.lookup("8.8.8.8")) == ("eth0", "eth1")
+
+
+def test_equal_default_routes_of_another_preference() -> None:
+    """As one with a worse metric: a router that calls itself the second choice is no rival."""
+    first = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
+    equal = Route.to("::/0", dev="eth1", gateway="fe80::1", metric=1024)
+    second_choice = Route.to("::/0", dev="eth2", gateway="fe80::1", metric=1024)
+    routes = [first, equal, second_choice._replace(preference="low")]
+    fib = Fib(plain_vm().snapshot().with_routes(routes), 6)
+    assert fib.possible_devs(fib.lookup("2001:db8::1")) == ("eth0", "eth1")

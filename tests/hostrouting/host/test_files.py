@@ -319,9 +319,25 @@ def test_a_file_of_another_owner(tmp_path: Path) -> None:
     file.write(HERE)
     os.chown(path, 65534, 65534)
     assert file.differs(HERE)
+    assert is_open_to_others(path)
     file.write(HERE)
     assert path.stat().st_uid == 0
     assert not file.differs(HERE)
+
+
+@pytest.mark.parametrize(("mode", "is_open"), [(0o755, False), (0o764, True), (0o746, True)])
+def test_who_else_can_write(tmp_path: Path, mode: int, *, is_open: bool) -> None:
+    """The group, or all users."""
+    path = tmp_path / "script"
+    HERE.write(str(path), "text", mode=mode)
+    assert is_open_to_others(path) is is_open
+
+
+def is_open_to_others(path: Path) -> bool:
+    """Whether somebody else than its owner, or root, can write to the file."""
+    entry = HERE.look(str(path))
+    assert entry is not None
+    return entry.is_open_to_others
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])

@@ -157,6 +157,25 @@ def test_routes_of_both_families_by_one_gateway(backend: NetlinkBackend) -> None
     assert present == set(wanted)
 
 
+@pytest.mark.parametrize("family", [4, 6])
+def test_a_route_by_a_nexthop_object(
+    namespace: Namespace, backend: NetlinkBackend, family: int
+) -> None:
+    """It is added by the number of the object, and deleted as it is read, with the next hops of the
+    object.
+    """
+    network, gateway = ("20.0.0.0/24", "10.0.0.9") if family == 4 else ("2001::/64", "fd00:99::9")
+    namespace.batch([f"nexthop add id 5 via {gateway} dev eth0"], family=family)
+    wanted = Route(Prefix.parse(network), metric=1024, protocol=OURS, nexthop_id=5)
+    [added] = backend.change([RouteRequest("add", wanted)])
+    assert added.error is None
+    [present] = [route for route in backend.snapshot().routes if route.protocol == OURS]
+    assert present.nexthop_id == 5
+    [deleted] = backend.change([RouteRequest("delete", present)])
+    assert deleted.error is None
+    assert not any(route.protocol == OURS for route in backend.snapshot().routes)
+
+
 def test_a_long_list_of_changes(backend: NetlinkBackend) -> None:
     """Of a list that takes many messages, each refusal is that of its own request, and all others
     are done.
