@@ -94,8 +94,8 @@ def _work_in_a_thread(run: Run) -> None:
     events: SimpleQueue[int] = SimpleQueue()
     thread = run.thread(at_end=lambda: events.put(_END))
     with handling_signals(events.put):
-        thread.start()
         try:
+            thread.start()
             number = _next(events)
             while number != _END:
                 run.stop(number)
@@ -104,7 +104,8 @@ def _work_in_a_thread(run: Run) -> None:
             run.ctx.cancel(describe_error(error))
             raise
         finally:
-            thread.join()
+            if thread.is_alive():
+                thread.join()
 
 
 def _next(events: SimpleQueue[int]) -> int:

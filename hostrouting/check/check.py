@@ -13,14 +13,14 @@ part for `FROM_HOST` is about plain packets, and its other opinions are about th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from hostrouting.check.doubts import describe_doubts
 from hostrouting.check.flaws import find_flaws, find_missing_rules
 from hostrouting.check.judge import Judge, of_family
-from hostrouting.check.parts import find_all_parts, packets_of_pods, ranges_of
+from hostrouting.check.parts import find_all_parts, find_parts, packets_of_pods, ranges_of
 from hostrouting.check.repair import propose_repair
 from hostrouting.check.results import (
     CheckReport,
@@ -31,6 +31,7 @@ from hostrouting.check.results import (
     Part,
     RangeInDoubt,
     Repair,
+    Unrepairable,
 )
 from hostrouting.check.sources import node_ip, routes_to_ask_about
 from hostrouting.check.unrepairable import find_untaken
@@ -40,8 +41,10 @@ from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, Fib, PacketK
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.finding import Finding
 from hostrouting.kernel.base import counted
-from hostrouting.model.prefix import IP, IPV4, Prefix, ip_at, outermost
-from hostrouting.text import spoken
+from hostrouting.model.prefix import IP, IPV4, Prefix, ip_at, outermost, prefixes_between
+from hostrouting.model.route import TABLE_MAIN
+from hostrouting.model.rule import Rule, priority_before
+from hostrouting.text import grouped, spoken
 
 if TYPE_CHECKING:
     import phases
@@ -211,11 +214,60 @@ def _repair(
     its routes do not end.
     """
     repair = propose_repair(judge, blocks, plain)
-    if all(escape.packet == FROM_HOST for escape in escapes):
-        return repair
-    _, left, _ = _judge_blocks(judge.with_routes(repair.resolved), blocks)
-    untaken = find_untaken(escape for escape in left if escape.packet != FROM_HOST)
-    return repair._replace(unrepairable=(*repair.unrepairable, *untaken))
+    unrepairable = [*repair.unrepairable]
+    if any(escape.packet != FROM_HOST for escape in escapes):
+        _, left, _ = _judge_blocks(judge.with_routes(repair.resolved), blocks)
+        unrepairable += find_untaken(escape for escape in left if escape.packet != FROM_HOST)
+    return repair._replace(unrepairable=tuple(_with_rules(judge, blocks, unrepairable)))
+
+
+def _with_rules(
+    judge: Judge, blocks: Sequence[Prefix], unrepairable: Iterable[Unrepairable]
+) -> Iterator[Unrepairable]:
+    """The same, with the rules that repair it where a rule comes before table main."""
+    for why, ranges in grouped((each.why, each) for each in unrepairable).items():
+        rules = _rules_for_main(judge, blocks, why.rule, ranges)
+        for each in ranges:
+            yield each._replace(why=why._replace(rules=rules))
+
+
+def _rules_for_main(
+    judge: Judge, blocks: Sequence[Prefix], rule: Rule | None, ranges: Sequence[Unrepairable]
+) -> tuple[Rule, ...]:
+    """The rules that look up table main before this rule, for the blocks with these ranges; none if
+    that does not repair them, or moves what does not escape.
+    """
+    if rule is None:
+        return ()
+    priority = priority_before(rule, judge.fib.snapshot.rules)
+    if priority is None:
+        return ()
+    to_main = Rule(rule.family, priority, table=TABLE_MAIN)
+    firsts = [each.first for each in ranges]
+    taken = [block for block in blocks if any(block.first <= at <= block.last for at in firsts)]
+    rules = tuple(to_main._replace(dst=block) for block in taken)
+    if not _is_repaired(judge, judge.with_rules(rules), taken, ranges):
+        return ()
+    return rules
+
+
+def _is_repaired(
+    judge: Judge, after: Judge, blocks: Iterable[Prefix], ranges: Iterable[Unrepairable]
+) -> bool:
+    """Whether these ranges are fine afterwards, and what does not escape leaves as before."""
+    named: list[Prefix] = []
+    for each in ranges:
+        named += prefixes_between(judge.fib.family, each.first, each.last)
+    _, escapes, in_doubt = _judge_blocks(after, named)
+    if [*escapes, *in_doubt]:
+        return False
+    for block in blocks:
+        for part in find_parts(after, block.first, block.last):
+            before, _ = judge.fib.outcomes(part.first)
+            moves = before.devs != part.decision.devs
+            if moves and judge.opinion_at(part.first, before).grade is not Grade.ESCAPE:
+                return False
+    return True
 
 
 # A live host.

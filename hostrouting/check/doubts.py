@@ -22,6 +22,7 @@ from hostrouting.finding import Finding, Name, Remedy, in_turn
 from hostrouting.model.link_kinds import is_card
 from hostrouting.model.prefix import extent, ip_at
 from hostrouting.model.route import OURS, PROTOCOL_KERNEL, deletion_command, devs_of
+from hostrouting.model.snapshot import ARPHRD_INFINIBAND
 from hostrouting.text import grouped, spoken
 
 if TYPE_CHECKING:
@@ -144,14 +145,16 @@ def how_to_delete(routes: Sequence[Route]) -> list[Remedy]:
 
 
 def cards_with_address(report: FamilyReport) -> list[str]:
-    """The network cards with an address, by which a default route could lead. A CNI's device leads
-    to pods, and so does a bridge without a card, such as docker0.
+    """The network cards with an address, by which a default route could lead. InfiniBand does not;
+    a CNI's device leads to pods, and so does a bridge without a card, such as docker0.
     """
     links = report.snapshot.links_by_name
     cards: dict[str, None] = {}
     for address in report.addresses:
         link = links.get(address.dev)
-        if is_card(link, links) and not devices_of(address.dev, links[address.dev].kind):
+        if link is None or link.type == ARPHRD_INFINIBAND:
+            continue
+        if is_card(link, links) and not devices_of(address.dev, link.kind):
             cards[address.dev] = None
     return [*cards]
 

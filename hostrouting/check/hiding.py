@@ -5,6 +5,8 @@ dev ib0] catches the packets to some of them. This hiding route makes 10.244.2.0
 route by the uplink would only lose its packets in another way. So the hiding routes are taken out
 of the tables, to see where the packets would go. A hidden part has to be repaired by a deletion.
 
+A route that refuses packets, and may be left over from a CNI, hides what is right in the same way.
+
 All hiding routes are taken out together. Not judged: a rule that suppresses one of them for other
 packets, and finds a refusal instead when it is gone.
 """
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.results import Grade, Part, Why
 from hostrouting.fib.engine import Decision, Fib
+from hostrouting.model.route import REFUSING
 
 if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
@@ -49,6 +52,14 @@ def find_hidden(judge: Judge, escapes: Sequence[Part]) -> HiddenParts:
             to_delete = tuple(hiding.get(part.first, ()))
             cause = f"[{part.decision}] hides pods of this node"
             reasons[part.first] = Why("below-a-cni", cause, to_delete)
+            continue
+        left = part.decision.route
+        if left is None or not _is_fine_without(judge, left, part.first):
+            continue
+        cni = judge.refusals.left_by(left)
+        if cni:
+            cause = f"[{left}] may be left over from {cni}, and hides what is right"
+            reasons[part.first] = Why("below-a-cni", cause, (left,))
     for first, routes in hiding.items():
         decision, _ = fib.outcomes(first)
         if judge.opinion(decision).is_fine_elsewhere:
@@ -56,6 +67,14 @@ def find_hidden(judge: Judge, escapes: Sequence[Part]) -> HiddenParts:
             cause = f"{hides}, which these packets would take without it"
             reasons[first] = Why("below-a-cni", cause, tuple(routes))
     return HiddenParts(reasons, fib)
+
+
+def _is_fine_without(judge: Judge, route: Route, address: int) -> bool:
+    """Whether plain packets to this address are fine without this route, which refuses them."""
+    if route.type not in REFUSING:
+        return False
+    decision, _ = judge.fib.without_routes([route]).outcomes(address)
+    return judge.opinion(decision).grade is Grade.FINE
 
 
 def _without_hiding_routes(

@@ -168,6 +168,11 @@ class Judge:
         """The judge of the same host with more routes."""
         return Judge(self.fib.with_routes(added), self.config, self.known_sources)
 
+    def with_rules(self, added: Iterable[Rule]) -> Judge:
+        """The judge of the same host with more rules."""
+        snapshot = self.fib.snapshot.with_rules(added)
+        return Judge(Fib(snapshot, self.fib.family), self.config, self.known_sources)
+
     def is_intended(self, rule: Rule | None) -> bool:
         """Whether the configuration says that the rule is right (`intendedRules`)."""
         intended = self.config.intended_rules

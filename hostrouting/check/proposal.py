@@ -37,7 +37,8 @@ def propose_configuration(config: HostRoutingConfig, snapshot: Snapshot) -> Prop
     the next boot.
 
     A configured route stays, unless something escapes and another program's route has its place:
-    then what escapes gets other routes. Raises ConfigError if no CIDRs are expected.
+    then what escapes gets other routes. One by a device that is lost stays without that. Raises
+    ConfigError if no CIDRs are expected.
     """
     booted = after_next_boot(snapshot, config)
     report = check_snapshot(booted, config)
@@ -49,7 +50,8 @@ def propose_configuration(config: HostRoutingConfig, snapshot: Snapshot) -> Prop
         conflicts = plan_static_routes(config, booted).conflicts
     replaced = {step.route.key for step in conflicts}
     replaced |= {route.key for route in report.routes}
-    kept = [route for route in config.static_routes.routes if route.key not in replaced]
+    remaining = [route for route in config.static_routes.routes if route.key not in replaced]
+    kept = [_without_lost_device(route, config, snapshot) for route in remaining]
 
     routes = (*kept, *report.routes)
     proposed = _with_routes(config, routes)
@@ -60,6 +62,18 @@ def propose_configuration(config: HostRoutingConfig, snapshot: Snapshot) -> Prop
         others = [route for route in routes if route.key not in until_boot]
         proposed = _with_routes(config, (*others, *now.routes))
     return Proposal(proposed, report, tuple(step.finding for step in conflicts))
+
+
+def _without_lost_device(
+    route: StaticRoute, config: HostRoutingConfig, snapshot: Snapshot
+) -> StaticRoute:
+    """The route, without a device that this host does not have and does not expect, while it
+    expects others: a card has got another name, for example.
+    """
+    expected = config.route_overlap.expected_devs
+    if not expected or route.dev in expected or route.dev in snapshot.links_by_name:
+        return route
+    return route._replace(dev=None)
 
 
 def _with_routes(config: HostRoutingConfig, routes: tuple[StaticRoute, ...]) -> HostRoutingConfig:

@@ -56,6 +56,13 @@ class Refusals(NamedTuple):
             return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason, route=route)
         return escape
 
+    def left_by(self, route: Route) -> str:
+        """The CNI that has left this route behind: it has no device here; empty if none has."""
+        for cni, _ in self._fitting_rows(route):
+            if not self.devices.has_cni(cni):
+                return cni.name
+        return ""
+
     def _fitting_rows(self, route: Route) -> Iterator[tuple[Cni, Refusal]]:
         """The rows of the table that this route fits by its protocol, type and length; and by its
         first address, if the CNI refuses only the subnet of this node ("first").

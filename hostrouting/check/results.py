@@ -264,6 +264,8 @@ class Why(NamedTuple):
     """The devices of which one has to be named first."""
     rule: Rule | None = None
     """The rule that comes before table main, with a route that leads elsewhere."""
+    rules: tuple[Rule, ...] = ()
+    """The rules that repair these ranges, if they come before that rule."""
     may_be_intended: bool = False
     """Whether that rule may be right for these packets, which are those of pods: AWS VPC CNI has
     one for each pod of a second card.
@@ -345,6 +347,14 @@ class FamilyReport(NamedTuple):
         return "ok"
 
     @property
+    def lacks_rule(self) -> Finding | None:
+        """That no rule looks up table main, so that no default route counts; None if one does."""
+        for doubt in self.doubts:
+            if doubt.name == "missing-rule" and doubt.target in {"main", "IPv6"}:
+                return doubt
+        return None
+
+    @property
     def missing_default(self) -> str:
         """That there is no default route that counts, as a short sentence; empty with any other
         verdict.
@@ -356,6 +366,8 @@ class FamilyReport(NamedTuple):
     def sentence_of(self, escape: Escape) -> str:
         """What escapes there, and through which devices its packets should leave."""
         expected = self.expected_devs if escape.hidden is None else escape.hidden.devs
+        if not escape.devs and escape.hidden is None:
+            return f"{escape}, and should leave through {spoken(expected, last='or')}"
         return f"{escape}; expected: {spoken(expected, last='or')}"
 
     @property
@@ -441,8 +453,12 @@ class CheckReport(NamedTuple):
 
 
 def _default_route_sentence(report: FamilyReport) -> str:
-    """That no device is expected, and which default routes do not count."""
+    """That no device is expected, and which rule is missing, or which default routes do not
+    count.
+    """
     missing = report.missing_default
+    if report.lacks_rule is not None:
+        return f"{report.lacks_rule.sentence}, and no device is expected"
     defaults = report.snapshot.default_routes(report.family)
     routes = [f"[{route}]" for route in defaults if route.type == "unicast"]
     if routes:

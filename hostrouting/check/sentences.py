@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.check.doubts import (
-    cards_with_address,
     devices_to_name,
     how_to_allow,
     how_to_delete,
@@ -42,7 +41,7 @@ from hostrouting.model.route import (
     protocol_name,
     table_name,
 )
-from hostrouting.model.rule import Rule, rule_command
+from hostrouting.model.rule import Rule, priority_before, rule_command
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND
 from hostrouting.text import agreeing, command_of, counted, grouped, spoken
 
@@ -50,6 +49,9 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import Mode, StaticRoute
     from hostrouting.fib.engine import Decision
 
+_TO_HAVE_DEFAULT = Remedy(
+    "see why the uplink has none (DHCP, router advertisements), or set routeOverlap.expectedDevs"
+)
 _TO_KEEP_ATTRIBUTES = Remedy(
     "if they need it, configure these routes in the program that sets the default route, and not "
     "in hostrouting"
@@ -71,7 +73,7 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
         findings += _describe_unrepairable(family, severity)
         findings += _describe_costs(family)
         findings += family.flaws
-        findings += family.doubts
+        findings += _describe_other_doubts(family)
         findings += _describe_allowances(family)
     return tuple(dict.fromkeys(findings))
 
@@ -80,21 +82,22 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
 
 
 def _describe_missing_default(family: FamilyReport, severity: Severity) -> Finding:
-    """That no device is expected, and which devices may be intended, unless a missing rule is the
-    reason.
-    """
+    """That no device is expected. If a missing rule is the reason, its remedy is that of this."""
     target = f"IPv{family.family} default route"
-    words = f"add an {target}, or set routeOverlap.expectedDevs"
-    cards = cards_with_address(family)
-    if cards:
-        words += f", perhaps to {spoken(cards, last='or')}"
-    remedy: Remedy | None = Remedy(words)
-    if any(doubt.name == "missing-rule" for doubt in family.doubts):
-        remedy = None
+    remedy: Remedy | None = _TO_HAVE_DEFAULT
+    if family.lacks_rule is not None:
+        remedy = family.lacks_rule.remedy
     facts = {"family": family.family}
     return Finding(
         "no-default-route", severity, family.sentence, target, remedy, facts, can_retry=True
     )
+
+
+def _describe_other_doubts(family: FamilyReport) -> list[Finding]:
+    """The doubts, without the missing rule that the verdict itself names."""
+    if family.verdict != "no-default-route":
+        return [*family.doubts]
+    return [doubt for doubt in family.doubts if doubt is not family.lacks_rule]
 
 
 # What escapes.
@@ -149,14 +152,15 @@ def _how_to_reach_pods(escape: Escape, hidden: Route, family: FamilyReport) -> R
         hiding = [route]
     if hiding:
         return in_turn(how_to_delete(hiding))
-    if rule.priority == 0:  # nothing comes before it
-        return _how_to_delete_rule(rule)
-    to_pods = Rule(family.family, rule.priority - 1, table=hidden.table, dst=hidden.prefix)
+    words = f"exclude the pods in the program that added rule {rule.priority}"
+    priority = priority_before(rule, family.snapshot.rules)
+    if priority is None:
+        return Remedy(words)
+    to_pods = Rule(family.family, priority, table=hidden.table, dst=hidden.prefix)
     if hidden.prefix.is_single:
         longest = hidden.prefix.length - 1
         to_pods = to_pods._replace(dst=escape.cidr, suppress_prefixlength=longest)
-    words = f"exclude the pods in the program that added rule {rule.priority}; until then"
-    return Remedy(words, rule_command("add", to_pods))
+    return Remedy(f"{words}; until then", rule_command("add", to_pods))
 
 
 def _comes_before(route: Route, hidden: Route, address: int) -> bool:
@@ -172,11 +176,10 @@ def _how_to_delete_decider(decision: Decision) -> list[Remedy]:
     """How to delete what refuses packets, or keeps them on this host."""
     if decision.route is not None:
         return how_to_delete([decision.route])
-    return [_how_to_delete_rule(rule) for rule in [decision.rule] if rule is not None]
-
-
-def _how_to_delete_rule(rule: Rule) -> Remedy:
-    return Remedy(f"if rule {rule.priority} is not intended", rule_command("del", rule))
+    rule = decision.rule
+    if rule is None:
+        return []
+    return [Remedy(f"if rule {rule.priority} is not intended", rule_command("del", rule))]
 
 
 def finding_name(escape: Escape) -> Name:
@@ -281,7 +284,10 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
     """What no route repairs, all ranges with one cause together."""
     for why, ranges in extents_of(family.family, family.repair.unrepairable).items():
         where = phrase_of_extents(ranges)
-        sentence = f"no route repairs {where}: {why.cause}"
+        repairs = "no route repairs"
+        if why.reason == "below-a-cni" and why.to_delete:
+            repairs = "a deletion repairs"
+        sentence = f"{repairs} {where}: {why.cause}"
         facts: dict[str, Any] = {"reason": why.reason, "ranges": ranges}
         if why.devs:
             facts["candidates"] = devices_to_name(why.devs, family)
@@ -302,8 +308,11 @@ def _remedy_for_unrepairable(why: Why, family: FamilyReport) -> Remedy | None:
     if why.may_be_intended:
         command = repair_line("--allow", [why.rule.selection], family.cidrs)
         ways.append(Remedy(f"if rule {why.rule.priority} is intended", command))
-    words = f"exclude this network in the program that added rule {why.rule.priority}; until then"
-    return in_turn([*ways, Remedy(words, rule_command("del", why.rule))])
+    words = f"exclude this network in the program that added rule {why.rule.priority}"
+    if not why.rules:
+        return in_turn([*ways, Remedy(words)])
+    commands = " && ".join(rule_command("add", rule) for rule in why.rules)
+    return in_turn([*ways, Remedy(f"{words}; until then", commands)])
 
 
 # What the repair costs.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.check.expected import choice_between
+from hostrouting.check.expected import choice_between, devs_that_count
 from hostrouting.config.settings import is_configurable_dev
 from hostrouting.model.link_kinds import is_tap, is_tunnel
 from hostrouting.model.prefix import Prefix
@@ -38,7 +38,8 @@ def find_way_out(judge: Judge) -> WayOut | Need:
     """How packets leave as expected: by routes without a device, else by the first device by which
     it is possible. Or what is missing for that.
 
-    While a default route is in doubt, there is no way out: the intended device has to be named.
+    While a default route is in doubt, there is no way out: the intended device has to be named. So
+    it has where the host has none of the expected devices.
     """
     uplinks = judge.uplinks
     devs = [dev for dev in sorted(uplinks.devs) if _may_lead_out(judge, dev)]
@@ -55,7 +56,11 @@ def find_way_out(judge: Judge) -> WayOut | Need:
             needs.append(route)
         elif uplinks.devs.issuperset(route.devs):
             return WayOut(dev, route, uplink)
-    return needs[-1]  # any of the devices would do, so what one of them needs is enough
+    need = needs[-1]  # any of the devices would do, so what one of them needs is enough
+    if judge.devices.links.keys().isdisjoint(devs):  # a card was renamed, for example
+        counting = devs_that_count(need.defaults, judge.devices.links)
+        need = need._replace(devs=tuple(sorted(counting)))
+    return need
 
 
 def _may_lead_out(judge: Judge, dev: str) -> bool:

@@ -17,12 +17,23 @@ def program_as_called() -> str:
     for in PATH by its name alone.
     """
     script = sys.argv[0]
-    if os.path.basename(script) != PROGRAM or not os.access(script, os.X_OK):
+    if os.path.basename(script) != PROGRAM or not _runs_by_itself(script):
         count = len(sys.argv) - 1
         return shlex.join(sys.orig_argv[: len(sys.orig_argv) - count])
     if script == _found_in_path(PROGRAM):
         return PROGRAM
     return shlex.quote(script)
+
+
+def _runs_by_itself(script: str) -> bool:
+    """Whether it can be executed, and the interpreter in its first line runs it now: perhaps it was
+    given to another one, because that line names one that is not there.
+    """
+    if not os.path.isfile(script) or not os.access(script, os.X_OK):
+        return False
+    with open(script, "rb") as file:
+        *_, interpreter = [b"", *file.readline().split()]
+    return os.path.basename(os.fsdecode(interpreter)) == os.path.basename(sys.orig_argv[0])
 
 
 def _found_in_path(name: str) -> str:

@@ -66,9 +66,9 @@ exit codes in general:
   3  no answer: no default route, no permission, or a rule or route not judged
 """
 _EXAMPLES = {
-    "check": "172.16.0.0/16",
+    "check": "172.16.64.0/24",
     "explain": "172.16.5.9",
-    "repair": "172.16.0.0/16 > new.json",
+    "repair": "172.16.64.0/24 > new.json",
     "plan": "--config new.json",
     "apply": "--config new.json --confirm 60",
     "status": "kubelet",
@@ -91,7 +91,7 @@ def seconds(text: str) -> float:
 
 
 _ARGUMENTS: dict[str, dict[str, Any]] = {
-    "cidrs": {"metavar": "CIDR", "nargs": "*", "help": "an expected CIDR, such as 172.16.0.0/16"},
+    "cidrs": {"metavar": "CIDR", "nargs": "*", "help": "an expected CIDR, such as 172.16.64.0/24"},
     "address": {"metavar": "ADDRESS", "help": "where the packet goes, such as 172.16.5.9"},
     "unit": {
         "metavar": "UNIT",

@@ -141,7 +141,7 @@ def config_to_check(known: HostRoutingConfig, arguments: argparse.Namespace) -> 
         with _faults_of("--dev"):
             section = section._replace(expected_devs=arguments.dev)
     if not section.cidrs:
-        remedy = "name one, such as 172.16.0.0/16, or use a --config file that has some"
+        remedy = "name one, such as 172.16.64.0/24, or use a --config file that has some"
         raise bad_input("CIDR", "no expected CIDR is given, so there is nothing to check", remedy)
     return known._replace(route_overlap=section)
 

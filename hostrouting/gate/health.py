@@ -14,9 +14,10 @@ from hostrouting.boot.program import Program, read_stamp
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy, worst_first
-from hostrouting.gate.trusted import find_untrusted, foreign_scripts
+from hostrouting.gate.trusted import find_untrusted, foreign_owner, foreign_scripts
 from hostrouting.gate.unit_gates import APPLY, judge_gates
-from hostrouting.host.fileset import File, describe_mask, is_masked
+from hostrouting.host.files import follow_links
+from hostrouting.host.fileset import File, describe_mask, describe_unwritable, is_masked
 from hostrouting.host.interpreter import TO_INSTALL, minor_version
 from hostrouting.host.layout import DROP_IN, HostLayout
 
@@ -32,7 +33,7 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     """What is wrong with the gate of this configuration, which is the installed one. Nothing is
     changed.
     """
-    own = [*_own_files(host, config)]
+    own = [*_own_files(host, config), *_unwritable_folder(host)]
     if config.route_overlap.cidrs:
         own += _unwritable_results(host)
     return _with_others(host, gated_units(config), own)
@@ -99,6 +100,12 @@ def _unusable_program(host: Host) -> Iterator[Finding]:
     if host.backend is None:  # an image: its interpreter does not run here
         return
     reason = host.interpreter.why_not_run()
+    link, *links = follow_links(host.files, HostLayout.python_path)
+    if reason and links and host.files.look(links[-1]) is None:
+        sentence = f"{link} leads to {', and that to '.join(links)}, which does not exist"
+        remedy = APPLY if host.interpreter.find() else TO_INSTALL
+        yield Finding("gate-shut", "error", sentence, link, remedy)
+        return
     if reason:
         sentence = f"{HostLayout.program_path} cannot be run: {reason}"
         # `apply` does not write a program again that is as it should be.
@@ -139,6 +146,15 @@ def _own_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
         yield fault
 
 
+def _unwritable_folder(host: Host) -> Iterator[Finding]:
+    """Why no other configuration can be applied, such as that of a repair."""
+    folder = HostLayout.config_directory
+    if host.backend is not None and host.rights().is_root:
+        reason = host.files.why_unwritable(folder)
+        if reason:
+            yield describe_unwritable([folder], reason)
+
+
 def _unwritable_results(host: Host) -> Iterator[Finding]:
     """Why the next check cannot say what it finds, such as a full /run. An image gets a /run of its
     own when it boots.
@@ -149,7 +165,8 @@ def _unwritable_results(host: Host) -> Iterator[Finding]:
     reason = host.files.why_unwritable(folder)
     if reason:
         sentence = f"no result of a check can be written to {folder}: {reason}"
-        yield Finding("file", "warning", sentence, folder)
+        see = Remedy("to see what fills it", "du -xah /run | sort -h | tail")
+        yield Finding("file", "warning", sentence, folder, see)
 
 
 def _note_of_writer(writer: str) -> Finding:
@@ -191,6 +208,9 @@ def _how_it_differs(files: Files, file: File) -> str:
     """What is wrong with a file that is there."""
     if file.path == HostLayout.program_path:
         return "is not the program of this release, or is damaged"
+    entry = files.look(file.path)
+    if entry is not None and not entry.is_trusted:
+        return foreign_owner(entry)
     if not file.target and files.read(file.path) == file.text:
-        return "has another owner or mode"
+        return "has another mode"
     return f"is not what {HostLayout.config_path} asks for"

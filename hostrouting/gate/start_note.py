@@ -1,8 +1,8 @@
 """The note that the gate leaves about the last start of each unit, for `hostrouting status`.
 
 It is text, and not JSON, because every start of a gated unit would wait for what reads and writes
-that. The first line has the ID that systemd gave the start, what the gate decided, and when; the
-others are what was logged as an error.
+that. The first line has the ID that systemd gave the start, what the gate decided, when, and what
+held the start back beside the routes; the others are what was logged as an error.
 """
 
 from __future__ import annotations
@@ -23,12 +23,20 @@ class StartNote:
     """What the gate leaves about the last start of a unit."""
 
     def __init__(
-        self, invocation: str, time: float, *, refused: bool, errors: Sequence[str] = ()
+        self,
+        invocation: str,
+        time: float,
+        *,
+        refused: bool,
+        held_by: str = "",
+        errors: Sequence[str] = (),
     ) -> None:
         self.invocation = invocation
         self.time = time
         """When it decided, in seconds since 1970."""
         self.refused = refused
+        self.held_by = held_by
+        """The script, or the lock, because of which it was refused; empty for anything else."""
         self.errors = tuple(errors)
 
 
@@ -37,7 +45,8 @@ def leave_note(files: Files, unit: str, note: StartNote) -> None:
     changes no decision.
     """
     decision = _REFUSED if note.refused else _PASSED
-    lines = [f"{note.invocation} {decision} {note.time}", *map(printable, note.errors)]
+    first = f"{note.invocation} {decision} {note.time} {note.held_by}"
+    lines = [*map(printable, (first, *note.errors))]
     try:
         files.write(HostLayout.note_path(unit), "\n".join(lines))
     except Exception:  # noqa: BLE001  see above
@@ -48,7 +57,13 @@ def read_note(files: Files, unit: str) -> StartNote | None:
     """The note about the last start of this unit; None if there is none that can be used."""
     try:
         first, *errors = (files.read(HostLayout.note_path(unit)) or "").split("\n")
-        invocation, decision, time = first.split(" ")
-        return StartNote(invocation, float(time), refused=decision == _REFUSED, errors=errors)
+        invocation, decision, time, *held_by = first.split(" ", 3)  # a former release has no fourth
+        return StartNote(
+            invocation,
+            float(time),
+            refused=decision == _REFUSED,
+            held_by="".join(held_by),
+            errors=errors,
+        )
     except Exception:  # noqa: BLE001  whatever is wrong with the file, it is not a note
         return None

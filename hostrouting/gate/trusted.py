@@ -46,6 +46,19 @@ def foreign_scripts(files: Files) -> tuple[str, ...]:
     return tuple(scripts)
 
 
+def foreign_owner(entry: Entry) -> str:
+    """That this belongs to another user, as the end of a sentence. The name is the one that this
+    machine has for the user.
+    """
+    from pwd import getpwuid  # noqa: PLC0415  only a refusal needs it
+
+    try:
+        owner = getpwuid(entry.owner).pw_name
+    except KeyError:
+        owner = f"the user {entry.owner}"
+    return f"belongs to {owner}, and not to root"
+
+
 def _faults_of(path: str, entry: Entry, kind: str) -> Iterator[Finding]:
     """Why root does not run, or believe, what is at this path, which has to be of this kind.
     `is_open_to_others` includes another owner.
@@ -55,7 +68,7 @@ def _faults_of(path: str, entry: Entry, kind: str) -> Iterator[Finding]:
         reason = f"{path} is a {entry.kind}, and not a {kind}"
         words = f"put a {kind} in its place"
     elif not entry.is_trusted:
-        reason = f"{path} does not belong to root"
+        reason = f"{path} {foreign_owner(entry)}"
     elif entry.is_open_to_others:
         reason = f"users other than root can write to {path}"
     else:

@@ -20,6 +20,7 @@ from hostrouting.gate.unit_names import (
     plain_instance,
     template_of,
 )
+from hostrouting.host.base import command_to_end
 from hostrouting.host.layout import HostLayout
 from hostrouting.text import command_of, counted, spoken
 
@@ -88,6 +89,10 @@ class UnitState(NamedTuple):
     for which process it waits in the gate.
     """
     remedy: Remedy | None = None
+    held_by: str = ""
+    """What holds it back beside the routes: the lock that another process has, or the script that
+    refused its last start. The last reason says how.
+    """
     checked: float = 0
     """When the gate let its last start pass, in seconds since 1970; 0 if it did not."""
 
@@ -158,8 +163,8 @@ def _state_of(files: Files, manager: Manager, properties: Mapping[str, str]) -> 
         state = state._replace(checked=note.time)
     if name == "refused":
         reasons = _why_refused(manager, properties, note)
-        start = Remedy("when nothing holds it back", command_of("systemctl start", unit))
-        return state._replace(reasons=reasons, remedy=start)
+        held_by = "" if note is None else note.held_by
+        return _refused(state._replace(reasons=reasons, held_by=held_by), files)
     if name == "fails":
         return _failing(state, manager, properties)
     if name == "masked":
@@ -188,11 +193,19 @@ def _name_of(properties: Mapping[str, str], note: StartNote | None) -> State:
     if properties["LoadState"] == "not-found":
         return "unknown"
     # Without a note, the gate did not run to its end.
-    if _REFUSED in gate or (note is not None and note.refused):
+    has_failed_before = note is None and bool(gate) and _no_command_has_run(properties)
+    if _REFUSED in gate or has_failed_before or (note is not None and note.refused):
         return "refused"
     if properties["ActiveState"] == "failed" or properties["SubState"] in _RESTARTING:
         return "fails"
     return "stopped"
+
+
+def _no_command_has_run(properties: Mapping[str, str]) -> bool:
+    """Whether the last start has failed with an exit code that is not the main process's. Not
+    judged: that of a command before it (ExecStartPre=), where the gate could leave no note.
+    """
+    return properties["Result"] == "exit-code" and properties["ExecMainStatus"] == "0"
 
 
 def _gate_of(properties: Mapping[str, str]) -> str:
@@ -246,17 +259,51 @@ def _masked(state: UnitState, properties: Mapping[str, str]) -> UnitState:
     return state._replace(details=details, remedy=remedy)
 
 
+def _refused(state: UnitState, files: Files) -> UnitState:
+    """The state of a refused unit, with what holds it back now beside the routes."""
+    locked = _held_by_lock(state, files)
+    if locked is not None:
+        return locked
+    start = Remedy("when nothing holds it back", command_of("systemctl start", state.unit))
+    script = state.held_by
+    is_file = script.startswith("/")
+    if script in {"", HostLayout.lock_path} or (is_file and files.look(script) is None):
+        return state._replace(held_by="", remedy=start)
+    remedy = start._replace(words="when it is mended")
+    if is_file:  # else a step of the configuration
+        move = command_of("mv", script, f"{script}.off")
+        remedy = Remedy(
+            "ask its owner; to start without it", f"{move} && {start.command}", otherwise=remedy
+        )
+    return state._replace(remedy=remedy)
+
+
 def _waiting(state: UnitState, files: Files) -> UnitState:
     """The state of a unit in the gate: if another process than its own gate has the lock, it waits
     for that; else perhaps for another program's script.
     """
+    locked = _held_by_lock(state, files)
+    if locked is not None:
+        return locked
+    scripts = foreign_scripts(files)
+    if scripts:
+        show = command_of("systemctl status -l", state.unit)
+        words = f"perhaps for {spoken(scripts, last='or')}; to see that"
+        return state._replace(remedy=Remedy(words, show, needs_root=False))
+    return state
+
+
+def _held_by_lock(state: UnitState, files: Files) -> UnitState | None:
+    """The state of a unit that waits, or would wait, for the process that has the lock; None if
+    only its own gate has it.
+    """
     holders = files.lock_holders(HostLayout.lock_path)
     others = [holder for holder in holders if holder.service != state.unit]
-    if others:
-        locked = f"{HostLayout.lock_path} is locked by {spoken([str(holder) for holder in others])}"
-        end = command_of("kill", *(str(holder.pid) for holder in others))
-        return state._replace(reasons=(locked,), remedy=Remedy("if that hangs", end))
-    if foreign_scripts(files):
-        show = command_of("systemctl status -l", state.unit)
-        return state._replace(remedy=Remedy("to see which script runs", show, needs_root=False))
-    return state
+    if not others:
+        return None
+    locked = f"{HostLayout.lock_path} is locked by {spoken([str(holder) for holder in others])}"
+    return state._replace(
+        reasons=(*state.reasons, locked),
+        held_by=HostLayout.lock_path,
+        remedy=Remedy("if that hangs", command_to_end(others)),
+    )

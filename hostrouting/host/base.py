@@ -7,7 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from hostrouting.text import command_of
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hostrouting.host.files import Entry
 
 
@@ -22,6 +26,23 @@ class LockHolder(NamedTuple):
     def __str__(self) -> str:
         words = f"process {self.pid} ({self.name})"
         return f"{words} of {self.service}" if self.service else words
+
+
+def command_to_end(holders: Iterable[LockHolder]) -> str:
+    """The command that ends these processes. A service is stopped: its processes come and go."""
+    services: dict[str, None] = {}
+    pids: list[str] = []
+    for holder in holders:
+        if holder.service:
+            services[holder.service] = None
+        else:
+            pids.append(str(holder.pid))
+    commands: list[str] = []
+    if services:
+        commands.append(command_of("systemctl stop", *services))
+    if pids:
+        commands.append(command_of("kill", *pids))
+    return " && ".join(commands)
 
 
 class Files(Protocol):

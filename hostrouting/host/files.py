@@ -31,18 +31,21 @@ _KINDS = {
 class Entry:
     """What a path is, without following a link."""
 
-    __slots__ = ("is_trusted", "kind", "mode", "target")
+    __slots__ = ("kind", "mode", "owner", "target")
 
-    def __init__(
-        self, kind: str, mode: int = 0, target: str = "", *, is_trusted: bool = True
-    ) -> None:
+    def __init__(self, kind: str, mode: int = 0, target: str = "", *, owner: int = 0) -> None:
         self.kind = kind
         """A "file", a "link", a "directory", a "fifo", or a "special file"."""
         self.mode = mode
         """The permissions; 0 for a link, which has none of its own."""
         self.target = target
-        self.is_trusted = is_trusted
+        self.owner = owner
+        """The number of the user; 0 also for what belongs to the current one."""
+
+    @property
+    def is_trusted(self) -> bool:
         """Whether root or the current user owns it: another owner could change it at any time."""
+        return not self.owner
 
     @property
     def is_open_to_others(self) -> bool:
@@ -56,7 +59,7 @@ class Entry:
         return hash(repr(self))
 
     def __repr__(self) -> str:
-        fields = f"{self.kind!r}, {self.mode:#o}, {self.target!r}, is_trusted={self.is_trusted}"
+        fields = f"{self.kind!r}, {self.mode:#o}, {self.target!r}, owner={self.owner}"
         return f"Entry({fields})"
 
     def __str__(self) -> str:
@@ -189,7 +192,8 @@ class LocalFiles:
                 return f"{os.strerror(errno.ENOSPC)}; {_REMEDIES[errno.ENOSPC]}"
             return ""
         if system.f_flag & os.ST_RDONLY:
-            return f"{os.strerror(errno.EROFS)}; {_REMEDIES[errno.EROFS]}"
+            mount = _mount_point(place)
+            return f"{os.strerror(errno.EROFS)}; look at dmesg, then: mount -o remount,rw {mount}"
         return (
             f"{place} does not allow it; for its permissions and attributes: ls -ld {place}; "
             f"lsattr -d {place}"
@@ -253,6 +257,19 @@ class LocalFiles:
         return "/".join((self._root, *parts)) or "/"
 
 
+def _mount_point(place: str) -> str:
+    """Where the file system of this folder is mounted. A part of another one can be mounted, too,
+    which os.path.ismount does not see.
+    """
+    mount = "/"
+    with open("/proc/self/mountinfo", "rb") as mounts:
+        for line in mounts:
+            path = line.split()[4].decode("unicode_escape")  # a blank is \\040
+            if os.path.commonpath([place, path]) == path and len(path) >= len(mount):
+                mount = path
+    return mount
+
+
 def _is_full(system: os.statvfs_result) -> bool:
     """Whether this file system has no room for a file. One without a limit has a total of 0."""
     has_no_blocks = system.f_blocks and not system.f_bfree
@@ -270,10 +287,10 @@ def _look(place: str) -> Entry | None:
 
 def _entry(place: str, status: os.stat_result) -> Entry:
     kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
-    is_trusted = status.st_uid in {0, os.geteuid()}
+    owner = 0 if status.st_uid == os.geteuid() else status.st_uid
     if kind == "link":
-        return Entry(kind, target=os.readlink(place), is_trusted=is_trusted)
-    return Entry(kind, stat.S_IMODE(status.st_mode), is_trusted=is_trusted)
+        return Entry(kind, target=os.readlink(place), owner=owner)
+    return Entry(kind, stat.S_IMODE(status.st_mode), owner=owner)
 
 
 def require_kind(verb: str, place: str, entry: Entry | None, *kinds: str) -> None:

@@ -10,9 +10,10 @@ import attrs
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy
 from hostrouting.host.files import Entry, require_kind
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from hostrouting.host.base import Files
 
@@ -48,7 +49,7 @@ class File:
         """
         entry = files.look(self.path)
         if self.target:
-            return entry is None or entry.target != self.target
+            return entry != Entry("link", target=self.target)
         return entry != Entry("file", self.mode) or not self.has_content(files)
 
     def write(self, files: Files) -> None:
@@ -87,6 +88,12 @@ class File:
                 what="file",
                 target=self.path,
             )
+
+
+def describe_unwritable(folders: Sequence[str], reason: str) -> Finding:
+    """That even root cannot write into these folders."""
+    sentence = f"nothing can be changed in {spoken(folders)}: {reason}"
+    return Finding("requirement", "error", sentence, folders[0])
 
 
 def describe_mask(path: str) -> Finding:

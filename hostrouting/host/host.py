@@ -11,13 +11,14 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError, HostError, NotReady
+from hostrouting.host.base import command_to_end
 from hostrouting.host.files import LocalFiles, follow_links
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import Manager, SystemdManager
 from hostrouting.kernel.programs import BOOT_PATH
 from hostrouting.kernel.rights import Rights, own_rights
 from hostrouting.model.prefix import IP, as_ip
-from hostrouting.text import command_of, spoken
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -257,9 +258,9 @@ class _LockWait:
             holders = self._holders_in_words()
             still_locked = f"this host is still locked after {_LOCK_WAIT:g} s, by {holders}"
             remedy = "wait until it is free"
-            pids = [str(holder.pid) for holder in self._files.lock_holders(self._path)]
-            if pids:
-                remedy += f"; if that hangs, as root: {command_of('kill', *pids)}"
+            to_end = command_to_end(self._files.lock_holders(self._path))
+            if to_end:
+                remedy += f"; if that hangs, as root: {to_end}"
             raise NotReady(f"{still_locked}; {remedy}", kind="busy")
 
     def _holders_in_words(self) -> str:

@@ -16,11 +16,11 @@ from hostrouting.gate.unit_gates import find_ineffective_gates
 from hostrouting.gate.unit_names import is_template, plain_instance, template_of
 from hostrouting.gate.unit_states import is_masked_unit
 from hostrouting.host.files import require_removable
+from hostrouting.host.fileset import describe_unwritable
 from hostrouting.host.interpreter import missing_interpreter
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.typed_commands import GUARD_IS_MASKED
 from hostrouting.kernel.programs import NODE_PROGRAMS
-from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.host.fileset import FileChanges
@@ -101,8 +101,7 @@ def _unwritable_folders(host: Host, changes: FileChanges) -> Iterator[Finding]:
         if reason:
             by_reason.setdefault(reason, []).append(folder)
     for reason, folders in by_reason.items():
-        sentence = f"nothing can be changed in {spoken(folders)}: {reason}"
-        yield Finding("file", "error", sentence, folders[0])
+        yield describe_unwritable(folders, reason)
 
 
 def _freed_scripts(host: Host) -> Iterator[Finding]:

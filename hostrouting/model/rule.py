@@ -136,6 +136,17 @@ def rule_command(verb: Literal["add", "del"], rule: Rule) -> str:
     return command_of(*words)
 
 
+def priority_before(rule: Rule, rules: Iterable[Rule]) -> int | None:
+    """The highest free priority at which a new rule comes before this one; 0 is never full, because
+    a new rule comes after those there. None if nothing comes before this one.
+    """
+    taken = {each.priority for each in rules if each.family == rule.family}
+    for priority in range(rule.priority - 1, -1, -1):
+        if priority not in taken or priority == 0:
+            return priority
+    return None
+
+
 def default_rules(family: int) -> tuple[Rule, ...]:
     """The rules of every new namespace: local, main and, in IPv4, default."""
     local = Rule(family, 0, table=TABLE_LOCAL)

@@ -115,6 +115,11 @@ class Snapshot(NamedTuple):
         kept = [route for route in self.routes if route.protocol != OURS or route.key not in keys]
         return self._replace(routes=(*kept, *further))
 
+    def with_rules(self, added: Iterable[Rule]) -> "Snapshot":
+        """The same host with further rules, each behind those of its priority."""
+        rules = sorted((*self.rules, *added), key=lambda rule: rule.priority)
+        return self._replace(rules=tuple(rules))
+
     def lacks(self, family: int) -> bool:
         """Whether Linux runs without this family: it then lists neither a rule nor a route."""
         if self.family not in {None, family}:

@@ -109,6 +109,8 @@ class Start:
         self._errors: list[str] = []
         self._activity = "it looked at its files"
         """What a signal, or the end of the time, interrupts."""
+        self._held_by = ""
+        """The script that runs, or the lock that is awaited."""
 
     def decide(self) -> int:
         """Decide, log the reasons, and leave the note; the exit status."""
@@ -164,7 +166,9 @@ class Start:
     def _make_or_share_pass(self) -> PassResult:
         """The result of a pass, whoever makes it."""
         self._activity = f"it waited for {HostLayout.lock_path}"
+        self._held_by = HostLayout.lock_path
         with self._locked() as why_not_locked:
+            self._held_by = ""
             start_again_if_replaced(self._began)
             self._activity = "it made the routing right"
             text = read_config(self._files)
@@ -230,12 +234,14 @@ class Start:
     def _run_script(self, name: str, *words: str) -> None:
         """Have bash run these words; Refused if that fails."""
         self._activity = f"{name} ran"
+        self._held_by = name
         try:
             status = self._run(*words, self._unit, str(max(1, int(self._seconds_left))))
         except OSError as error:
             self._refuse_with(f"{name} cannot be run: {error}")
         if status:
             self._refuse_with(f"{name} failed (exit {status})")
+        self._held_by = ""
         self._seen_from = self._clock.now()
 
     # What is said.
@@ -269,5 +275,11 @@ class Start:
         invocation = os.environ.get("INVOCATION_ID", "")
         if not invocation:
             return
-        note = StartNote(invocation, time.time(), refused=is_refused, errors=self._errors)
+        note = StartNote(
+            invocation,
+            time.time(),
+            refused=is_refused,
+            held_by=self._held_by,
+            errors=self._errors,
+        )
         leave_note(self._files, self._unit, note)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hostrouting.finding import ESCAPES, SEVERITIES, WRONG, Finding, Name, Remedy
 from hostrouting.gate.unit_gates import APPLY
+from hostrouting.gate.unit_states import PREDICATES
 from hostrouting.host.layout import HostLayout
 from hostrouting.text import agreeing, command_of, counted, spoken
 
@@ -82,14 +83,30 @@ def findings_of_plan(plan: Plan, faults: Sequence[Finding]) -> list[Finding]:
     return [*others, *plan.routes.failed_waits]
 
 
-def find_startable(units: Sequence[UnitState], findings: Iterable[Finding]) -> Iterator[Finding]:
-    """The units that were refused, although none of these findings holds them back now. What other
-    programs' scripts in gate.d would say is not known.
+def find_held_back(units: Sequence[UnitState]) -> Iterator[Finding]:
+    """The units that are in the gate, and those that were refused and are still held back by
+    something beside the routes: by the lock, or by a script.
     """
+    for unit in units:
+        is_waiting = unit.state == "waiting"
+        if is_waiting:
+            predicate = PREDICATES["waiting"]
+        elif unit.held_by == HostLayout.lock_path:
+            predicate = "was refused, and cannot start now"
+        elif unit.held_by:
+            predicate = "was refused"
+        else:
+            continue
+        sentence = ": ".join((f"{unit.unit} {predicate}", *unit.reasons[-1:]))
+        yield Finding("unit", "warning", sentence, unit.unit, unit.remedy, can_retry=is_waiting)
+
+
+def find_startable(units: Sequence[UnitState], findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The units that were refused, although nothing that is known holds them back now."""
     for finding in findings:
         if finding.severity == "error" and finding.name in _HOLD_BACK:
             return
-    refused = [unit.unit for unit in units if unit.state == "refused"]
+    refused = [unit.unit for unit in units if unit.state == "refused" and not unit.held_by]
     if refused:
         were = agreeing("was refused", len(refused))
         sentence = f"{spoken(refused)} {were}, and nothing is known to hold back a start now"

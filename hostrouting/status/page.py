@@ -34,7 +34,7 @@ def status_lines(status: Status, who: Operator = AS_ROOT) -> Iterator[str]:
     if status.asked:
         for unit in status.units:
             yield f"{unit.state.upper()}: {unit.sentence}"
-            yield from _below(unit, who)
+            yield from _below(unit, status, who)
     yield _first_line(status)
     if status.state == "nothing":
         yield LineToType("  to check its routes: ", who.line(call("check CIDR")))
@@ -44,7 +44,7 @@ def status_lines(status: Status, who: Operator = AS_ROOT) -> Iterator[str]:
     if status.mode:
         yield f"  mode {status.mode}: {_MODES[status.mode]}"
     if not status.asked:
-        yield from _unit_lines(status.units, who)
+        yield from _unit_lines(status, who)
     yield from _route_lines(status)
     yield from _guard_lines(status, who)
     others = [finding for finding in status.findings if finding != status.worst]
@@ -66,24 +66,34 @@ def _first_line(status: Status) -> str:
     return f"{status.state.upper()}: {sentence}"
 
 
-def _unit_lines(units: tuple[UnitState, ...], who: Operator) -> Iterator[str]:
+def _unit_lines(status: Status, who: Operator) -> Iterator[str]:
     """Each gated unit; reasons that several have stand below the first one."""
     first_with: dict[tuple[str, ...], str] = {}
-    for unit in units[:SHOWN]:
+    for unit in status.units[:SHOWN]:
         first = first_with.setdefault(unit.reasons, unit.unit)
         if unit.reasons and first != unit.unit:
             yield f"  {unit.sentence}, for the same reasons as {first}"
         else:
             yield f"  {unit.sentence}"
-            yield from _below(unit, who)
-    yield from count_of_others(units)
+            yield from _below(unit, status, who)
+    yield from count_of_others(status.units)
 
 
-def _below(unit: UnitState, who: Operator) -> Iterator[str]:
-    """Why the unit is as it is, and what to type."""
+def _below(unit: UnitState, status: Status, who: Operator) -> Iterator[str]:
+    """Why the unit is as it is, and what to type, unless the findings say it."""
+    findings = [*status.findings]
+    if status.check is not None:
+        findings += status.check.findings
     for reason in unit.reasons:
-        yield f"    {reason}"
-    yield from way_lines(unit.remedy, who, indent=4)
+        if not any(_says(finding, reason) for finding in findings):
+            yield f"    {reason}"
+    if unit.unit not in [finding.target for finding in status.findings if finding.remedy]:
+        yield from way_lines(unit.remedy, who, indent=4)
+
+
+def _says(finding: Finding, reason: str) -> bool:
+    """Whether the finding has this reason, or the reason is the line of the finding in a log."""
+    return finding.sentence in reason or reason in finding.sentence
 
 
 def _route_lines(status: Status) -> Iterator[str]:
@@ -109,7 +119,7 @@ def _guard_lines(status: Status, who: Operator) -> Iterator[str]:
         return
     enabled = ", and is enabled" if status.config is None else ""
     yield f"  {guard.sentence}{enabled}"
-    yield from _below(guard, who)
+    yield from _below(guard, status, who)
 
 
 def _verdict_lines(status: Status, who: Operator) -> Iterator[str]:

@@ -12,11 +12,12 @@ from hostrouting.command import joined
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import WRONG, Finding, Name
 from hostrouting.gate.unit_gates import APPLY
-from hostrouting.install.typed_commands import repair_pipeline, with_gate_command
+from hostrouting.install.typed_commands import gate_options, repair_pipeline, with_gate_command
 from hostrouting.status.findings import (
     STATES,
     State,
     find_differences,
+    find_held_back,
     find_startable,
     findings_of_plan,
     in_order,
@@ -81,6 +82,7 @@ class Status:
             findings += self.check.doubts
         findings += self._no_answers
         if not self.asked:
+            findings += find_held_back(self.units)
             findings += find_startable(self.units, findings)
         return in_order(self._with_commands(findings))
 
@@ -94,25 +96,25 @@ class Status:
                 shown.append(finding._replace(remedy=None))
             else:
                 shown.append(finding)
-        gating = self.command
+        gating = self._command_without_gating
         if self.plan is not None and self.plan.is_empty and not gating:
             gating = APPLY.command
         return with_gate_command(shown, gating)
 
     @property
     def _competing_defaults(self) -> list[Finding]:
-        """The default routes of other cards than the one that Linux prefers, which nobody has named.
+        """The default routes of cards beside the one that Linux prefers, where no card is named.
         An error here: perhaps a new card has taken the place of the right one, and then each route
         without a device follows it at the next apply.
         """
         if self.check is None:
             return []
         doubts = self.check.doubts
-        competing: list[Finding] = []
-        for finding in self.check.named("default-routes"):
-            if finding not in doubts:
-                competing.append(finding._replace(severity="error"))
-        return competing
+        return [
+            finding._replace(severity="error")
+            for finding in self.check.named("default-routes")
+            if finding not in doubts
+        ]
 
     @property
     def _no_answers(self) -> list[Finding]:
@@ -177,9 +179,22 @@ class Status:
 
     @property
     def command(self) -> str:
-        """What to type as root, so that the host is as config.json asks, and nothing escapes; empty
-        if that is not one command, or nothing is to be done.
+        """What to type as root, so that the host is as config.json asks, nothing escapes, and what
+        runs pods is gated; empty if that is not one command, or only units are to be gated.
         """
+        command = self._command_without_gating
+        if not command or self.plan is None:
+            return command
+        ungated = [
+            finding.target
+            for finding in self.plan.obstacles
+            if finding.name == "unit-not-gated" and finding.severity == "warning"
+        ]
+        return joined("", command, gate_options(ungated))
+
+    @property
+    def _command_without_gating(self) -> str:
+        """What to type before the names of units that are to be gated."""
         plan = self.plan
         if plan is None or self._competing_defaults:
             return ""
@@ -187,7 +202,10 @@ class Status:
         if not self.needs_repair and (plan.is_empty or is_hindered):
             return ""
         commands: dict[str, None] = {}  # in order, each once
-        for error in plan.errors:
+        errors = [*plan.errors]
+        if self.needs_repair:  # which writes config.json
+            errors += [fault for fault in self.faults if fault.name == "requirement"]
+        for error in errors:
             if error.name in _ENDED_BY_REPAIR:
                 continue
             remedy = error.remedy

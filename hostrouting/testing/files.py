@@ -29,6 +29,8 @@ class FakeFiles:
     texts: dict[str, str] = attrs.field(factory=dict)
     modes: dict[str, int] = attrs.field(factory=dict)
     """The modes of files; 0644 if none is given."""
+    owners: dict[str, int] = attrs.field(factory=dict)
+    """The numbers of the users who own files and links; root if none is given."""
     links: dict[str, str] = attrs.field(factory=dict)
     writes: list[str] = attrs.field(factory=list)
     """Every path that was written, linked, removed or locked, in order."""
@@ -58,12 +60,13 @@ class FakeFiles:
 
     def look(self, path: str) -> Entry | None:
         require_path(path)
+        owner = self.owners.get(path, 0)
         if path in self.links:
-            return Entry("link", 0, self.links[path])
+            return Entry("link", 0, self.links[path], owner=owner)
         if path in self.texts or path in self.programs:
-            return Entry("file", self.modes.get(path, 0o644))
+            return Entry("file", self.modes.get(path, 0o644), owner=owner)
         if self.names(path):
-            return Entry("directory", 0o755)
+            return Entry("directory", 0o755, owner=owner)
         return None
 
     def names(self, folder: str) -> tuple[str, ...]:
@@ -131,7 +134,7 @@ class FakeFiles:
         self.writes.append(path)
 
     def _forget(self, path: str) -> None:
-        for known in (self.texts, self.programs, self.modes, self.links):
+        for known in (self.texts, self.programs, self.modes, self.owners, self.links):
             known.pop(path, None)
 
 

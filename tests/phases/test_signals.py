@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -194,12 +195,18 @@ def test_execute_handles_no_signal() -> None:
 def test_a_handler_of_the_program_that_raises() -> None:
     """What it raises cancels the run, and is raised after its end."""
     code = """
-        import signal, threading
+        import signal, threading, time
 
         def raises(*_):
             raise TimeoutError("no lease")
 
+        class Slow(threading.Thread):  # the main thread of a busy machine
+            def start(self):
+                super().start()
+                time.sleep(1)
+
         signal.signal(signal.SIGALRM, raises)
+        threading.Thread = Slow
         seen = []
         try:
             phases.run(phases.parallel(wait, deaf), observers=[seen.append])
@@ -211,10 +218,10 @@ def test_a_handler_of_the_program_that_raises() -> None:
 
 
 class _AtLine:
-    """Send SIGINT before the n-th line of phases that the main thread runs inside the block."""
+    """Send a signal before the n-th line of phases that the main thread runs inside the block."""
 
-    def __init__(self, number: int) -> None:
-        self.left, self.place, self.is_handled = number, "", False
+    def __init__(self, signum: int, number: int) -> None:
+        self.signum, self.left, self.place, self.is_handled = signum, number, "", False
 
     def __enter__(self) -> Self:
         self._before = sys.gettrace()
@@ -234,7 +241,7 @@ class _AtLine:
                 self.place = f"{frame.f_code.co_name}, line {frame.f_lineno}"
                 handler = signal.getsignal(signal.SIGINT)
                 self.is_handled = handler is not signal.default_int_handler
-                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(self.signum)
         return self._trace
 
 
@@ -247,7 +254,7 @@ def test_ctrl_c_at_every_line() -> None:
     cancelled = 0
     for number in itertools.count(1):
         seen = Recorder()
-        at = _AtLine(number)
+        at = _AtLine(signal.SIGINT, number)
         report = None
         try:
             with at:
@@ -265,6 +272,31 @@ def test_ctrl_c_at_every_line() -> None:
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, at.place
         assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, at.place
     assert cancelled
+
+
+def test_a_handler_that_raises_at_every_line() -> None:
+    """The run has not begun, or has ended, or is cancelled: no thread is left."""
+
+    def raises(*_: object) -> None:
+        raise TimeoutError
+
+    task = phases.task("a")(lambda ctx: ctx.sleep(0.01))
+    threads = threading.active_count()
+    before = signal.signal(signal.SIGUSR1, raises)
+    try:
+        for number in itertools.count(1):
+            at = _AtLine(signal.SIGUSR1, number)
+            with suppress(TimeoutError), at:
+                phases.run(task, observers=[])
+            if not at.place:
+                break
+            while threading.active_count() > threads:  # a thread at its end may be seen to end
+                time.sleep(0.001)
+    finally:
+        # It may have been raised just before the run put these two back.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGUSR1, before)
 
 
 @pytest.mark.linux

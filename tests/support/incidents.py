@@ -131,7 +131,7 @@ def let_pass(host: FakeHost, unit: str = KUBELET) -> None:
     leave_note(host, unit, refused=False)
 
 
-def leave_note(host: FakeHost, unit: str, *errors: str, refused: bool) -> None:
+def leave_note(host: FakeHost, unit: str, *errors: str, refused: bool, held_by: str = "") -> None:
     """The note of the gate about the last start of this unit."""
-    note = StartNote(_INVOCATION, 4711.5, refused=refused, errors=errors)
+    note = StartNote(_INVOCATION, 4711.5, refused=refused, held_by=held_by, errors=errors)
     start_note.leave_note(host.files, unit, note)

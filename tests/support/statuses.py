@@ -14,6 +14,7 @@ from hostrouting.host.files import Entry
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.rule import Rule
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200, plain_vm
+from hostrouting.testing.interpreter import FakeInterpreter
 from tests.support.incidents import (
     BY_HAND,
     GUARDED,
@@ -161,6 +162,26 @@ def start_k3s(host: FakeHost) -> None:
     manager_of(host).properties["k3s.service"] = {"LoadState": "loaded", "ActiveState": "active"}
 
 
+def hang_in_script(host: FakeHost) -> None:
+    """Another program's script does not end, so kubelet was refused."""
+    script = f"{LAYOUT.gate_directory}/50-gpu-health.sh"
+    host.files.write(script, "sleep infinity\n")
+    refuse(host, KUBELET)
+    ended = f"this took longer than 75 s, and was ended while {script} ran"
+    leave_note(host, KUBELET, ended, refused=True, held_by=script)
+
+
+def lock(host: FakeHost) -> None:
+    """Another process has the lock."""
+    host.files.locked.add(LAYOUT.lock_path)
+
+
+def give_away(host: FakeHost) -> None:
+    """Chown -R of the whole folder."""
+    for path in (LAYOUT.config_directory, LAYOUT.config_path, LAYOUT.python_path):
+        host.files.owners[path] = 64_321
+
+
 def stop_systemd(host: FakeHost) -> None:
     """It is a container without systemd."""
     manager_of(host).running = False
@@ -177,8 +198,29 @@ def fill(folder: str, reason: str = "No space left on device") -> Change:
     return lambda host: host.files.broken.update({folder: reason})
 
 
+@attrs.define(eq=False)
+class OtherPython(FakeInterpreter):
+    """Of the interpreters, only /usr/bin/python3.11 is there."""
+
+    path: str = "/usr/bin/python3.11"
+    files: FakeFiles = attrs.field(factory=FakeFiles)
+
+    def why_not_run(self) -> str:
+        """See Interpreter."""
+        if self.files.links[LAYOUT.python_path] == self.path:
+            return ""
+        return "No such file or directory"
+
+
+def lose_python(host: FakeHost) -> None:
+    """An upgrade broke off: the link is new, and what it leads to is not there."""
+    host.files.links["/usr/bin/python3"] = "python3.13"
+    object.__setattr__(host, "interpreter", OtherPython(files=host.files))
+
+
 def break_python(host: FakeHost) -> None:
     """A package is removed that Python needs."""
+    host.files.texts["/usr/bin/python3"] = ""
     host.interpreter.broken = "No module named 'json'"
 
 
@@ -260,12 +302,26 @@ def in_warn() -> FakeHost:
 
 
 def routed_in_warn() -> FakeHost:
-    """A node in mode WARN with a route, on which a better default route has come: `apply` would lead
-    that route to its card, too.
+    """A node in mode WARN with a route, on which a better default route has come: `apply` would
+    lead that route to the new card, too.
     """
     host = node(config(REPAIR[0], mode="WARN"), plain_vm)
     let_pass(host)
     start_router(host)
+    return host
+
+
+def escaping_k3s() -> FakeHost:
+    """A node from which addresses escape, and which runs another service than the gated one."""
+    host = escaping_node()
+    start_k3s(host)
+    return host
+
+
+def stuck() -> FakeHost:
+    """A node from which addresses escape, and whose disk is read-only since an error."""
+    host = escaping_node()
+    fill("/etc", "Read-only file system")(host)
     return host
 
 
@@ -311,19 +367,30 @@ HOSTS: dict[str, Callable[[], FakeHost]] = {
     "differs: routes of hostrouting are not configured": with_typed_routes(OURS),
     "differs: routes were typed until the next boot": with_typed_routes(BY_HAND),
     "differs: the table for probes is lost": right_but(lose_table, probeRewrite=PROBES),
+    "differs: addresses escape, and /etc is read-only": stuck,
     "differs: /run is full": right_but(fill("/run")),
+    "differs: /run is full, so that a start has no note": right_but(
+        lost(LAYOUT.note_path(KUBELET)), fill("/run")
+    ),
     "differs: the opening is ignored": right_but(written(LAYOUT.opening_path, "ticket", 0o666)),
     "differs: kubelet was refused, and nothing holds it back now": right_but(
         lambda host: refuse(host, KUBELET, OVERLAP)
     ),
+    "differs: kubelet was refused, and another process has the lock": right_but(
+        lambda host: refuse(host, KUBELET, OVERLAP), lock
+    ),
+    "differs: a script of another program did not end": right_but(hang_in_script),
     "open: by an administrator": right_but(written(LAYOUT.opening_path, "ticket 4711\n")),
     "open: by a drop-in": right_but(written(OVERRIDE, "[Service]\nExecCondition=\n")),
     "open: by a drop-in that systemd has loaded": right_but(load_override),
     "open: k3s is not gated": right_but(start_k3s),
+    "differs: addresses escape, and k3s is not gated": escaping_k3s,
     "open: no systemd": right_but(stop_systemd),
     "shut: the program is lost": right_but(lost(LAYOUT.program_path)),
+    "shut: Python leads nowhere": right_but(lose_python),
     "shut: Python is broken": right_but(break_python),
     "shut: others can change a script": right_but(open_script),
+    "shut: everything belongs to another user": right_but(give_away),
     "shut: config.json is broken": right_but(garble),
     "shut: config.json is empty": right_but(empty_config),
     "shut: /etc/hostrouting is deleted": right_but(delete_folder),
@@ -331,6 +398,9 @@ HOSTS: dict[str, Callable[[], FakeHost]] = {
     "waiting: for a device to be named": right_but(start_vpn, lose_routes),
     "waiting: the verdict is undecided": right_but(start_vpn),
     "waiting: packets with a mark go elsewhere": without_routes(mark_packets),
+    "waiting: a start waits for the lock": right_but(
+        lock, lambda host: [change(host) for change in UNITS["waiting"]]
+    ),
     "waiting: systemd does not answer": lambda: with_silent_systemd(right()),
     "waiting: the kernel does not answer": lambda: with_silent_kernel(right()),
     "waiting: only root may read the files": lambda: with_private_files(right()),
@@ -352,11 +422,6 @@ def kubelet(*, refused: bool | None = None, **properties: str) -> Change:
             leave_note(host, KUBELET, *errors, refused=refused)
 
     return change
-
-
-def lock(host: FakeHost) -> None:
-    """Another process has the lock."""
-    host.files.locked.add(LAYOUT.lock_path)
 
 
 def silence(host: FakeHost) -> None:

@@ -136,6 +136,9 @@ def a_gate_that_does_not_run(system: System) -> None:
     said = f"{UNIT} was not started: the gate could not be run"
     wait_for("the journal to have it", lambda: said in "".join(state(system).reasons))
     assert state(system).state == "refused"
+    for verb in RELOADS:
+        system.must("systemctl", verb)
+        assert state(system).state == "refused", verb
     system.must("mv", AWAY, LAYOUT.program_path)
 
 

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
+import attrs
+
 import phases
 from hostrouting.cli.confirming import AwaitEnter, AwaitSuccess, controlling_terminal, log
 from hostrouting.cli.output import Answer
@@ -46,7 +48,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     document = {"schema": "hostrouting/apply/4", **outcome.document()}
     if outcome.is_taken_back:
         return Answer(outcome.code, document, outcome.lines(who))
-    status = find_status(host)
+    status = _without_old_reasons(find_status(host))
     document["findings"] = [finding.to_mapping() for finding in status.findings]
     document["check"] = status.check and status.check.document()
     code = outcome.code
@@ -65,10 +67,20 @@ def _lines(outcome: Run, status: Status, who: Operator) -> Iterator[str]:
     yield from page
 
 
+def _without_old_reasons(status: Status) -> Status:
+    """The status after a run: why a start was refused before it, with what was to be typed then, is
+    over, or is a finding.
+    """
+    units = [unit._replace(reasons=()) for unit in status.units]
+    return attrs.evolve(status, units=tuple(units))
+
+
 def _success(status: Status) -> str:
     """What is true after a run without a failure, and what is wrong all the same."""
     sentence = "this host matches the configuration"
-    return f"{sentence}, but {status.worst.sentence}" if status.worst is not None else sentence
+    if status.worst is None:
+        return sentence
+    return f"{sentence}; what remains: {status.worst.sentence}"
 
 
 def _run_confirmed(

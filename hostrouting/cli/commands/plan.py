@@ -158,7 +158,7 @@ def _judge(
     if arguments.snapshot is not None:
         match = "the routes of the snapshot match the configuration"
     if openings:
-        match += f", but {openings[0].sentence}"
+        match += f"; what remains: {openings[0].sentence}"
     code = PROBLEM if starts_unchecked(config, openings, arguments.ignore) else FINE
     return _Judged("nothing to do", code, match)
 

@@ -13,6 +13,7 @@ leaves through it.
 import argparse
 import json
 from collections.abc import Iterable, Iterator
+from ipaddress import ip_network
 from typing import NamedTuple, TypeAlias
 
 from hostrouting.check.proposal import Proposal, propose_configuration
@@ -31,7 +32,9 @@ from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck
 from hostrouting.lines import way_lines
+from hostrouting.model.prefix import Prefix
 from hostrouting.routes.steps import held_by
+from hostrouting.text import spoken
 
 ARGUMENTS = ("cidrs", "--dev", "--allow", "--config", "--snapshot", "--commands")
 
@@ -173,4 +176,19 @@ def _remarks_on(arguments: argparse.Namespace, now: HostCheck, proposal: Proposa
             "host; applying the printed one sets them"
         )
     for finding in proposal.left_out:
-        yield f"{finding.target} is left out: {held_by([finding.facts['held']])}"
+        instead = _routes_within(proposal, finding.target)
+        change = f"{finding.target} is left out"
+        if instead:
+            change = f"{spoken(instead)} instead of {finding.target}"
+        yield f"{change}: {held_by([finding.facts['held']])}"
+
+
+def _routes_within(proposal: Proposal, cidr: str) -> list[str]:
+    """The destinations of the proposed routes that are more specific than this one."""
+    whole = Prefix.of(ip_network(cidr))
+    destinations: list[str] = []
+    for route in proposal.config.static_routes.routes:
+        prefix = Prefix.of(route.destination)
+        if prefix.length > whole.length and prefix.overlaps(whole):
+            destinations.append(str(prefix))
+    return destinations

@@ -246,24 +246,29 @@ def linux_agrees(field: Field, namespace: Namespace) -> None:
                 assert set(devs_or_kind.split()) <= set(answer.devs)
 
 
-def the_proposed_deletions_work(
-    report: CheckReport, namespace: Namespace, backend: RouteBackend
+def the_proposed_commands_work(
+    field: Field, report: CheckReport, namespace: Namespace, backend: RouteBackend
 ) -> None:
     """The command that the report gives for what refuses packets, keeps them here or hides a CNI
-    deletes just that.
+    deletes just that. Where a rule leads packets away, it stays, and another one comes before it.
     """
     commands: list[str] = []
     for finding in check_findings(report, mode="STRICT"):
         if finding.remedy and finding.name in {"refused", "own-range", "unsafe", "doubtful-route"}:
             commands += finding.remedy.command.split(" && ")
     for command in dict.fromkeys(commands):
-        if not command.startswith("ip "):  # a device to be named, which is not a deletion
+        if not command.startswith("ip "):  # a device to be named
             continue
         before = backend.snapshot()
         done = namespace.ip(*command.split()[1:])
         assert done.returncode == 0, command + done.stderr
         after = backend.snapshot()
-        assert len(after.routes) + len(after.rules) == len(before.routes) + len(before.rules) - 1
+        change = 1 if " rule add " in command else -1
+        things_before = len(before.routes) + len(before.rules)
+        assert len(after.routes) + len(after.rules) == things_before + change
+    if any(" rule add " in command for command in commands):
+        done_report = check_kernel(backend, field.configuration)
+        assert done_report.verdict != "overlap", told(field, done_report)
 
 
 def agrees(field: Field, report: CheckReport) -> None:
@@ -409,7 +414,7 @@ def test_a_node(name: str) -> None:
         a_pass_agrees(field, report, snapshot, as_meant)
         is_fine_with_pods(field, snapshot)
         the_repair_changes_nothing_else(field, report, snapshot)
-        the_proposed_deletions_work(report, namespace, backend)
+        the_proposed_commands_work(field, report, namespace, as_meant)
 
 
 @pytest.mark.linux

@@ -201,17 +201,25 @@ def test_ok_is_not_wrong_for_the_pods_of_this_node(
 def test_what_is_proposed_reaches_the_pods(
     namespace: Namespace, family: int, data: st.DataObject
 ) -> None:
-    """The commands of the finding, typed one after the other, end it: each hides a pod no more."""
+    """The commands of the findings, typed one after the other, end them: each hides a pod no more,
+    or no rule before table main leads addresses away.
+    """
     host = data.draw(hosts(family))
     make(namespace, family, host.commands)
     with namespace.inside(), NetlinkBackend() as backend:
         typed: list[str] = []
         while True:
             report = check_kernel(backend, host.config(family))
-            hidden = [each for each in check_findings(report) if each.name == "pods-hidden"]
-            if not hidden:
+            commands: list[str] = []
+            for finding in check_findings(report):
+                if finding.name == "pods-hidden":
+                    commands += finding.to_mapping()["commands"]
+                elif finding.name == "unsafe":
+                    typed_here = finding.to_mapping()["commands"]
+                    commands += [each for each in typed_here if " rule add " in each]
+            if not commands:
                 break
-            [command] = hidden[0].to_mapping()["commands"]
+            command = commands[0]
             assert command not in typed
             typed.append(command)
             for line in command.split(" && "):

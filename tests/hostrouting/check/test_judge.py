@@ -298,6 +298,11 @@ class TestBridges:
         host = host._replace(addresses=(address(f"{ip}/64", "cni0"),))
         assert checked(host, "fd16::/56").verdict == verdict
 
+    def test_a_default_route_by_a_bridge_hides_no_pods(self) -> None:
+        """It does not lead to pods, and Linux prefers the other one."""
+        worse = Route.to("0.0.0.0/0", dev="cni0", metric=500)
+        assert checked(node(worse, links=(CNI0,))).verdict == "ok"
+
     def test_a_bridge_beside_the_pods_of_another_cni(self) -> None:
         """A CNI that may serve the pods of any other does so by its tunnels, and not by its
         bridge.

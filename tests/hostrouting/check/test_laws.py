@@ -297,6 +297,26 @@ def test_a_repair_repairs_and_takes_nothing_away(node: tuple[int, Snapshot], pla
             assert now == RANK["ok"]
 
 
+@often_assumed
+@given(nodes(), st.integers(0, 3))
+def test_rules_that_are_proposed_repair_and_take_nothing_away(
+    node: tuple[int, Snapshot], place: int
+) -> None:
+    """With the rules that a reason has, no address that it names escapes, and none is worse."""
+    family, snapshot = node
+    block = block_of(family)
+    [report] = checked(snapshot, [block]).families
+    proposed = [unsafe for unsafe in report.repair.unrepairable if unsafe.why.rules]
+    assume(proposed)
+    for unsafe in proposed:
+        after = snapshot.with_rules(unsafe.why.rules)
+        for address in addresses_of(block)[place::4]:
+            single = Prefix(family, address, width_of(family))
+            now = rank(after, single)
+            assert now <= rank(snapshot, single)
+            assert now <= RANK["undecided"] or not unsafe.first <= address <= unsafe.last
+
+
 @given(nodes(), st.data())
 def test_more_routes_cut_parts_and_join_none(
     node: tuple[int, Snapshot], data: st.DataObject

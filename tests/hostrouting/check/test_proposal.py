@@ -37,6 +37,20 @@ def destinations(configuration: HostRoutingConfig) -> list[str]:
     return [str(route.destination) for route in configuration.static_routes.routes]
 
 
+def test_a_card_that_has_got_another_name() -> None:
+    """With the new name expected, a configured route does not wait for the old one."""
+    named = [route._replace(dev="eth9") for route in BOTH.static_routes.routes]
+    section = BOTH.route_overlap._replace(expected_devs=("eth0",))
+    lost = BOTH._replace(
+        static_routes=BOTH.static_routes._replace(routes=tuple(named)), route_overlap=section
+    )
+    host = plain_vm().snapshot()
+    proposed = propose_configuration(lost, host).config
+    plan = plan_static_routes(proposed, host)
+    assert plan.waiting == ()
+    assert check_snapshot(plan.apply_to(host), proposed).verdict == "ok"
+
+
 @pytest.mark.parametrize("protocol", [OURS, PROTOCOL_BOOT])
 @pytest.mark.parametrize(
     "there",
@@ -129,22 +143,23 @@ def escaping(report: CheckReport) -> set[int]:
 
 @given(nodes())
 def test_a_proposal_repairs_all_that_routes_can_repair(node: tuple[int, Snapshot]) -> None:
-    """After the proposed configuration was applied, nothing escapes but what no route repairs, now
-    and after the next boot, and nothing is to be added: neither to the host nor to the
-    configuration.
+    """After the proposed configuration was applied, nothing escapes but what no route repairs, on
+    the host as it is (without routes of ours that are not configured) and as it is after the next
+    boot, and nothing is to be added: neither to the host nor to the configuration.
     """
     family, snapshot = node
     config = HostRoutingConfig(route_overlap=expect(str(block_of(family))))
-    unrepairable: set[int] = set()
-    for family_report in check_snapshot(after_next_boot(snapshot, config), config).families:
-        unrepairable |= addresses_of(family_report.repair.unrepairable)
-
     proposed = propose_configuration(config, snapshot).config
 
     plan = plan_static_routes(proposed, snapshot)
     assert plan.conflicts == ()
     assert plan.waiting == ()
-    for host in (plan.apply_to(snapshot), after_next_boot(snapshot, proposed)):
-        report = check_snapshot(host, proposed)
-        assert escaping(report) <= unrepairable
+    for before, after in (
+        (plan_static_routes(config, snapshot).apply_to(snapshot), plan.apply_to(snapshot)),
+        (after_next_boot(snapshot, config), after_next_boot(snapshot, proposed)),
+    ):
+        unrepairable: set[int] = set()
+        for family_report in check_snapshot(before, config).families:
+            unrepairable |= addresses_of(family_report.repair.unrepairable)
+        assert escaping(check_snapshot(after, proposed)) <= unrepairable
     assert propose_configuration(proposed, snapshot).config == proposed

@@ -221,6 +221,12 @@ def test_a_device_that_may_be_allowed() -> None:
     assert "mayAllow" not in strict.facts
 
 
+def test_no_device_is_to_be_allowed_while_a_route_hides_pods() -> None:
+    """With docker0 allowed, the check would be OK while pods of cni0 are unreachable."""
+    of_both = findings(HOSTS["what hides pods"], "10.244.0.0/16", mode="WARN")
+    assert "--allow" not in "".join(str(finding.remedy) for finding in of_both)
+
+
 def test_to_allow_a_partition_of_infiniband_is_no_remedy() -> None:
     """It has a kind, as virtual devices do, and leads into InfiniBand as the card does."""
     partition = Link(name="ib0.8001", index=10, kind="ipoib", type=32)
@@ -302,8 +308,8 @@ def test_which_rule_looks_up_table_main(fields: dict[str, Any], *, lacks: bool) 
     looks_up_main = Rule(family=4, priority=9, table=TABLE_MAIN)
     host = without(32766)
     host = host._replace(rules=(*host.rules, looks_up_main._replace(**fields)))
-    targets = [finding.target for finding in named("missing-rule", host)]
-    assert targets == (["main"] if lacks else [])
+    commands = [str(finding.remedy) for finding in named("no-default-route", host)]
+    assert commands == (["as root: ip rule add pref 32766 lookup main"] if lacks else [])
 
 
 def test_what_the_repair_takes_is_named_by_the_network() -> None:

@@ -196,6 +196,14 @@ class TestGateways:
         report = checked(host._replace(routes=(*routes, of_vpn)))
         assert causes(report) == [f"{TO_NAME}: wg1 or a network card"]
 
+    def test_an_expected_device_that_the_host_does_not_have(self) -> None:
+        """A card has got another name: the one with the default route is named instead."""
+        report = checked(node(), expected_devs=["eth9"])
+        assert reasons(report) == ["no-gateway"]
+        [remedy] = [each.remedy for each in check_findings(report) if each.name == "unsafe"]
+        assert "--dev eth0 | " in str(remedy)
+        assert checked(node(), expected_devs=["eth0"]).verdict == "ok"
+
     @pytest.mark.parametrize(
         ("connected", "halves", "refused"),
         [

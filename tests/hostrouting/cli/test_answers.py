@@ -38,6 +38,7 @@ from tests.support.incidents import (
     start_vpn,
 )
 from tests.support.nodes import BITS, block_of, nodes
+from tests.support.statuses import hold_place, right_but
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes
 from tests.support.topologies import checked, refusing, vm_with
 
@@ -303,6 +304,15 @@ def test_a_repair_keeps_what_is_in_conflict(conflicting: FakeHost) -> None:
     """If nothing escapes."""
     repair = say("repair", host=conflicting).json
     assert repair["staticRoutes"] == routes_to("172.16.0.0/17")["staticRoutes"]
+
+
+def test_a_repair_says_what_it_has_instead_of_a_conflict() -> None:
+    """It does not sound as if the network stayed as it is."""
+    repair = say("repair", host=right_but(hold_place)())
+    assert (
+        "172.16.0.0/18 and 172.16.64.0/18 instead of 172.16.0.0/17: a route that is" in repair.err
+    )
+    assert "left out" not in repair.err
 
 
 def test_what_apply_would_not_mend(conflicting: FakeHost) -> None:

@@ -15,11 +15,13 @@ from tests.support.programs import completed
 pytestmark = pytest.mark.linux
 
 ENV = Path(sys.executable).parent
+VERSIONED = ENV / "python{}.{}".format(*sys.version_info)
 WAYS = {
     "in the PATH": ("hostrouting", str(ENV)),
     "by a path": ("'my env/bin/hostrouting'", ""),
     "one file": (f"{ENV}/python hostrouting.pyz", ""),
     "one file that is installed": ("hostrouting", "."),
+    "one file that another Python runs": (f"{VERSIONED} hostrouting", ""),
     "a module": (f"{ENV}/python -m hostrouting", ""),
     "a module, with options": (f"{ENV}/python -I -m hostrouting", ""),
 }

@@ -17,6 +17,7 @@ from hostrouting.cli.parser import parse
 from hostrouting.command import LineToType
 from hostrouting.model.route import Route
 from hostrouting.status import find_status
+from hostrouting.status.findings import STATES
 from hostrouting.testing import FakeHost
 from tests.support.cli import say
 from tests.support.incidents import GUARDED, config, let_pass
@@ -34,6 +35,9 @@ NAMED = f"{WAYS[0]} repair 172.16.0.0/16 --dev eth0 | {WAYS[0]} apply --config -
 MARKED = f"{WAYS[0]} repair 172.16.0.0/16 --allow 'fwmark 0xca6c' | {WAYS[0]} apply --config -"
 
 
+OWN = f"chown root {LAYOUT.config_directory} && chmod go-w {LAYOUT.config_directory}"
+HANGS = f"{LAYOUT.gate_directory}/50-gpu-health.sh"
+WITHOUT_SCRIPT = f"mv {HANGS} {HANGS}.off && systemctl start kubelet.service"
 BACKUP = json.dumps(config(*HALVES, guard=GUARDED))
 WORST_LAST = ("in force", "nothing", "waiting", "differs", "open", "shut")
 
@@ -68,19 +72,28 @@ INCIDENTS: dict[str, Incident | None] = {
     "differs: routes of hostrouting are not configured": Incident(REPAIR),
     "differs: routes were typed until the next boot": Incident(REPAIR),
     "differs: the table for probes is lost": Incident(APPLY),
+    "differs: addresses escape, and /etc is read-only": None,
     "differs: /run is full": None,
+    "differs: /run is full, so that a start has no note": None,
     "differs: the opening is ignored": Incident(f"rm {LAYOUT.opening_path}"),
     "differs: kubelet was refused, and nothing holds it back now": Incident(
         "systemctl start kubelet.service"
     ),
+    "differs: kubelet was refused, and another process has the lock": Incident(
+        "kill 4711", "differs"
+    ),
+    "differs: a script of another program did not end": Incident(WITHOUT_SCRIPT),
     "open: by an administrator": Incident(f"rm {LAYOUT.opening_path}"),
     "open: by a drop-in": Incident(UNCANCEL),
     "open: by a drop-in that systemd has loaded": Incident(UNCANCEL),
     "open: k3s is not gated": Incident(f"{APPLY} --gate k3s.service"),
+    "differs: addresses escape, and k3s is not gated": Incident(f"{REPAIR} --gate k3s.service"),
     "open: no systemd": None,
     "shut: the program is lost": Incident(APPLY),
+    "shut: Python leads nowhere": Incident(APPLY),
     "shut: Python is broken": None,
     "shut: others can change a script": Incident(f"chown root {SCRIPT} && chmod go-w {SCRIPT}"),
+    "shut: everything belongs to another user": Incident(f"{OWN} && {APPLY}"),
     "shut: config.json is broken": Incident(f"{WAYS[0]} remove", "nothing"),
     "shut: config.json is empty": Incident(f"{WAYS[0]} remove", "nothing"),
     "shut: /etc/hostrouting is deleted": Incident(f"{WAYS[0]} remove", "nothing"),
@@ -88,6 +101,7 @@ INCIDENTS: dict[str, Incident | None] = {
     "waiting: for a device to be named": Incident(NAMED),
     "waiting: the verdict is undecided": Incident(NAMED),
     "waiting: packets with a mark go elsewhere": Incident(MARKED),
+    "waiting: a start waits for the lock": Incident("kill 4711", "waiting"),
     "waiting: systemd does not answer": None,
     "waiting: the kernel does not answer": None,
     "waiting: only root may read the files": None,
@@ -147,10 +161,14 @@ def type_other(host: FakeHost, command: str) -> None:
             host.kernel.ip_route("delete", route)
         case ["rm", path]:
             host.files.remove(path)
-        case ["chown", "root", _]:
-            pass
+        case ["mv", path, place]:
+            host.files.texts[place] = host.files.texts.pop(path)
+        case ["kill", _]:
+            host.files.locked.clear()
+        case ["chown", "root", path]:
+            host.files.owners.pop(path, None)
         case ["chmod", "go-w", path]:
-            host.files.modes[path] &= ~0o022
+            host.files.modes[path] = host.files.modes.get(path, 0o755) & ~0o022
         case ["sed", "-i", program, path]:
             pattern = program.removeprefix("/").removesuffix("/d")
             lines = host.files.texts[path].splitlines(keepends=True)
@@ -189,12 +207,18 @@ def test_what_ends_it(name: str, called: str) -> None:
 def test_what_is_printed_can_be_typed(name: str) -> None:
     """No command of any page fails, and none makes the host worse than it was."""
     incident = INCIDENTS[name]
-    worst = WORST_LAST.index(find_status(HOSTS[name]()).state)
+    states = {
+        STATES.get(finding.name, "differs") for finding in find_status(HOSTS[name]()).findings
+    }
+    worst = max(map(WORST_LAST.index, {find_status(HOSTS[name]()).state, *states}))
     if incident is not None:
         worst = max(worst, WORST_LAST.index(incident.after))
-    printed = {command for words in PAGES for command in commands_of(words, HOSTS[name]())}
+    pages: tuple[str, ...] = PAGES
+    if "escape, and /etc is read-only" in name:  # only `status` looks at the files
+        pages = PAGES[:1]
+    printed = {command for words in pages for command in commands_of(words, HOSTS[name]())}
     for command in printed:
-        if re.search(r"CIDR|REASON|journalctl|--help|--confirm|systemctl restart", command):
+        if re.search(r"CIDR|REASON|journalctl|du -|--help|--confirm|systemctl restart", command):
             continue  # what the operator has to fill in, only reads, or needs a terminal
         host = HOSTS[name]()
         if UNMASK in printed:  # the page says that apply fails before that

@@ -163,7 +163,8 @@ def test_an_overriding_drop_in_that_systemd_has_loaded(
 ) -> None:
     """Nothing that `apply` does ends that, so `plan` and `apply` say it, and fail in STRICT."""
     said = command(with_loaded_override(mode))
-    first = f"NOTHING TO DO: this host matches the configuration, but {KUBELET} starts unchecked: "
+    remains = f"what remains: {KUBELET} starts unchecked: "
+    first = f"NOTHING TO DO: this host matches the configuration; {remains}"
     assert said.code == code
     assert said.lines[0].startswith(first)
     assert f'the line "ExecCondition=" in {OVERRIDE} cancels the gate' in said.out

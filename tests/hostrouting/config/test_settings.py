@@ -324,7 +324,11 @@ NOT_JSON: dict[str, tuple[str | bytes, str]] = {
     "blanks": (b" \n", "is empty; write one JSON object"),
     "a missing comma": (
         '{"secret": "hunter2" "b"}',
-        "is not JSON: Expecting ',' delimiter: line 1 column 22 (char 21); write one JSON object",
+        "is not JSON: Expecting ',' delimiter: line 1 column 22 (char 21), where '\"' is; write",
+    ),
+    "a comment": (
+        "# Ansible managed\n{}",
+        "is not JSON: Expecting value: line 1 column 1 (char 0), where '#' is",
     ),
     "Latin-1": (
         b'{"\xe9": 1}',
@@ -337,8 +341,8 @@ NOT_JSON: dict[str, tuple[str | bytes, str]] = {
 
 @pytest.mark.parametrize(("text", "said"), NOT_JSON.values(), ids=NOT_JSON)
 def test_text_that_is_not_json(text: str | bytes, said: str) -> None:
-    """What is not JSON is refused with its place, and never quoted: an agent's file contains
-    secrets.
+    """What is not JSON is refused with its place and the character there. No more is quoted: an
+    agent's file contains secrets.
     """
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.from_json(text)

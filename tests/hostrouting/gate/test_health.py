@@ -13,12 +13,13 @@ import pytest
 import phases
 from hostrouting.boot.files import WRITER
 from hostrouting.boot.program import pack, stamp_of
+from hostrouting.command import AS_ROOT
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy
 from hostrouting.gate.drop_ins import drop_ins_of
 from hostrouting.gate.health import find_faults, find_faults_without_config
-from hostrouting.gate.unit_gates import find_ineffective_gates, judge_gates
+from hostrouting.gate.unit_gates import APPLY, find_ineffective_gates, judge_gates
 from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager
@@ -34,7 +35,7 @@ PROGRAM = LAYOUT.program_path
 CHECK = LAYOUT.unit_path(LAYOUT.check_unit)
 SCRIPT = f"{LAYOUT.gate_directory}/90-licence.sh"
 """Of another program."""
-APPLY = Remedy(command=f"hostrouting apply --config {LAYOUT.config_path}")
+
 WITH_KUBELET = WANTED._replace(gate=GateConfig((KUBELET,)))
 """kubelet is gated instead of the machines."""
 RESET = "[Service]\nExecCondition=\n"
@@ -106,7 +107,12 @@ def damage(host: FakeHost) -> None:
 
 def break_interpreter(reason: str) -> Change:
     """The interpreter cannot run the program."""
-    return lambda host: setattr(host.interpreter, "broken", reason)
+
+    def change(host: FakeHost) -> None:
+        host.files.texts["/usr/bin/python3"] = ""
+        host.interpreter.broken = reason
+
+    return change
 
 
 def use_python_13(host: FakeHost) -> None:
@@ -211,7 +217,7 @@ FILES: dict[str, tuple[Sequence[Change], str]] = {
     ),
     "others can change the drop-in": (
         [open_to_others(DROP_IN)],
-        f"file error: {DROP_IN} has another owner or mode",
+        f"file error: {DROP_IN} has another mode",
     ),
     "another program's script": (
         [write(SCRIPT, "exit 1\n")],
@@ -328,7 +334,7 @@ def test_a_program_that_runs_slowly_is_only_noted(host: FakeHost) -> None:
 
 def test_without_a_configuration(host: FakeHost) -> None:
     """Where config.json cannot be read, the program is tried all the same."""
-    host.interpreter.broken = "it is Python 3.9"
+    break_interpreter("it is Python 3.9")(host)
     found = find_faults_without_config(host, (MACHINES,))
     assert found[0].sentence == f"{PROGRAM} cannot be run: it is Python 3.9"
 
@@ -377,11 +383,17 @@ def test_a_folder_that_others_can_change(tmp_path: Path, folder: str, host: Fake
 @pytest.mark.linux
 @pytest.mark.needs("root")
 def test_what_an_image_has(tmp_path: Path) -> None:
-    """Nobody can change a link, whoever owns it; a fifo is named, and never read."""
+    """A link of another user is named, and `apply` makes it anew; a fifo is never read."""
     image = Host.offline(tmp_path)
     phases.execute(Configure(GUARDED, host=image), phases.Context(observers=[]))
     before = find_faults(image, GUARDED)
-    os.lchown(tmp_path / LAYOUT.enabled_path(LAYOUT.guard_unit)[1:], 65534, 65534)
+    link = LAYOUT.enabled_path(LAYOUT.guard_unit)
+    os.lchown(tmp_path / link[1:], 64321, 64321)
+    [fault] = [fault for fault in find_faults(image, GUARDED) if fault not in before]
+    assert fault.text_for(AS_ROOT).startswith(
+        f"{link} belongs to the user 64321, and not to root; as root: {APPLY.command}"
+    )
+    phases.execute(Configure(GUARDED, host=image), phases.Context(observers=[]))
     assert find_faults(image, GUARDED) == before
     program = tmp_path / PROGRAM.lstrip("/")
     program.unlink()

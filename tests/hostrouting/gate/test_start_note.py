@@ -15,16 +15,28 @@ UNIT = "kubelet.service"
     invocation=st.text("0123456789abcdef", min_size=1),
     time=st.floats(0, 1e10),
     refused=st.booleans(),
+    held_by=st.text(),
     errors=st.lists(st.text()),
 )
-def test_a_note(invocation: str, time: float, *, refused: bool, errors: list[str]) -> None:
+def test_a_note(
+    invocation: str, time: float, *, refused: bool, held_by: str, errors: list[str]
+) -> None:
     """All of it is read again; what a terminal cannot show, as the journal has it."""
     files = FakeFiles()
-    leave_note(files, UNIT, StartNote(invocation, time, refused=refused, errors=errors))
+    left = StartNote(invocation, time, refused=refused, held_by=held_by, errors=errors)
+    leave_note(files, UNIT, left)
     note = read_note(files, UNIT)
     assert note is not None
     assert (note.invocation, note.time, note.refused) == (invocation, time, refused)
+    assert note.held_by == printable(held_by)
     assert note.errors == tuple(map(printable, errors))
+
+
+def test_a_note_of_a_former_release() -> None:
+    """It does not say what has held the start back."""
+    note = read_note(FakeFiles({HostLayout.note_path(UNIT): "4711 refused 7.5\nwhy"}), UNIT)
+    assert note is not None
+    assert (note.refused, note.held_by, note.errors) == (True, "", ("why",))
 
 
 @pytest.mark.parametrize("text", [None, "", "4711 passed", "4711 passed now", "{}"])

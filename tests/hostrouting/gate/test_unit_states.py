@@ -81,6 +81,16 @@ ROWS: dict[str, tuple[StartNote | None, dict[str, str], str]] = {
         FAILED | REFUSED,
         f"was refused by the gate (since {NOW})",
     ),
+    "refused by a gate that could not run, after a reload": (
+        OLD_NOTE,
+        FAILED | PASSED | {"ExecMainStatus": "0"},
+        f"was refused by the gate (since {NOW})",
+    ),
+    "a command before its main process fails": (
+        PASSED_NOTE,
+        FAILED | PASSED | {"ExecMainStatus": "0"},
+        f"fails by itself (exit-code, exit status 0) (since {NOW})",
+    ),
     "its main process fails, after the gate let it pass": (
         PASSED_NOTE,
         FAILED | PASSED | {"NRestarts": "5"},
@@ -124,6 +134,8 @@ REASONS = {
     "refused, after a reload": (ERROR,),
     "refused, and systemd will start it again": (ERROR,),
     "refused by a gate that could not run": ("it logs this",),
+    "refused by a gate that could not run, after a reload": ("it logs this",),
+    "a command before its main process fails": ("it logs this",),
     "its main process fails, after the gate let it pass": ("it logs this",),
     "it fails, and was refused before": ("it logs this",),
     "a crash loop": ("it logs this",),
@@ -176,16 +188,50 @@ def test_what_a_unit_waits_for(*, is_locked: bool, has_script: bool) -> None:
     if is_locked:
         files.locked.add(HostLayout.lock_path)
     if has_script:
-        files.texts[f"{HostLayout.gate_directory}/90-site.sh"] = "sleep infinity\n"
+        files.texts[SCRIPT] = "sleep infinity\n"
     waiting = manager_with(ActiveState="activating", SubState="condition", **PASSED)
     [state] = unit_states(files, waiting, [UNIT])
     if is_locked:
         assert state.reasons == (f"{HostLayout.lock_path} is locked by process 4711 (flock)",)
         assert str(state.remedy) == "if that hangs, as root: kill 4711"
     elif has_script:
-        assert str(state.remedy) == f"to see which script runs: systemctl status -l {UNIT}"
+        way = f"perhaps for {SCRIPT}; to see that: systemctl status -l {UNIT}"
+        assert str(state.remedy) == way
     else:
         assert state.remedy is None
+
+
+STEP = "the step licence"
+SCRIPT = f"{HostLayout.gate_directory}/50-site.sh"
+
+
+@pytest.mark.parametrize(
+    ("held_by", "is_there", "now", "way"),
+    [
+        (SCRIPT, True, SCRIPT, f"mv {SCRIPT} {SCRIPT}.off && systemctl start {UNIT}"),
+        (SCRIPT, False, "", f"systemctl start {UNIT}"),
+        (STEP, True, STEP, f"systemctl start {UNIT}"),
+        (HostLayout.lock_path, True, "", f"systemctl start {UNIT}"),
+    ],
+)
+def test_what_has_refused_a_unit(held_by: str, *, is_there: bool, now: str, way: str) -> None:
+    """A script may do so again, as long as it is there; a lock that is free does not."""
+    files = FakeFiles({held_by: ""} if is_there and held_by != STEP else {})
+    leave_note(files, UNIT, StartNote("now", 7.5, refused=True, held_by=held_by, errors=[ERROR]))
+    [state] = unit_states(files, manager_with(**FAILED, **REFUSED), [UNIT])
+    assert (state.state, state.held_by) == ("refused", now)
+    assert state.remedy is not None
+    assert state.remedy.command == way
+
+
+def test_a_refused_unit_while_another_process_has_the_lock() -> None:
+    """Whatever has refused it, it cannot start now."""
+    files = FakeFiles(locked={HostLayout.lock_path})
+    leave_note(files, UNIT, REFUSED_NOTE)
+    [state] = unit_states(files, manager_with(**FAILED, **REFUSED), [UNIT])
+    assert state.held_by == HostLayout.lock_path
+    assert state.reasons == (ERROR, f"{HostLayout.lock_path} is locked by process 4711 (flock)")
+    assert str(state.remedy) == "if that hangs, as root: kill 4711"
 
 
 def test_its_own_gate_has_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:

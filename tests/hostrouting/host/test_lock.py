@@ -10,7 +10,7 @@ from threading import Event
 import pytest
 
 from hostrouting.errors import HostError
-from hostrouting.host.base import Files, LockHolder
+from hostrouting.host.base import Files, LockHolder, command_to_end
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.lock import service_of
 from hostrouting.testing import FakeFiles
@@ -70,6 +70,16 @@ def test_a_lock_is_that_of_flock(tmp_path: Path, name: str) -> None:
         assert in_child(lambda: subprocess.run(take, check=False).returncode) == 0
         assert not name or stat.S_IMODE(place.stat().st_mode) == 0o600
         place.chmod(0o777)
+
+
+def test_how_to_end_those_who_have_a_lock() -> None:
+    """A service is stopped, whichever of its processes are left when that is typed."""
+    tar = LockHolder(7, "tar", "b.service")
+    sleep = LockHolder(8, "sleep", "b.service")
+    assert command_to_end([tar, sleep]) == "systemctl stop b.service"
+    both = [tar, LockHolder(9, "flock")]
+    assert command_to_end(both) == "systemctl stop b.service && kill 9"
+    assert command_to_end([]) == ""
 
 
 def test_a_lock_that_is_a_link(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_a_pass_that_may_not_be_used(
     [
         Entry("file", 0o664),
         Entry("file", 0o646),
-        Entry("file", 0o644, is_trusted=False),
+        Entry("file", 0o644, owner=64_321),
         Entry("directory", 0o755),
         Entry("link", 0, "/elsewhere"),
     ],

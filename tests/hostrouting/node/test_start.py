@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable
+from unittest.mock import Mock
 
 import pytest
 
@@ -138,11 +139,11 @@ def test_a_full_run(config: object, status: int) -> None:
 
 # What root runs and believes
 
-OPEN = [Entry("directory", 0o775), Entry("directory", 0o757), Entry("directory", is_trusted=False)]
+OPEN = [Entry("directory", 0o775), Entry("directory", 0o757), Entry("directory", owner=64_321)]
 CHANGEABLE = [
     Entry("file", 0o664),
     Entry("file", 0o646),
-    Entry("file", 0o644, is_trusted=False),
+    Entry("file", 0o644, owner=64_321),
     Entry("link", 0, "/elsewhere"),
     Entry("fifo", 0o600),
     Entry("directory", 0o755),
@@ -236,6 +237,24 @@ def with_scripts(*names: str, **ends: int | BaseException) -> tuple[FakeHost, Sc
     scripts = Scripts(**ends)
     scripts.host = node(files=OddFiles(texts))
     return scripts.host, scripts
+
+
+@pytest.mark.parametrize("end", [1, TimeIsUp("75"), OSError("no bash")])
+def test_the_note_names_the_script(end: int | BaseException) -> None:
+    """Whether it fails, does not end or cannot be run; not one that has succeeded before."""
+    host, scripts = with_scripts("05-a.sh", "50-b.sh", **{"50_b": end})
+    assert decide(host, run=scripts) == REFUSED
+    assert note_of(host).held_by == f"{GATE_D}/50-b.sh"
+
+
+def test_the_note_names_the_lock() -> None:
+    """Where its time is over before it has the lock. A refusal by the check names nothing."""
+    host = node(BROKEN)
+    assert decide(host) == REFUSED
+    assert note_of(host).held_by == ""
+    lock = FakeLock(before=Mock(side_effect=TimeIsUp("75")))
+    assert decide(host, lock=lock) == REFUSED
+    assert note_of(host).held_by == HostLayout.lock_path
 
 
 def test_steps_of_the_configuration(capfd: pytest.CaptureFixture[str]) -> None:

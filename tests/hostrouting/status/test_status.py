@@ -13,8 +13,12 @@ from hostrouting.finding import SEVERITIES
 from hostrouting.gate.unit_gates import APPLY
 from hostrouting.gate.unit_states import State
 from hostrouting.kernel.rights import Rights
+from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Link
 from hostrouting.status import Status, find_status, status_lines
 from hostrouting.testing import FakeHost, plain_vm
+from hostrouting.upkeep.passes import run_pass
 from tests.support.cli import say
 from tests.support.incidents import KUBELET, config, garble, node, refuse
 from tests.support.statuses import (
@@ -67,6 +71,7 @@ def test_the_exit_code(name: str) -> None:
     only_waits = {
         "waiting: for a default route",
         "waiting: packets with a mark go elsewhere",
+        "waiting: a start waits for the lock",
         "waiting: systemd does not answer",
         "waiting: the kernel does not answer",
         "waiting: only root may read the files",
@@ -153,7 +158,7 @@ def test_the_first_line_and_the_exit_code_are_about_the_unit(state: State, elsew
     [unit] = find_status(host, KUBELET).units
     assert unit.state == state
     of_host = next(status_lines(find_status(host)))
-    if state not in {"refused", "unknown"}:
+    if state not in {"refused", "unknown", "waiting"}:
         assert of_host in said.lines
 
 
@@ -244,6 +249,19 @@ def test_what_may_be_typed_wrong_is_not_repeated() -> None:
     host = node(config("172.61.0.0/16"), plain_vm)
     assert "ROUTE-UNCHECKED: " in say("check", host=host).out
     assert "ROUTE-UNCHECKED: " not in say("status", host=host).out
+
+
+def test_what_no_route_repairs_stands_once() -> None:
+    """The reason of a refused unit may be the line that explains the verdict."""
+    host = node(config(), plain_vm)
+    host.kernel.add_link(Link(name="wg0", index=0, kind="wireguard", type=65534))
+    host.kernel.ip_route("add", Route.to("172.16.0.0/16", dev="wg0", table=52, protocol=3))
+    host.kernel.add_rule(Rule(4, 5270, table=52))
+    with host.open_kernel() as kernel:
+        outcome = run_pass(host, kernel, HostRoutingConfig.from_mapping(config()))
+    refuse(host, KUBELET, *[finding.line for finding in outcome.findings])
+    command = "ip rule add pref 5269 to 172.16.0.0/16 lookup main"
+    assert say("status", host=host).out.count(command) == 1
 
 
 def pages(name: str, words: str, host: FakeHost) -> str:
