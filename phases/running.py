@@ -108,8 +108,8 @@ def undo(task: AnyTask, ctx: Context | None = None, *, of: Step | None = None) -
     report, and stops nothing.
 
     With the report of a run of this task (`of`), only what ran in that run is undone: each task
-    that began and did not return a Skip, or failed before it did, and the groups around it. Tasks
-    are found by their paths.
+    that began, unless it returned a Skip at its first attempt, and the groups around it. Tasks are
+    found by their paths. What that run has undone itself is undone again.
     """
     require_no_event_loop("undo", "await asyncio.to_thread(phases.undo, task)")
     ctx = context_of("undo", ctx)

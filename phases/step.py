@@ -141,7 +141,7 @@ class Step:
 
     @property
     def facts(self) -> dict[str, object]:
-        """What its log lines and its JSON have in common: all but the result."""
+        """What its log lines and its JSON have in common."""
         facts: dict[str, object] = {name: getattr(self, name) for name in _PLAIN}
         facts["task"] = "/".join(self.path)
         facts["status"] = str(self.status)
@@ -267,7 +267,8 @@ class Step:
         compare it with another one. Raises ValueError for any other text.
 
         A result is what JSON has of it. An error is a ReportedError, which has the words
-        and the details, and no traceback. `failures` are all steps that have an error.
+        and the details, and no traceback. The `failures` of a failed step are all steps in it that
+        have an error.
         """
         document = json.loads(text)
         schema = document.get("schema") if isinstance(document, dict) else None
@@ -315,14 +316,13 @@ class Difference(NamedTuple):
 
 
 def _compared_values(report: Step) -> dict[tuple[str, str], object]:
-    """By the label of a step and a key of its JSON, the value; None for an empty one, which is like
-    none.
-    """
+    """By the label of a step and a key of its JSON, the value; no fields are None."""
     compared: dict[tuple[str, str], object] = {}
     for step in report.walk():
         values = step._values()
         for key in _COMPARED:
-            compared[step.label, key] = values[key] or None
+            value = values[key]
+            compared[step.label, key] = None if value == {} else value
     return compared
 
 

@@ -269,6 +269,10 @@ def test_what_differs_in_a_later_report() -> None:
         "tree/c: status was skipped, is None",
         "tree/c: reason was its condition is false, is None",
     ]
+    yes, no = (ran(phases.serial(StubTask("a", result), name="tree")) for result in (True, False))
+    assert [str(difference) for difference in yes.differences(no)] == [
+        "tree/a: result was True, is False"
+    ]
     read = [Step.from_json(report.to_json()) for report in (first, second)]
     assert read[0].differences(read[1]) == first.differences(second)
 
