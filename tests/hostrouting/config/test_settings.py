@@ -333,6 +333,10 @@ NOT_JSON: dict[str, tuple[str | bytes, str]] = {
         "# Ansible managed\n{}",
         "is not JSON: Expecting value: line 1 column 1 (char 0), where '#' is",
     ),
+    "a quote of a word processor": (
+        "\u201cguard\u201d",
+        r"is not JSON: Expecting value: line 1 column 1 (char 0), where '\u201c' is",
+    ),
     "Latin-1": (
         b'{"\xe9": 1}',
         "is not JSON: 'utf-8' codec can't decode byte 0xe9 in position 2",
