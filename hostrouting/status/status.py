@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -65,12 +64,14 @@ class Status:
     """The unit that was asked about; empty for all."""
     unanswered: tuple[HostRoutingError, ...] = ()
     """Why parts of the host did not answer."""
+    _found: tuple[Finding, ...] = attrs.field(init=False)
+    """The findings as the parts have them, the worst first. The state follows from these."""
     findings: tuple[Finding, ...] = attrs.field(init=False)
     """What is wrong, and what is worth knowing, the worst first. What only explains a verdict is in
     `check`.
     """
 
-    @findings.default
+    @_found.default
     def _all_in_order(self) -> tuple[Finding, ...]:
         findings = [*self.faults]
         if self.plan is not None:
@@ -84,14 +85,13 @@ class Status:
         if not self.asked:
             findings += find_held_back(self.units)
             findings += find_startable(self.units, findings)
-        return in_order(self._with_commands(findings))
+        return in_order(findings)
 
-    def _with_commands(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
-        """The findings, without the remedy to apply config.json: that is `command`, or would do
-        harm or fail.
-        """
+    @findings.default
+    def _with_commands(self) -> tuple[Finding, ...]:
+        """What was found, without the remedy APPLY: that is `command`, or would do harm or fail."""
         shown: list[Finding] = []
-        for finding in findings:
+        for finding in self._found:
             if finding.remedy == APPLY:
                 shown.append(finding._replace(remedy=None))
             else:
@@ -99,7 +99,7 @@ class Status:
         gating = self._command_without_gating
         if self.plan is not None and self.plan.is_empty and not gating:
             gating = APPLY.command
-        return with_gate_command(shown, gating)
+        return in_order(with_gate_command(shown, gating))
 
     @property
     def _competing_defaults(self) -> list[Finding]:
@@ -138,7 +138,7 @@ class Status:
             return "nothing"
         if self.worst is None:
             return "in force"
-        return self._state_of(self.worst)
+        return self._state_of(self._found[0])
 
     def _state_of(self, finding: Finding) -> State:
         """The state of a host with which nothing worse is wrong."""
@@ -157,7 +157,7 @@ class Status:
             return worst_code(*(_CODES.get(unit.state, FINE) for unit in self.units))
         if self.is_broken:
             return BAD_INPUT
-        wrong = [finding for finding in self.findings if finding.severity != "note"]
+        wrong = [finding for finding in self._found if finding.severity != "note"]
         return worst_code(*(_CODES[self._state_of(finding)] for finding in wrong))
 
     @property
