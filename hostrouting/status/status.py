@@ -102,6 +102,15 @@ class Status:
         return in_order(with_gate_command(shown, gating))
 
     @property
+    def matches(self) -> bool | None:
+        """Whether the host is as config.json asks; None if that is not known."""
+        if self.is_broken:
+            return False
+        if self.plan is None:
+            return None
+        return self.plan.is_empty and not self._competing_defaults
+
+    @property
     def _competing_defaults(self) -> list[Finding]:
         """The default routes of cards beside the one that Linux prefers, where no card is named.
         An error here: perhaps a new card has taken the place of the right one, and then each route
@@ -195,22 +204,47 @@ class Status:
     @property
     def _command_without_gating(self) -> str:
         """What to type before the names of units that are to be gated."""
-        plan = self.plan
-        if plan is None or self._competing_defaults:
-            return ""
-        is_hindered = bool(plan.routes.conflicts or plan.routes.waiting)
-        if not self.needs_repair and (plan.is_empty or is_hindered):
+        last = self._last_command
+        if not last:
             return ""
         commands: dict[str, None] = {}  # in order, each once
-        errors = [*plan.errors]
-        if self.needs_repair:  # which writes config.json
-            errors += [fault for fault in self.faults if fault.name == "requirement"]
-        for error in errors:
-            if error.name in _ENDED_BY_REPAIR:
-                continue
+        for error in self._hindrances:
             remedy = error.remedy
             if remedy is None or remedy.words or remedy.otherwise is not None:
-                return ""  # apply would fail, and no command alone ends that
+                return ""  # no command alone ends that
             commands[remedy.command] = None
-        last = repair_pipeline() if self.needs_repair else APPLY.command
         return joined(" && ", *commands, last)
+
+    @property
+    def _last_command(self) -> str:
+        """The command that makes the host right unless something hinders it; empty if there is
+        nothing to do, something is awaited, or an operator has to decide.
+        """
+        plan = self.plan
+        if plan is None or self._may_follow_a_wrong_card:
+            return ""
+        if self.needs_repair:
+            return repair_pipeline()
+        if plan.is_empty or plan.routes.conflicts or plan.routes.waiting:
+            return ""
+        return APPLY.command
+
+    @property
+    def _may_follow_a_wrong_card(self) -> bool:
+        """Whether a repair or apply would lead a route through the card that Linux prefers now, and
+        nobody has named one.
+        """
+        if self.config is None or not self._competing_defaults:
+            return False
+        routes = self.config.static_routes.routes
+        return self.needs_repair or any(route.dev is None for route in routes)
+
+    @property
+    def _hindrances(self) -> list[Finding]:
+        """Why that command would fail, beside what the configuration of a repair ends."""
+        errors: list[Finding] = []
+        if self.plan is not None:
+            errors += self.plan.errors
+        if self.needs_repair:
+            errors += [fault for fault in self.faults if fault.name == "requirement"]
+        return [error for error in errors if error.name not in _ENDED_BY_REPAIR]

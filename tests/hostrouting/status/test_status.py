@@ -63,6 +63,20 @@ def test_the_first_line_is_the_worst_finding(name: str) -> None:
     assert len(set(status.findings)) == len(status.findings)
 
 
+@pytest.mark.parametrize(
+    ("name", "worst"),
+    [
+        ("open: a drop-in is deleted, and another card has a better default route", "gate-open"),
+        ("differs: another card has a better default route, and addresses escape", "overlap"),
+    ],
+)
+def test_what_is_worse_than_another_card(name: str, worst: str) -> None:
+    """An open gate, and addresses that escape; the missing routes come last."""
+    names = [finding.name for finding in find_status(HOSTS[name]()).findings]
+    others = ["default-routes", "route-differs"] if worst == "overlap" else ["default-routes"]
+    assert names == [worst, *others]
+
+
 @pytest.mark.parametrize("name", HOSTS)
 def test_the_exit_code(name: str) -> None:
     """It is 2 for a config.json that cannot be used, 1 if anything differs, is open or is shut, 3
