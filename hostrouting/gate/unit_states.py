@@ -200,20 +200,12 @@ def _name_of(properties: Mapping[str, str], note: StartNote | None) -> State:
         return "masked"
     if properties["LoadState"] == "not-found":
         return "unknown"
-    # Without a note, the gate did not run to its end.
-    has_failed_before = note is None and bool(gate) and _no_command_has_run(properties)
-    if _REFUSED in gate or has_failed_before or (note is not None and note.refused):
+    # Not judged: a gate that could not run, once systemd has read its files again.
+    if _REFUSED in gate or (note is not None and note.refused):
         return "refused"
     if properties["ActiveState"] == "failed" or properties["SubState"] in _RESTARTING:
         return "fails"
     return "stopped"
-
-
-def _no_command_has_run(properties: Mapping[str, str]) -> bool:
-    """Whether the last start has failed with an exit code that is not the main process's. Not
-    judged: that of a command before it (ExecStartPre=), where the gate could leave no note.
-    """
-    return properties["Result"] == "exit-code" and properties["ExecMainStatus"] == "0"
 
 
 def _gate_of(properties: Mapping[str, str]) -> str:
