@@ -104,7 +104,10 @@ class Scope:
         self.clock.wake()
 
 
-_SIGNALS: dict[int, str] = {number: number.name for number in signal.Signals}
+_SIGNALS: dict[int, str] = {
+    number: getattr(number, "name", f"signal {number}")  # most of the real-time signals have none
+    for number in signal.valid_signals()
+}
 
 RUNNING: ContextVar[str] = ContextVar("phases: the path of the running task", default="")
 """The task in which this code runs; empty outside of a run. Other threads do not have it."""

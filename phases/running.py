@@ -51,8 +51,8 @@ def run(
         ctx = context_of("run", None, observers=observers, clock=clock, logger=logger)
     elif (observers, clock, logger) != (None, None, LOGGER):
         raise TypeError("run: give observers, clock and logger to the context, not beside ctx=")
-    run = prepared_run("run", task, ctx, only=only, skip=skip, undo_on_failure=undo_on_failure)
-    return report_of(run)
+    prepared = prepared_run("run", task, ctx, only=only, skip=skip, undo_on_failure=undo_on_failure)
+    return report_of(prepared)
 
 
 def prepared_run(
@@ -76,8 +76,8 @@ def _only_selected(task: AnyTask, ctx: Context, *, only: Names, skip: Names) -> 
     """The context of a run of the selected tasks. What a run around it leaves out stays out."""
     if only is None and skip is None:
         return ctx
-    reason = selection(task, above=ctx.path, only=only, skip=skip)
-    return derived(ctx, why_left_out=lambda path: ctx.why_left_out(path) or reason(path))
+    why_not_selected = selection(task, above=ctx.path, only=only, skip=skip)
+    return derived(ctx, why_left_out=lambda path: ctx.why_left_out(path) or why_not_selected(path))
 
 
 def plan(

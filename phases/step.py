@@ -34,6 +34,18 @@ _COMPARED = ("status", "reason", "error", "fields", "result")
 """The keys of the JSON in which the reports of two runs are compared."""
 _PLAIN = ("run", "action", "seconds", "signal", "attempts", "attempt")
 """The attributes that are JSON values, and keys of the JSON by the same name."""
+_TYPES: dict[str, Any] = {
+    "run": str,
+    "action": str,
+    "seconds": int | float | None,
+    "signal": int | None,
+    "attempts": int,
+    "attempt": int,
+    "reason": str | None,
+    "error": str | None,
+    "fields": dict,
+}
+"""Those of the values in the JSON of a step, where another one would be read."""
 
 
 class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
@@ -270,17 +282,19 @@ class Step:
         and the details, and no traceback. The `failures` of a failed step are all steps in it that
         have an error.
         """
-        document = json.loads(text)
-        schema = document.get("schema") if isinstance(document, dict) else None
-        if schema != _SCHEMA:
-            raise ValueError(f"the schema of this report is {schema!r:.80}, not {_SCHEMA!r}")
         try:
+            document = json.loads(text)
+            schema = document.get("schema") if isinstance(document, dict) else None
+            if schema != _SCHEMA:
+                raise ValueError(f"the schema of this report is {schema!r:.80}, not {_SCHEMA!r}")
             return cls._from_mapping(document)
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"this is not a whole report: {describe_error(error)}") from error
 
     @classmethod
     def _from_mapping(cls, document: Mapping[str, Any]) -> Step:
+        for name, kind in _TYPES.items():
+            must_be(kind, document[name], name, "what to_json writes")
         step = cls(
             path=tuple(document["task"].split("/")),
             status=Status(document["status"]),

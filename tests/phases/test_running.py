@@ -277,6 +277,7 @@ def test_a_task_that_raises_no_exception(
         (OSError("disk full"), "disk full", 1),
         (signal.SIGTERM, "SIGTERM", 143),
         (2, "SIGINT", 130),
+        (signal.SIGRTMIN + 3, "signal 37", 165),
     ],
 )
 def test_a_run_is_cancelled_from_outside(

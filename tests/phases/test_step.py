@@ -294,6 +294,11 @@ def test_a_report_that_was_read() -> None:
     assert (read.result, str(read)) == ({"routes": 2}, "routes  {'routes': 2}")
 
 
+def report_with(key: str, value: object) -> str:
+    """A report in which this value has another type."""
+    return json.dumps({**ran(StubTask("a")).to_mapping(), key: value})
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -301,6 +306,11 @@ def test_a_report_that_was_read() -> None:
         ('{"schema": "phases/report/2"}', "is 'phases/report/2', not"),
         ('{"schema": "phases/report/1", "task": "a"}', "this is not a whole report: KeyError"),
         ("a  ok  1 ms", "Expecting value"),
+        ("[" * 200_000, "this is not a whole report: RecursionError"),
+        (report_with("fields", None), "TypeError: fields is None; it must be what to_json writes"),
+        (report_with("attempts", "x"), "TypeError: attempts is 'x'"),
+        (report_with("signal", "x"), "TypeError: signal is 'x'"),
+        (report_with("reason", 5), "TypeError: reason is 5"),
     ],
 )
 def test_a_text_that_is_not_a_report(text: str, words: str) -> None:
