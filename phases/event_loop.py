@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from phases.running import prepared_run
-from phases.stopping import handling_signals
+from phases.stopping import handling_signals, wait_for_end
 
 if TYPE_CHECKING:
     import asyncio
@@ -61,11 +61,14 @@ async def run_async(
 
     thread = run.thread(at_end=tell_of_end)
     with _stopped_by_signals(run, loop):
-        thread.start()
         try:
+            is_started = run.start(thread)
+            if not is_started:
+                return run.root
             cancelled = await _cancellation_before(end, run.ctx)
-        finally:
             thread.join()
+        finally:
+            wait_for_end(thread)
     if cancelled is not None:
         raise cancelled
     return run.root
@@ -104,6 +107,7 @@ def _stopped_by_signals(run: Run, loop: asyncio.AbstractEventLoop) -> Iterator[N
         return
 
     def stop_soon(number: int) -> None:
+        run.note(number)
         loop.call_soon_threadsafe(run.stop, number)
 
     _callbacks.append(stop_soon)

@@ -1,5 +1,5 @@
 """How a task becomes a step of a run. Whatever runs as a step, the method of a task or a `with`
-block, runs inside `_recorded`; the step of a task that is not called goes through
+block, runs inside `recorded`; the step of a task that is not called goes through
 `record_unstarted`.
 
 Groups call `new_step` for each of their tasks, and later either `run_step` or `record_unstarted`.
@@ -108,7 +108,7 @@ def inner_step(name: str, ctx: Context) -> AbstractContextManager[Block]:
         raise InvalidTask(f"inner_step: {fault}")
     must_be(Context, ctx, "inner_step: ctx", "the phases.Context of the running task")
     ctx = in_a_run(ctx)
-    return WithBlock("phases.inner_step", _recorded(new_step(name, ctx), ctx))
+    return WithBlock("phases.inner_step", recorded(new_step(name, ctx), ctx))
 
 
 def new_step(name: str, ctx: Context, verb: Verb = "do") -> Step:
@@ -145,7 +145,7 @@ def run_step(task: AnyTask, step: Step, ctx: Context, verb: Verb = "do") -> obje
     method = _method_of(task, verb)
     if method is None:
         return record_unstarted(step, ctx, f"offers no {verb}")
-    with _recorded(step, ctx) as block:
+    with recorded(step, ctx) as block:
         block.result = method(block.ctx)
     return block.result
 
@@ -181,7 +181,7 @@ def _call_each(tasks: Sequence[AnyTask], verb: Verb, ctx: Context) -> None:
 
 
 @contextmanager
-def _recorded(step: Step, ctx: Context) -> Iterator[Block]:
+def recorded(step: Step, ctx: Context) -> Iterator[Block]:
     """Run the block as this step: exactly one start and one end, whatever happens.
 
     Every Exception leaves it as a TaskFailed with the failures of the step.

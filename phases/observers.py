@@ -170,10 +170,11 @@ class _ShownTree:
             transient=True,
             redirect_stdout=_is_terminal(sys.stdout),
         )
+        handlers = list(_handlers_on_terminals(logger))
         self._live.start()
         self._moved: list[tuple[logging.StreamHandler[Any], Any]] = []
         """Each handler that was moved, and its own stream."""
-        for handler in _handlers_on_terminals(logger):
+        for handler in handlers:
             self._moved.append((handler, handler.stream))
             handler.setStream(sys.stderr)  # that of rich, which writes above the tree
 
@@ -208,4 +209,7 @@ def _handlers_on_terminals(logger: logging.Logger) -> Iterator[logging.StreamHan
 
 
 def _is_terminal(stream: Any) -> bool:
-    return stream is not None and stream.isatty()
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):  # there is none; it has no such method; it is closed
+        return False

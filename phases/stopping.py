@@ -10,21 +10,25 @@ from __future__ import annotations
 import contextvars
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from phases.context import in_a_run
-from phases.execution import new_step, run_step
+from phases.execution import new_step, recorded, run_step
 from phases.step import Status, Step
 from phases.tasks import AnyTask, Verb, valid_tree
 from phases.values import describe_error
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from phases.context import Context
 
-_STOPPING = (signal.SIGTERM, signal.SIGINT)
+# SIGINT is restored last: its own handler may raise at once.
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
 _END = 0  # put into the queue when the tasks have ended: no signal has this number
 
 
@@ -41,7 +45,9 @@ class Run:
         """Run the task. What it raises is in the root, and not raised."""
         with suppress(BaseException):
             run_step(self._task, self.root, self.ctx, self._verb)
-        self.root.signal = self.root.signal or self.ctx.run_scope.stop.signal
+        number = self.ctx.run_scope.stop.signal
+        if number is not None:
+            self.note(number)
 
     def thread(self, at_end: Callable[[], None]) -> threading.Thread:
         """A thread for the work, not started, with the context variables of the caller. It calls
@@ -57,12 +63,27 @@ class Run:
         variables = contextvars.copy_context()
         return threading.Thread(target=variables.run, args=(work_to_the_end,), name="phases")
 
+    def start(self, thread: threading.Thread) -> bool:
+        """Start the thread. If the system starts no more threads, that is the failure in the
+        report, and the answer is false.
+        """
+        try:
+            thread.start()
+        except RuntimeError:
+            with suppress(Exception), recorded(self.root, self.ctx):
+                raise
+            return False
+        return True
+
+    def note(self, number: int) -> None:
+        """Have the signal in the report, also if it comes too late to stop anything."""
+        self.root.signal = self.root.signal or number
+
     def stop(self, number: int) -> None:
         """Cancel the run because of this signal. A repeated one only logs again what the run is
         waiting for.
         """
         reason = signal.Signals(number)
-        self.root.signal = self.root.signal or number
         self.ctx.cancel(reason)
         awaited = [step.label for step in self.root.walk() if _is_awaited(step)]
         words = ", ".join(awaited) or "the end"
@@ -93,19 +114,41 @@ def _work_in_a_thread(run: Run) -> None:
     """
     events: SimpleQueue[int] = SimpleQueue()
     thread = run.thread(at_end=lambda: events.put(_END))
-    with handling_signals(events.put):
+
+    def on_signal(number: int) -> None:
+        run.note(number)
+        events.put(number)
+
+    with handling_signals(on_signal):
         try:
-            thread.start()
+            is_started = run.start(thread)
+            if not is_started:
+                return
             number = _next(events)
             while number != _END:
                 run.stop(number)
                 number = _next(events)
+            thread.join()
         except BaseException as error:
             run.ctx.cancel(describe_error(error))
             raise
         finally:
-            if thread.is_alive():
-                thread.join()
+            wait_for_end(thread)
+
+
+def wait_for_end(thread: threading.Thread) -> None:
+    """Wait for the end of the thread. What handlers of the program raise meanwhile is raised
+    afterwards: the last of these errors, which has the others as its context.
+    """
+    raised: BaseException | None = None
+    while thread.is_alive():
+        try:
+            # Not join: before Python 3.13, one that is interrupted takes the thread for ended.
+            time.sleep(0.01)
+        except BaseException as error:  # noqa: BLE001  raised below
+            raised = error
+    if raised is not None:
+        raise raised
 
 
 def _next(events: SimpleQueue[int]) -> int:
@@ -121,12 +164,21 @@ def _next(events: SimpleQueue[int]) -> int:
 def handling_signals(on_signal: Callable[[int], object]) -> Iterator[None]:
     """In the block, call back for SIGINT and SIGTERM, in place of the program's own handlers.
 
-    A signal that the parent process ignored (nohup) stays ignored.
+    A signal that the parent process ignored (nohup) stays ignored. A handler that the program sets
+    meanwhile stays.
     """
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        on_signal(number)
+
+    def restore(number: int, former: Any) -> None:
+        if signal.getsignal(number) is handle:
+            signal.signal(number, former)
+
     with ExitStack() as stack:
         for number in _STOPPING:
             former = signal.getsignal(number)
             if former is signal.SIG_DFL or callable(former):
-                stack.callback(signal.signal, number, former)
-                signal.signal(number, lambda number, _frame: on_signal(number))
+                stack.callback(restore, number, former)
+                signal.signal(number, handle)
         yield

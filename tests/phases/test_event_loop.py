@@ -122,6 +122,27 @@ def test_handlers_of_the_program() -> None:
     assert called == ["during", "after"]
 
 
+def test_a_handler_that_is_set_meanwhile() -> None:
+    """It stays after the run."""
+    called: list[str] = []
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        seen = Recorder()
+        ctx = Context(observers=[seen])
+        run = asyncio.ensure_future(phases.run_async(WAIT, ctx=ctx))
+        await soon(lambda: seen.starts)
+        loop.add_signal_handler(signal.SIGTERM, called.append, "graceful")
+        ctx.cancel()
+        await run
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+        signal.raise_signal(signal.SIGTERM)
+        await soon(lambda: called)
+        loop.remove_signal_handler(signal.SIGTERM)
+
+    in_loop(story)
+
+
 def test_a_cancelled_coroutine_waits_for_the_end() -> None:
     """The run is cancelled and undone before the coroutine ends, however often it is cancelled;
     then the cancellation is raised, as anybody expects who has cancelled it.

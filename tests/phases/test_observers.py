@@ -243,6 +243,10 @@ def test_the_facts_of_a_failed_attempt() -> None:
     assert [failed.step for failed in attempts] == [report] * 3
 
 
+HIDE_CURSOR = "\x1b[?25l"
+SHOW_CURSOR = "\x1b[?25h"
+
+
 class Terminal(io.StringIO):
     """A stream that claims to be a terminal."""
 
@@ -345,6 +349,32 @@ def test_log_handlers_make_room_for_the_live_tree(
     is_moved = [now is not then for now, then in zip(during, before, strict=True)]
     assert is_moved == [True, True, False]
     assert [handler.stream for handler in handlers] == before
+
+
+class Plain:
+    """A stream of a program's own: it can only be written to."""
+
+    def write(self, _text: str) -> None:
+        """To nowhere."""
+
+
+def test_log_handlers_whose_streams_are_no_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose stream is closed, or does not know terminals, stays as it is; the terminal gets its
+    cursor back.
+    """
+    terminal = on_a_terminal(monkeypatch)
+    closed = io.StringIO()
+    closed.close()
+    handlers: list[Any] = [logging.StreamHandler(stream) for stream in (Plain(), closed)]
+    logger = logging.getLogger("phases.test.live")
+    monkeypatch.setattr(logger, "handlers", handlers)
+    look = phases.task("look")(lambda _: [handler.stream for handler in handlers])
+    during: Any = phases.run(look, observers=[phases.LiveTree(logger)]).result
+    assert during[0] is handlers[0].stream
+    assert during[1] is closed
+    assert sys.stderr is terminal
+    assert "look  running" in terminal.getvalue()
+    assert terminal.getvalue().rindex(SHOW_CURSOR) > terminal.getvalue().rindex(HIDE_CURSOR)
 
 
 PROGRAM = """

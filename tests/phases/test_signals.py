@@ -1,5 +1,6 @@
 """Signals stop runs: real signals, most of them to a real process."""
 
+import asyncio
 import itertools
 import os
 import random
@@ -9,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 from typing import Any
@@ -138,6 +140,24 @@ def test_a_signal_after_another_reason() -> None:
     assert (report.reason, report.exit_code) == ("enough", 143)
 
 
+@pytest.mark.parametrize(
+    "run", [phases.run, lambda task: asyncio.run(phases.run_async(task))], ids=["run", "run_async"]
+)
+def test_a_signal_after_the_last_task(
+    run: Callable[[phases.AnyTask], phases.Step], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in the report, although there is nothing left to stop."""
+    join = threading.Thread.join
+
+    def join_late(thread: threading.Thread) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        join(thread)
+
+    monkeypatch.setattr(threading.Thread, "join", join_late)
+    report = run(StubTask("a"))
+    assert (report.ok, report.signal) == (True, signal.SIGTERM)
+
+
 @pytest.mark.linux
 def test_an_ignored_signal_stays_ignored() -> None:
     """If the parent process made it ignore SIGINT, as nohup and shells do, the program keeps
@@ -215,6 +235,31 @@ def test_a_handler_of_the_program_that_raises() -> None:
     """
     done = Program(code, ready=2).end(signal.SIGALRM)
     assert done[:2] == (0, "cancelled TimeoutError: no lease 1\n")
+
+
+@pytest.mark.linux
+def test_a_handler_of_the_program_that_raises_again() -> None:
+    """However often it raises, `run` raises when its thread has ended."""
+    code = """
+        import signal, threading, time
+
+        def raises(*_):
+            raise TimeoutError
+
+        def work(_):
+            signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+            for _ in range(200):
+                time.sleep(0.001)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+        signal.signal(signal.SIGALRM, raises)
+        ready()
+        try:
+            phases.run(phases.task("work")(work), observers=[])
+        except TimeoutError:
+            print(threading.active_count())
+    """
+    assert Program(code).end()[:2] == (0, "1\n")
 
 
 class _AtLine:
