@@ -232,7 +232,7 @@ class Status:
     @property
     def _may_follow_a_wrong_card(self) -> bool:
         """Whether a repair or apply would lead a route through the card that Linux prefers now, and
-        nobody has named one.
+        nobody has named one. Where addresses escape, apply alone would fail in mode STRICT.
         """
         if self.config is None or not self._competing_defaults:
             return False

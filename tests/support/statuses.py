@@ -346,6 +346,14 @@ HOSTS: dict[str, Callable[[], FakeHost]] = {
     "open: a drop-in is deleted, and another card has a better default route": without_routes(
         start_router, lost(LAYOUT.drop_in_path(KUBELET))
     ),
+    "open: a drop-in is deleted, another card is better, and addresses escape": right_but(
+        start_router,
+        lost(LAYOUT.drop_in_path(KUBELET)),
+        staticRoutes={
+            "enabled": True,
+            "routes": [{"destination": half, "dev": "eth0"} for half in REPAIR],
+        },
+    ),
     "differs: routes are missing": right_but(lose_routes),
     "differs: the place of a route is taken": right_but(hold_place),
     "differs: addresses escape in mode WARN": in_warn,

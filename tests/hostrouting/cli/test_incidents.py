@@ -62,6 +62,7 @@ INCIDENTS: dict[str, Incident | None] = {
     "open: a drop-in is deleted, and another card has a better default route": Incident(
         APPLY, "differs"
     ),
+    "open: a drop-in is deleted, another card is better, and addresses escape": Incident(NAMED),
     "differs: routes are missing": Incident(APPLY),
     "differs: the place of a route is taken": Incident(REPAIR),
     "differs: addresses escape in mode WARN": Incident(REPAIR),
