@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import phases
-from hostrouting.cli.output import error_document
+from hostrouting.cli.output import error_document, say
 from hostrouting.codes import exit_code
 from hostrouting.command import Operator
 from hostrouting.errors import HostRoutingError, RouteOverlapError
@@ -115,6 +115,18 @@ def _lines_of(effects: Effects, wrote: Iterable[str], removed: Iterable[str]) ->
     yield from indented("", [*effects.changes, *effects.operations])
     yield from indented("wrote ", wrote)
     yield from indented("removed ", removed)
+
+
+@contextmanager
+def said_anyway(run: Run, who: Operator) -> Iterator[None]:
+    """If the block, which makes the answer about the run, fails or is interrupted, standard error
+    has what the run has changed: nothing else says it then.
+    """
+    try:
+        yield
+    except BaseException:
+        say(*run.lines(who, done="the answer is not complete, see below"))
+        raise
 
 
 def _error_lines(error: BaseException, who: Operator) -> Iterator[str]:

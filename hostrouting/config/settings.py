@@ -566,8 +566,8 @@ class HostRoutingConfig(NamedTuple):
         return changed._replace(guard=self.guard)
 
 
-_AGENTS_MAY_HAVE = ("gate", "guard")
-"""The keys that an agent may also use for something else."""
+_AGENTS_MAY_HAVE = {"gate": GateConfig._fields, "guard": GuardConfig._fields}
+"""The keys that an agent may also use for something else, and what is in ours."""
 
 
 def _require_none_beside(document: Mapping[str, object], ours: Sequence[str]) -> None:
@@ -576,10 +576,17 @@ def _require_none_beside(document: Mapping[str, object], ours: Sequence[str]) ->
     remedy = f"move it into {_OUR_KEY}"
     faults: list[Fault] = []
     for key, value in document.items():
-        if key in ours and key not in _AGENTS_MAY_HAVE and value is not None:
+        if key in ours and value is not None and not _is_agents(key, value):
             faults.append(Fault(key, "", rule, remedy))
     if faults:
         raise ConfigError(faults)
+
+
+def _is_agents(key: str, value: object) -> bool:
+    """Whether a value with the name of a section of ours has nothing of that section."""
+    if key not in _AGENTS_MAY_HAVE:
+        return False
+    return not isinstance(value, Mapping) or set(value).isdisjoint(_AGENTS_MAY_HAVE[key])
 
 
 def _require_none_misspelt(keys: Iterable[object], known: Sequence[str]) -> None:

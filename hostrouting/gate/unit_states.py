@@ -7,7 +7,8 @@ note belongs to a start by the ID that systemd gives each start (InvocationID).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.boot.units import GATE_MARK
@@ -20,7 +21,7 @@ from hostrouting.gate.unit_names import (
     plain_instance,
     template_of,
 )
-from hostrouting.host.base import command_to_end
+from hostrouting.host.base import LockHolder, command_to_end
 from hostrouting.host.layout import HostLayout
 from hostrouting.text import command_of, counted, spoken
 
@@ -75,6 +76,10 @@ _REFUSED = "status=255"
 _TO_CHECK = "to check it now (this stops it, and the gate decides whether it starts again)"
 
 
+ReadHolders: TypeAlias = Callable[[], Sequence[LockHolder]]
+"""Reads who has the lock of the host."""
+
+
 class UnitState(NamedTuple):
     """A unit, as it is now."""
 
@@ -121,6 +126,7 @@ def unit_states(
     Without `gated`, all of these are gated, or ours.
     """
     states: dict[str, UnitState] = {}
+    read_holders = cache(lambda: files.lock_holders(HostLayout.lock_path))  # looks at all processes
     for unit in units:
         for properties in manager.show(_PROPERTIES, instance_pattern(unit)):
             name = properties["Id"]
@@ -128,7 +134,7 @@ def unit_states(
             is_plain = is_template(unit) and name == plain_instance(unit)
             if is_plain or name in states:
                 continue
-            states[name] = _state_of(files, manager, properties)
+            states[name] = _state_of(files, manager, properties, read_holders)
             is_ours = gated is None or {name, template_of(name)} & {*gated, HostLayout.guard_unit}
             if not is_ours and states[name].state != "unknown":
                 states[name] = UnitState(name, "not gated", remedy=_see_journal(name))
@@ -151,7 +157,9 @@ def is_masked_unit(manager: Manager, unit: str) -> bool:
     return properties["LoadState"] == "masked"
 
 
-def _state_of(files: Files, manager: Manager, properties: Mapping[str, str]) -> UnitState:
+def _state_of(
+    files: Files, manager: Manager, properties: Mapping[str, str], read_holders: ReadHolders
+) -> UnitState:
     """The state of the unit, with what is known of the gate at its last start."""
     unit = properties["Id"]
     note = read_note(files, unit)
@@ -164,13 +172,13 @@ def _state_of(files: Files, manager: Manager, properties: Mapping[str, str]) -> 
     if name == "refused":
         reasons = _why_refused(manager, properties, note)
         held_by = "" if note is None else note.held_by
-        return _refused(state._replace(reasons=reasons, held_by=held_by), files)
+        return _refused(state._replace(reasons=reasons, held_by=held_by), files, read_holders)
     if name == "fails":
         return _failing(state, manager, properties)
     if name == "masked":
         return _masked(state, properties)
     if name == "waiting":
-        return _waiting(state, files)
+        return _waiting(state, files, read_holders)
     if name == "unchecked":
         return state._replace(remedy=Remedy(_TO_CHECK, command_of("systemctl restart", unit)))
     if name in {"runs", "starting"} and state.checked:
@@ -192,20 +200,12 @@ def _name_of(properties: Mapping[str, str], note: StartNote | None) -> State:
         return "masked"
     if properties["LoadState"] == "not-found":
         return "unknown"
-    # Without a note, the gate did not run to its end.
-    has_failed_before = note is None and bool(gate) and _no_command_has_run(properties)
-    if _REFUSED in gate or has_failed_before or (note is not None and note.refused):
+    # Not judged: a gate that could not run, once systemd has read its files again.
+    if _REFUSED in gate or (note is not None and note.refused):
         return "refused"
     if properties["ActiveState"] == "failed" or properties["SubState"] in _RESTARTING:
         return "fails"
     return "stopped"
-
-
-def _no_command_has_run(properties: Mapping[str, str]) -> bool:
-    """Whether the last start has failed with an exit code that is not the main process's. Not
-    judged: that of a command before it (ExecStartPre=), where the gate could leave no note.
-    """
-    return properties["Result"] == "exit-code" and properties["ExecMainStatus"] == "0"
 
 
 def _gate_of(properties: Mapping[str, str]) -> str:
@@ -259,9 +259,9 @@ def _masked(state: UnitState, properties: Mapping[str, str]) -> UnitState:
     return state._replace(details=details, remedy=remedy)
 
 
-def _refused(state: UnitState, files: Files) -> UnitState:
+def _refused(state: UnitState, files: Files, read_holders: ReadHolders) -> UnitState:
     """The state of a refused unit, with what holds it back now beside the routes."""
-    locked = _held_by_lock(state, files)
+    locked = _held_by_lock(state, read_holders())
     if locked is not None:
         return locked
     start = Remedy("when nothing holds it back", command_of("systemctl start", state.unit))
@@ -278,11 +278,11 @@ def _refused(state: UnitState, files: Files) -> UnitState:
     return state._replace(remedy=remedy)
 
 
-def _waiting(state: UnitState, files: Files) -> UnitState:
+def _waiting(state: UnitState, files: Files, read_holders: ReadHolders) -> UnitState:
     """The state of a unit in the gate: if another process than its own gate has the lock, it waits
     for that; else perhaps for another program's script.
     """
-    locked = _held_by_lock(state, files)
+    locked = _held_by_lock(state, read_holders())
     if locked is not None:
         return locked
     scripts = foreign_scripts(files)
@@ -293,11 +293,10 @@ def _waiting(state: UnitState, files: Files) -> UnitState:
     return state
 
 
-def _held_by_lock(state: UnitState, files: Files) -> UnitState | None:
+def _held_by_lock(state: UnitState, holders: Sequence[LockHolder]) -> UnitState | None:
     """The state of a unit that waits, or would wait, for the process that has the lock; None if
     only its own gate has it.
     """
-    holders = files.lock_holders(HostLayout.lock_path)
     others = [holder for holder in holders if holder.service != state.unit]
     if not others:
         return None

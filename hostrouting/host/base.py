@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from hostrouting.host.layout import HostLayout
 from hostrouting.text import command_of
 
 if TYPE_CHECKING:
@@ -29,11 +30,13 @@ class LockHolder(NamedTuple):
 
 
 def command_to_end(holders: Iterable[LockHolder]) -> str:
-    """The command that ends these processes. A service is stopped: its processes come and go."""
+    """The command that ends these processes. A service of ours is stopped, because systemd would
+    start the guard again; what else is in any other service goes on.
+    """
     services: dict[str, None] = {}
     pids: list[str] = []
     for holder in holders:
-        if holder.service:
+        if holder.service in HostLayout.units:
             services[holder.service] = None
         else:
             pids.append(str(holder.pid))

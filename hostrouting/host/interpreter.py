@@ -80,7 +80,8 @@ class NodeInterpreter:
 
     def compile(self, path: str, sources: bytes) -> bytes:
         try:
-            return _compile(path, sources)
+            status = os.stat(path)
+            return _compile(path, sources, (status.st_ino, status.st_mtime_ns))
         except OSError as error:
             raise cannot_run(path, error.strerror or str(error)) from error
 
@@ -96,8 +97,10 @@ class NodeInterpreter:
 
 
 @cache
-def _compile(path: str, sources: bytes) -> bytes:
-    """See Interpreter. An agent may plan and install several times."""
+def _compile(path: str, sources: bytes, _identity: object) -> bytes:
+    """See Interpreter. An agent may plan and install several times; the interpreter may have been
+    replaced since, which its identity says.
+    """
     with tempfile.TemporaryDirectory(prefix="hostrouting-") as folder:
         program = os.path.join(folder, "sources.pyz")
         compiled = os.path.join(folder, "compiled.pyz")

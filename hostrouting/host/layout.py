@@ -23,6 +23,7 @@ class HostLayout:
     check_unit = "check-route-overlap.service"
     probe_unit = "probe-rewrite.service"
     guard_unit = "hostrouting-guard.service"
+    units = (guard_unit, routes_unit, check_unit, probe_unit)
 
     config_path = "/etc/hostrouting/config.json"
     program_path = "/etc/hostrouting/hostrouting.pyz"

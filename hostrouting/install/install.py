@@ -10,8 +10,8 @@
 8. The result.
 
 `Configure`, a task about one section, `Remove`, and the undo of each come here; they differ in the
-configuration that they want. If the guard or a part fails, the files stay: the gate holds units
-back until the routing is right.
+configuration that they want. If a part fails, the files stay: the gate holds units back until the
+routing is right.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import phases
 from hostrouting.host.effects import Effects, effects_of, having_changed
@@ -73,16 +73,23 @@ def install(
             _begin(ctx, plan, wanted, keep)
             step.result = write_files(host, plan)  # 5
         effects = effects_of(step.result)
-        with having_changed(files=effects.files, operations=effects.operations):
-            effects += _start_guard(host, plan, ctx)  # 6
+        started, guard_failure = _try_to_start_guard(host, plan, ctx)  # 6
+        effects += started
 
-    if as_steps:  # 7
-        # All parts: one that the run leaves out is a skipped step.
-        results = _do_as_steps(parts, wanted, keep, ctx)
-    else:
-        results = _do_here(chosen, wanted, keep, ctx, effects)
+    try:  # 7
+        if as_steps:
+            # All parts: one that the run leaves out is a skipped step.
+            results = _do_as_steps(parts, wanted, keep, ctx)
+        else:
+            results = _do_here(chosen, wanted, keep, ctx, effects)
+    except BaseException:  # also Cancelled: the guard's failure must not be lost
+        if guard_failure is not None and ctx.step is not None:
+            ctx.step.failures = (*ctx.step.failures, *guard_failure.failures)
+        raise
     for result in results:
         effects += effects_of(result)
+    if guard_failure is not None:
+        _raise_with(guard_failure, effects, ctx)
 
     skips = [result for result in results if isinstance(result, phases.Skip)]  # 8
     if effects.changed or len(skips) < len(results):
@@ -111,15 +118,22 @@ def _begin(ctx: phases.Context, plan: Plan, wanted: Wanted, keep: Keep) -> None:
         keep(wanted.former, [RouteRequest("delete", route) for route in plan.routes.deleted])
 
 
-def _start_guard(host: Host, plan: Plan, ctx: phases.Context) -> Effects:
-    """Start the guard if the plan says so, as a step. One that was stopped for its new files is
-    started even if the run was cancelled since.
+def _try_to_start_guard(
+    host: Host, plan: Plan, ctx: phases.Context
+) -> tuple[Effects, phases.TaskFailed | None]:
+    """Start the guard if the plan says so, as a step: what that has done, and why it has failed.
+    The run goes on then, and fails at its end.
+
+    A guard that was stopped for its new files is started even if the run was cancelled since.
     """
     if not plan.for_systemd("start", "restart"):
-        return Effects()
-    with ctx.shielded() as shielded, phases.inner_step("start-guard", shielded) as step:
-        step.result = start_guard(host, plan)
-    return effects_of(step.result)
+        return Effects(), None
+    try:
+        with ctx.shielded() as shielded, phases.inner_step("start-guard", shielded) as step:
+            step.result = start_guard(host, plan)
+    except phases.TaskFailed as failure:
+        return Effects(), failure
+    return effects_of(step.result), None
 
 
 def _do_as_steps(
@@ -158,3 +172,13 @@ def _do(part: Part, wanted: Wanted, keep: Keep, ctx: phases.Context) -> Effects 
         if changes:
             keep(wanted.former, changes)
     return outcome
+
+
+def _raise_with(failure: phases.TaskFailed, effects: Effects, ctx: phases.Context) -> NoReturn:
+    """Raise the failure of the guard after the parts have ended. The error has the effects of the
+    whole run, and so has the report, as the result of its step.
+    """
+    if ctx.step is not None:
+        ctx.step.result = effects
+    with having_changed(effects.changes, effects.files, effects.operations):
+        raise failure

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.errors import HostError
-from hostrouting.host.effects import Effects, having_changed
+from hostrouting.host.effects import Effects, effects_of, having_changed
 from hostrouting.install.installed import configured_keys
 from hostrouting.kernel.base import RouteRequest
 
 if TYPE_CHECKING:
+    import phases
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.host import Host
     from hostrouting.model.route import Route, RouteKey
@@ -77,3 +78,18 @@ def add_routes(host: Host, routes: Iterable[Route]) -> Effects:
             if outcome.error is not None and not outcome.is_done:
                 raise outcome.error
     return Effects(added)
+
+
+def changed_something(report: phases.Step, path: tuple[str, ...]) -> bool:
+    """Whether an attempt of the task with this path in the undo changed something in that run."""
+    outside = len(report.path) - 1  # names of the groups around that run
+    for step in report.walk():
+        inside = step.path[outside:]
+        is_of_task = step.action == "do" and path[-len(inside) :] == inside
+        if is_of_task and any(map(_has_effects, step.walk())):
+            return True
+    return False
+
+
+def _has_effects(step: phases.Step) -> bool:
+    return effects_of(step.result).changed or effects_of(step.error).changed

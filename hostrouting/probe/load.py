@@ -39,12 +39,10 @@ def find_difference(nftables: Nftables, settings: ProbeRewriteConfig) -> Differe
 
 
 def _is_in_force(listing: str, settings: ProbeRewriteConfig) -> bool:
-    """Whether the listed table has the rules of these settings, and no others: another program may
-    insert one. A dormant table does nothing. That somebody has edited a rule, but not its comment,
-    is not noticed.
+    """Whether the listed table has the rules of these settings, and no other line: another program
+    may insert a rule, or make the table dormant (a line of its own, `flags dormant`). That somebody
+    has edited a rule, but not its comment, is not noticed.
     """
-    if "flags dormant" in listing:
-        return False
     of_table, *of_rules = probe_comments(settings)
     lines = [line.strip() for line in listing.splitlines()]
     hooks = [line for line in lines if line.startswith("type ")]

@@ -80,7 +80,7 @@ def parse(text: str | bytes, remedy: str = _WRITE_JSON, rule: str = "") -> Any:
         broken = rule or f"is not JSON: {error}"
         if isinstance(error, json.JSONDecodeError) and not rule and error.pos < len(error.doc):
             # One character shows a comment or a Python quote, and no secret of an agent's file.
-            broken += f", where {error.doc[error.pos]!r} is"
+            broken += f", where {error.doc[error.pos]!a} is"
         if not text.strip():
             broken = "is empty"
         raise ConfigError([Fault("", "", broken, remedy)]) from error

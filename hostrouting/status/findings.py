@@ -1,8 +1,8 @@
 """What is wrong with a host, in one order: the state of the host is that of the first finding.
 
 Errors come before warnings, and those before notes. Of one severity, what lets units start
-unchecked comes first, then what holds them back, and what differs comes before what may follow from
-it: a route that is missing before an address that escapes.
+unchecked comes first, then what holds them back, such as an address that escapes, and then why that
+may be: another card that Linux prefers, and routes that are missing.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ State: TypeAlias = Literal["nothing", "in force", "differs", "open", "shut", "wa
 STATES: dict[Name, State] = {
     "gate-open": "open",
     "gate-shut": "shut",
-    "default-routes": "waiting",
     "route-conflict": "differs",
     "route-waits": "differs",
     "no-default-route": "differs",
-    "route-differs": "differs",
     **dict.fromkeys(ESCAPES, "differs"),
+    "default-routes": "waiting",
+    "route-differs": "differs",
     "requirement": "differs",
     "unit": "differs",
     "file": "differs",

@@ -53,10 +53,8 @@ def metric_lines(status: Status) -> Iterator[str]:
 def _samples(status: Status) -> Iterator[tuple[str, str, float]]:
     """The short name of a metric, its labels as they are printed, and its value."""
     yield "installed", "", status.state != "nothing"
-    if status.is_broken:
-        yield "in_force", "", False
-    elif status.plan is not None:
-        yield "in_force", "", status.plan.is_empty
+    if status.matches is not None:
+        yield "in_force", "", status.matches
     if status.is_broken or status.config is not None:  # else this user may not read it
         yield "config_usable", "", status.config is not None
     yield from _samples_of_check(status)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -65,12 +64,14 @@ class Status:
     """The unit that was asked about; empty for all."""
     unanswered: tuple[HostRoutingError, ...] = ()
     """Why parts of the host did not answer."""
+    _found: tuple[Finding, ...] = attrs.field(init=False)
+    """The findings as the parts have them, the worst first. The state follows from these."""
     findings: tuple[Finding, ...] = attrs.field(init=False)
     """What is wrong, and what is worth knowing, the worst first. What only explains a verdict is in
     `check`.
     """
 
-    @findings.default
+    @_found.default
     def _all_in_order(self) -> tuple[Finding, ...]:
         findings = [*self.faults]
         if self.plan is not None:
@@ -84,14 +85,13 @@ class Status:
         if not self.asked:
             findings += find_held_back(self.units)
             findings += find_startable(self.units, findings)
-        return in_order(self._with_commands(findings))
+        return in_order(findings)
 
-    def _with_commands(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
-        """The findings, without the remedy to apply config.json: that is `command`, or would do
-        harm or fail.
-        """
+    @findings.default
+    def _with_commands(self) -> tuple[Finding, ...]:
+        """What was found, without the remedy APPLY: that is `command`, or would do harm or fail."""
         shown: list[Finding] = []
-        for finding in findings:
+        for finding in self._found:
             if finding.remedy == APPLY:
                 shown.append(finding._replace(remedy=None))
             else:
@@ -99,7 +99,16 @@ class Status:
         gating = self._command_without_gating
         if self.plan is not None and self.plan.is_empty and not gating:
             gating = APPLY.command
-        return with_gate_command(shown, gating)
+        return in_order(with_gate_command(shown, gating))
+
+    @property
+    def matches(self) -> bool | None:
+        """Whether the host is as config.json asks; None if that is not known."""
+        if self.is_broken:
+            return False
+        if self.plan is None:
+            return None
+        return self.plan.is_empty and not self._competing_defaults
 
     @property
     def _competing_defaults(self) -> list[Finding]:
@@ -138,7 +147,7 @@ class Status:
             return "nothing"
         if self.worst is None:
             return "in force"
-        return self._state_of(self.worst)
+        return self._state_of(self._found[0])
 
     def _state_of(self, finding: Finding) -> State:
         """The state of a host with which nothing worse is wrong."""
@@ -157,7 +166,7 @@ class Status:
             return worst_code(*(_CODES.get(unit.state, FINE) for unit in self.units))
         if self.is_broken:
             return BAD_INPUT
-        wrong = [finding for finding in self.findings if finding.severity != "note"]
+        wrong = [finding for finding in self._found if finding.severity != "note"]
         return worst_code(*(_CODES[self._state_of(finding)] for finding in wrong))
 
     @property
@@ -195,22 +204,47 @@ class Status:
     @property
     def _command_without_gating(self) -> str:
         """What to type before the names of units that are to be gated."""
-        plan = self.plan
-        if plan is None or self._competing_defaults:
-            return ""
-        is_hindered = bool(plan.routes.conflicts or plan.routes.waiting)
-        if not self.needs_repair and (plan.is_empty or is_hindered):
+        last = self._last_command
+        if not last:
             return ""
         commands: dict[str, None] = {}  # in order, each once
-        errors = [*plan.errors]
-        if self.needs_repair:  # which writes config.json
-            errors += [fault for fault in self.faults if fault.name == "requirement"]
-        for error in errors:
-            if error.name in _ENDED_BY_REPAIR:
-                continue
+        for error in self._hindrances:
             remedy = error.remedy
             if remedy is None or remedy.words or remedy.otherwise is not None:
-                return ""  # apply would fail, and no command alone ends that
+                return ""  # no command alone ends that
             commands[remedy.command] = None
-        last = repair_pipeline() if self.needs_repair else APPLY.command
         return joined(" && ", *commands, last)
+
+    @property
+    def _last_command(self) -> str:
+        """The command that makes the host right unless something hinders it; empty if there is
+        nothing to do, something is awaited, or an operator has to decide.
+        """
+        plan = self.plan
+        if plan is None or self._may_follow_a_wrong_card:
+            return ""
+        if self.needs_repair:
+            return repair_pipeline()
+        if plan.is_empty or plan.routes.conflicts or plan.routes.waiting:
+            return ""
+        return APPLY.command
+
+    @property
+    def _may_follow_a_wrong_card(self) -> bool:
+        """Whether a repair or apply would lead a route through the card that Linux prefers now, and
+        nobody has named one. Where addresses escape, apply alone would fail in mode STRICT.
+        """
+        if self.config is None or not self._competing_defaults:
+            return False
+        routes = self.config.static_routes.routes
+        return self.needs_repair or any(route.dev is None for route in routes)
+
+    @property
+    def _hindrances(self) -> list[Finding]:
+        """Why that command would fail, beside what the configuration of a repair ends."""
+        errors: list[Finding] = []
+        if self.plan is not None:
+            errors += self.plan.errors
+        if self.needs_repair:
+            errors += [fault for fault in self.faults if fault.name == "requirement"]
+        return [error for error in errors if error.name not in _ENDED_BY_REPAIR]

@@ -5,7 +5,6 @@ processor, so it is done once for each Python and these sources, and kept in .ca
 import fcntl
 import hashlib
 import os
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -22,7 +21,9 @@ def compiled_program(python: str = "") -> bytes:
     """The program, as this interpreter compiles it, or else the one that a node would take here."""
     path = python or interpreter.NodeInterpreter(LocalFiles()).find()
     sources = Program().content()
-    file = _file_of(path, sources)
+    status = os.stat(path)
+    identity = (status.st_ino, status.st_mtime_ns)
+    file = _file_of(path, sources, identity)
     file.parent.mkdir(parents=True, exist_ok=True)
     with (file.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -30,7 +31,7 @@ def compiled_program(python: str = "") -> bytes:
             for former in file.parent.glob("*.pyz"):
                 former.unlink()
             unfinished = file.with_suffix(".unfinished")
-            unfinished.write_bytes(_compile(path, sources))
+            unfinished.write_bytes(_compile(path, sources, identity))
             unfinished.rename(file)
     return file.read_bytes()
 
@@ -42,19 +43,15 @@ def use_compiled_program() -> None:
     vars(interpreter)["_compile"] = _compile_unless_done
 
 
-def _compile_unless_done(path: str, sources: bytes) -> bytes:
-    file = _file_of(path, sources)
+def _compile_unless_done(path: str, sources: bytes, identity: object) -> bytes:
+    file = _file_of(path, sources, identity)
     if file.exists():
         return file.read_bytes()
-    return _compile(path, sources)
+    return _compile(path, sources, identity)
 
 
-def _file_of(path: str, sources: bytes) -> Path:
+def _file_of(path: str, sources: bytes, identity: object) -> Path:
     """Where the program is kept that the interpreter at this path has made of these sources."""
-    identity = ""
-    with suppress(OSError):
-        status = os.stat(path)
-        identity = f"{status.st_ino} {status.st_mtime_ns}"
     folder = _FOLDER / hashlib.sha256(path.encode()).hexdigest()[:8]
     digest = hashlib.sha256(f"{identity} ".encode() + sources).hexdigest()
     return folder / f"{digest}.pyz"

@@ -340,6 +340,20 @@ HOSTS: dict[str, Callable[[], FakeHost]] = {
     ),
     "differs: another card has a better default route": without_routes(start_router),
     "differs: another card has a better default route, in mode WARN": routed_in_warn,
+    "differs: another card has a better default route, and addresses escape": right_but(
+        start_router, lose_routes
+    ),
+    "open: a drop-in is deleted, and another card has a better default route": without_routes(
+        start_router, lost(LAYOUT.drop_in_path(KUBELET))
+    ),
+    "open: a drop-in is deleted, another card is better, and addresses escape": right_but(
+        start_router,
+        lost(LAYOUT.drop_in_path(KUBELET)),
+        staticRoutes={
+            "enabled": True,
+            "routes": [{"destination": half, "dev": "eth0"} for half in REPAIR],
+        },
+    ),
     "differs: routes are missing": right_but(lose_routes),
     "differs: the place of a route is taken": right_but(hold_place),
     "differs: addresses escape in mode WARN": in_warn,

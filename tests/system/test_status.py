@@ -145,7 +145,7 @@ def a_unit_that_waits_for_a_lock(repaired: System) -> None:
     repaired.must("systemctl", "restart", "--no-block", KUBELET)
     wait_for("the page to name it", lambda: locked in hostrouting(repaired, "status").stdout)
 
-    type_line(repaired, proposed(hostrouting(repaired, "status").stdout, "systemctl stop "))
+    type_line(repaired, proposed(hostrouting(repaired, "status").stdout, "kill "))
     wait_for("kubelet", lambda: repaired.show(KUBELET, "ActiveState") == "active")
 
 

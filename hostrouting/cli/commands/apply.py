@@ -23,7 +23,7 @@ import attrs
 import phases
 from hostrouting.cli.confirming import AwaitEnter, AwaitSuccess, controlling_terminal, log
 from hostrouting.cli.output import Answer
-from hostrouting.cli.running import Run, change_lines, run_task
+from hostrouting.cli.running import Run, change_lines, run_task, said_anyway
 from hostrouting.cli.source import as_whom, bad_input, read_config
 from hostrouting.codes import FINE, PROBLEM
 from hostrouting.command import Operator
@@ -48,7 +48,8 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     document = {"schema": "hostrouting/apply/4", **outcome.document()}
     if outcome.is_taken_back:
         return Answer(outcome.code, document, outcome.lines(who))
-    status = _without_old_reasons(find_status(host))
+    with said_anyway(outcome, who):
+        status = _without_old_reasons(find_status(host))
     document["findings"] = [finding.to_mapping() for finding in status.findings]
     document["check"] = status.check and status.check.document()
     code = outcome.code

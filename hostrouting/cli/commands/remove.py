@@ -19,7 +19,7 @@ from hostrouting.check.check import check_snapshot
 from hostrouting.check.results import CheckReport
 from hostrouting.cli.output import Answer
 from hostrouting.cli.plan import plan_lines
-from hostrouting.cli.running import run_task
+from hostrouting.cli.running import run_task, said_anyway
 from hostrouting.cli.source import as_whom
 from hostrouting.codes import FINE, PROBLEM
 from hostrouting.command import Command, LineToType, Operator, call
@@ -47,7 +47,8 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if not outcome.report.ok:
         lines.append(LineToType("To see what is left: ", who.line(call("status"))))
     else:
-        report = _judge(former, host, RoutePlan())
+        with said_anyway(outcome, who):
+            report = _judge(former, host, RoutePlan())
         lines += _verdict_lines("The verdict now:", report)
         if report is not None and report.escapes:
             command = _check_command(report, former.route_overlap.expected_devs)

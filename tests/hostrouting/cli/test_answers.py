@@ -8,10 +8,12 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import assume, given, strategies as st
 
+from hostrouting.errors import BackendError
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel import Answer
 from hostrouting.model.prefix import IP, Prefix, width_of
@@ -38,7 +40,7 @@ from tests.support.incidents import (
     start_vpn,
 )
 from tests.support.nodes import BITS, block_of, nodes
-from tests.support.statuses import hold_place, right_but
+from tests.support.statuses import hold_place, right, right_but
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes
 from tests.support.topologies import checked, refusing, vm_with
 
@@ -346,6 +348,30 @@ def test_a_stopped_run() -> None:
     assert (stopped["failures"], stopped["stopped"]) == ([], "SIGTERM")
     assert failed["failures"]
     assert failed["stopped"] == ""
+
+
+@pytest.mark.parametrize("error", [BackendError("no answer", kind="timeout"), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    ("words", "asks"),
+    [
+        ("apply --config -", "commands.apply.find_status"),
+        ("remove", "commands.remove._judge"),
+    ],
+)
+def test_an_answer_that_fails(
+    monkeypatch: pytest.MonkeyPatch, words: str, asks: str, error: BaseException
+) -> None:
+    """What the run has changed is said all the same."""
+    host = right()
+    if words != "remove":
+        lose_routes(host)
+    monkeypatch.setattr(f"hostrouting.cli.{asks}", Mock(side_effect=error))
+    installed = host.files.texts[LAYOUT.config_path].encode()
+    said = say(*words.split(), host=host, stdin=installed)
+    assert said.code in {3, 130}
+    assert said.out == ""
+    assert "DONE: the answer is not complete, see below\n" in said.err
+    assert f" {REPAIR[0]} via " in said.err
 
 
 # `remove`.

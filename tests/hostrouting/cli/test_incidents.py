@@ -58,6 +58,11 @@ INCIDENTS: dict[str, Incident | None] = {
     "in force: the card with the better default route is expected": None,
     "differs: another card has a better default route": Incident(NAMED),
     "differs: another card has a better default route, in mode WARN": Incident(NAMED),
+    "differs: another card has a better default route, and addresses escape": Incident(NAMED),
+    "open: a drop-in is deleted, and another card has a better default route": Incident(
+        APPLY, "differs"
+    ),
+    "open: a drop-in is deleted, another card is better, and addresses escape": Incident(NAMED),
     "differs: routes are missing": Incident(APPLY),
     "differs: the place of a route is taken": Incident(REPAIR),
     "differs: addresses escape in mode WARN": Incident(REPAIR),

@@ -364,6 +364,19 @@ def test_warnings_as_errors(tmp_path: Path) -> None:
         assert say(*words, "--fail-on", "warning", "--ignore", "default-routes").code == 0
 
 
+@pytest.mark.parametrize(("option", "place"), [("--snapshot", "node.json"), ("--snapshots", "")])
+def test_what_is_installed_here_is_not_about_other_hosts(
+    option: str, place: str, tmp_path: Path
+) -> None:
+    """What they expect has to be typed, or to be in a file; of this host it is known."""
+    (tmp_path / "node.json").write_text(plain_vm().snapshot().to_json())
+    host = escaping_node()
+    assert say("check", host=host).code == 1
+    elsewhere = say("check", option, str(tmp_path / place), host=host)
+    assert elsewhere.code == 2
+    assert "no expected CIDR is given" in elsewhere.err
+
+
 def test_a_note_is_no_error() -> None:
     """With --fail-on warning, what is allowed is still fine."""
     words = ("check", "10.244.0.0/24", "--fail-on", "warning")

@@ -99,10 +99,12 @@ def test_an_agents_file_where_ours_is_required(tmp_path: Path) -> None:
 
 def test_sections_beside_ours() -> None:
     """All that stand beside our key are named at once."""
-    text = '{"hostRouting": {}, "guard": {"own": 1}, "staticRoutes": {}, "manageForeign": 1}'
+    text = """{"hostRouting": {}, "staticRoutes": {}, "manageForeign": 1,
+        "gate": {"units": ["kubelet.service"]}, "guard": {"enabled": true, "own": 1}}"""
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.from_json(text, required=True)
-    assert [fault.path for fault in caught.value.faults] == ["staticRoutes", "manageForeign"]
+    named = [fault.path for fault in caught.value.faults]
+    assert named == ["staticRoutes", "manageForeign", "gate", "guard"]
     assert "is beside hostRouting, where it would be ignored; move it into" in str(caught.value)
 
 
@@ -111,9 +113,10 @@ def test_sections_beside_ours() -> None:
     [
         "{}",
         '{"hostRouting": {}, "gate": {"url": "https://a"}, "guard": true}',
+        '{"hostRouting": {}, "gate": [], "guard": {"own": 1}}',
         '{"hostRouting": {}, "routeOverlap": null}',
     ],
-    ids=["empty", "an agent's", "null"],
+    ids=["empty", "an agent's", "also an agent's", "null"],
 )
 def test_an_empty_configuration_where_ours_is_required(text: str) -> None:
     """An empty object is the empty configuration; a key of the agent that only has the name of a
@@ -329,6 +332,10 @@ NOT_JSON: dict[str, tuple[str | bytes, str]] = {
     "a comment": (
         "# Ansible managed\n{}",
         "is not JSON: Expecting value: line 1 column 1 (char 0), where '#' is",
+    ),
+    "a quote of a word processor": (
+        "\u201cguard\u201d",
+        r"is not JSON: Expecting value: line 1 column 1 (char 0), where '\u201c' is",
     ),
     "Latin-1": (
         b'{"\xe9": 1}',

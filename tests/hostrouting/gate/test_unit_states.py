@@ -81,10 +81,10 @@ ROWS: dict[str, tuple[StartNote | None, dict[str, str], str]] = {
         FAILED | REFUSED,
         f"was refused by the gate (since {NOW})",
     ),
-    "refused by a gate that could not run, after a reload": (
-        OLD_NOTE,
+    "a command before its main process has failed before the gate was there": (
+        None,
         FAILED | PASSED | {"ExecMainStatus": "0"},
-        f"was refused by the gate (since {NOW})",
+        f"fails by itself (exit-code, exit status 0) (since {NOW})",
     ),
     "a command before its main process fails": (
         PASSED_NOTE,
@@ -134,7 +134,7 @@ REASONS = {
     "refused, after a reload": (ERROR,),
     "refused, and systemd will start it again": (ERROR,),
     "refused by a gate that could not run": ("it logs this",),
-    "refused by a gate that could not run, after a reload": ("it logs this",),
+    "a command before its main process has failed before the gate was there": ("it logs this",),
     "a command before its main process fails": ("it logs this",),
     "its main process fails, after the gate let it pass": ("it logs this",),
     "it fails, and was refused before": ("it logs this",),

@@ -131,6 +131,23 @@ class TestCompile:
         """The reason is its last line, or how it ended."""
         assert self.reason(python(tmp_path, FIRST_LINES, code)).startswith(reason)
 
+    def test_one_that_is_replaced(self, tmp_path: Path) -> None:
+        """It is tried anew, in the same process: moved there, written there, and if it is gone."""
+        path = python(tmp_path, "")
+        sources = Program().content()
+        program = NodeInterpreter(FakeFiles()).compile(path, sources)
+        assert stamp_of(program).python == sys.implementation.cache_tag
+        status = os.stat(path)
+        (tmp_path / "new").mkdir()
+        another = script(tmp_path / "new", "exit 3")
+        os.utime(another, ns=(status.st_atime_ns, status.st_mtime_ns))
+        os.replace(another, path)
+        assert self.reason(path) == "it ended with 3"
+        script(tmp_path, "exit 4")
+        assert self.reason(path) == "it ended with 4"
+        os.unlink(path)
+        assert self.reason(path) == "No such file or directory"
+
     def test_the_environment_of_the_agent(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from hostrouting.errors import HostError
 from hostrouting.host.base import Files, LockHolder, command_to_end
 from hostrouting.host.files import LocalFiles
+from hostrouting.host.layout import HostLayout
 from hostrouting.host.lock import service_of
 from hostrouting.testing import FakeFiles
 from tests.support.children import in_child
@@ -73,12 +74,15 @@ def test_a_lock_is_that_of_flock(tmp_path: Path, name: str) -> None:
 
 
 def test_how_to_end_those_who_have_a_lock() -> None:
-    """A service is stopped, whichever of its processes are left when that is typed."""
-    tar = LockHolder(7, "tar", "b.service")
-    sleep = LockHolder(8, "sleep", "b.service")
-    assert command_to_end([tar, sleep]) == "systemctl stop b.service"
-    both = [tar, LockHolder(9, "flock")]
-    assert command_to_end(both) == "systemctl stop b.service && kill 9"
+    """A service of ours is stopped, because systemd starts the guard again. Of any other, only the
+    process ends: an agent, or a shell of somebody (ssh.service, without pam_systemd), may be in it.
+    """
+    guard = LockHolder(7, "python3", HostLayout.guard_unit)
+    tar = LockHolder(8, "tar", "ssh.service")
+    assert command_to_end([guard, guard]) == f"systemctl stop {HostLayout.guard_unit}"
+    others = [guard, tar, LockHolder(9, "flock")]
+    assert command_to_end(others) == f"systemctl stop {HostLayout.guard_unit} && kill 8 9"
+    assert command_to_end([tar]) == "kill 8"
     assert command_to_end([]) == ""
 
 

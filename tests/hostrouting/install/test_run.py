@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import phases
-from hostrouting.config import GateConfig, HostRoutingConfig
+from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.config.settings import MACHINES, ProbeRewriteConfig
 from hostrouting.errors import (
     NotReady,
@@ -31,6 +31,7 @@ from tests.support.tasks import (
     context,
     failure_of,
     left_to_do,
+    lose_routes,
     manager_of,
     ours,
     run,
@@ -79,21 +80,43 @@ class TestLastingConflict:
         assert host.files.texts[LAYOUT.config_path] == "{"
 
 
-def test_the_guard_does_not_start() -> None:
-    """The run fails, and says why. The files stay, so the gate is in force; a later run, also of a
-    task about one section, does the rest.
-    """
-    manager = FakeManager(failing={LAYOUT.guard_unit: ("bash was not found",)})
-    host = FakeHost(kernel=h200(), manager=manager)
-    for make in (Configure, ConfigureStaticRoutes):
-        [failure] = report_of(make(GUARDED, host=host)).failures
+class TestGuard:
+    """The routes do not need the guard."""
+
+    CONFLICTING = CONFLICTING._replace(guard=GuardConfig(enabled=True))
+
+    @pytest.fixture
+    def host(self) -> FakeHost:
+        """A host on which its start fails."""
+        manager = FakeManager(failing={LAYOUT.guard_unit: ("bash was not found",)})
+        return FakeHost(kernel=h200(), manager=manager)
+
+    def test_it_does_not_start(self, host: FakeHost) -> None:
+        """All else is done, by each run; then it fails, and says why the guard does not run."""
+        report = report_of(Configure(GUARDED, host=host))
+
+        [failure] = report.failures
         assert failure.name == "start-guard"
         assert "bash was not found" in str(failure.error)
-        assert LAYOUT.config_path in host.files.texts
-        assert ours(host) == []
-    manager.failing.clear()
-    assert report_of(ConfigureStaticRoutes(GUARDED, host=host)).ok
-    assert len(ours(host)) == len(REPAIR)
+        assert "will not start" not in str(failure.error)
+        assert len(ours(host)) == len(REPAIR)
+        done = effects_of(report.result)
+        assert LAYOUT.config_path in done.files
+        assert len(done.changes) == len(REPAIR)
+
+        lose_routes(host)
+        assert [step.name for step in report_of(Configure(GUARDED, host=host)).failures] == [
+            "start-guard"
+        ]
+        assert len(ours(host)) == len(REPAIR)
+
+    def test_a_task_about_one_section(self, host: FakeHost) -> None:
+        """If the guard and the task fail, both failures are told."""
+        report_of(Configure(self.CONFLICTING, host=host))
+        report = report_of(ConfigureStaticRoutes(self.CONFLICTING, host=host))
+        names = [failure.name for failure in report.failures]
+        assert names == ["configure-static-routes", "start-guard"]
+        assert isinstance(report.error, RouteConflict)
 
 
 class TestLeftOut:

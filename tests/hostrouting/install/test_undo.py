@@ -12,7 +12,7 @@ from hypothesis import example, given, settings, strategies as st
 import phases
 from hostrouting.config import GuardConfig, HostRoutingConfig
 from hostrouting.errors import BackendError, HostRoutingError, NotReady, RouteConflict
-from hostrouting.host.effects import effects_of
+from hostrouting.host.effects import Effects, effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.route import OURS, Route
@@ -322,13 +322,17 @@ class TestReports:
         return task
 
     def test_a_run_that_changed_nothing(self, host: FakeHost, task: Configure) -> None:
-        """Nothing at all is taken back, also if the next task fails."""
+        """Nothing at all is taken back, whichever object is asked, and also if the next task
+        fails.
+        """
         installed = dict(host.files.texts)
         fails = phases.serial(task, StubTask("x", errors=repeat(OSError())), name="all")
         assert not phases.run(fails, observers=[], undo_on_failure=True).ok
-        undone = phases.undo(task, of=phases.run(task, observers=[]))
-        assert undone.ok
-        assert "it has changed nothing, or that is undone" in str(undone)
+        report = phases.run(task, observers=[])
+        for each in (task, Configure(WANTED, host=host)):
+            undone = phases.undo(each, of=report)
+            assert undone.ok
+            assert "it has changed nothing, or that is undone" in str(undone)
         assert host.files.texts == installed
         assert len(ours(host)) == 2
 
@@ -343,6 +347,27 @@ class TestReports:
         run(task)
         undo(task)
         assert host.files.texts == {}
+
+    def test_a_second_attempt_that_changed_nothing(self, host: FakeHost) -> None:
+        """The first one did: another object does not know what was there before. What other tasks
+        of the run have changed is theirs.
+        """
+
+        def make(*errors: Exception) -> phases.Task[object]:
+            both = phases.serial(
+                Configure(WANTED, host=host), StubTask("x", errors=errors), name="both"
+            )
+            other = StubTask("y", Effects(files=("/y",)))
+            return phases.serial(phases.retry(both), other, name="all")
+
+        lost = BackendError("no answer", kind="timeout")
+        for task, is_skipped in ((make(lost), False), (make(), True)):
+            report = phases.run(task, observers=[], clock=FakeClock())
+            assert report.ok
+            undone = phases.undo(make(), phases.Context(observers=[]), of=report)
+            assert undone.ok == is_skipped
+            assert ("another object made that run" in str(undone)) != is_skipped
+            assert len(ours(host)) == 2
 
     @pytest.mark.parametrize("make", [Configure, ConfigureStaticRoutes])
     def test_by_another_object(

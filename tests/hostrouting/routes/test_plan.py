@@ -18,7 +18,6 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.plan import plan_static_routes, reply_routes
-from hostrouting.routes.uplink import TO_PIN
 from hostrouting.testing import h200, plain_vm
 from tests.support.examples import scaled
 from tests.support.ip_text import route_of, routes_of, text_rows
@@ -426,10 +425,7 @@ class TestWhatStays:
         assert finding.sentence == (
             f"after the next boot, {PLACE} will wait for {waiting.missing}; what is there now works"
         )
-        if defaults:
-            assert finding.remedy == waiting.missing.remedy
-        else:
-            assert finding.remedy == TO_PIN
+        assert finding.remedy == waiting.missing.remedy
 
     @settings(max_examples=scaled(200))
     @given(hosts(), wishes(), st.sampled_from([*IN_DOUBT.values()]))

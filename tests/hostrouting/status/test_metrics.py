@@ -59,6 +59,7 @@ WRONG = {
         'hostrouting_escapes{family="ipv4",kind="overlap"}',
         1,
     ),
+    "differs: another card has a better default route": ("hostrouting_in_force", 0),
     "differs: routes are missing": ("hostrouting_in_force", 0),
     "open: by an administrator": ("hostrouting_gate_open", 1),
     "shut: config.json is broken": ("hostrouting_config_usable", 0),

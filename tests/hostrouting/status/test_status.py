@@ -9,7 +9,8 @@ import attrs
 import pytest
 
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.finding import SEVERITIES
+from hostrouting.errors import HostRoutingError
+from hostrouting.finding import SEVERITIES, Finding
 from hostrouting.gate.unit_gates import APPLY
 from hostrouting.gate.unit_states import State
 from hostrouting.kernel.rights import Rights
@@ -60,6 +61,20 @@ def test_the_first_line_is_the_worst_finding(name: str) -> None:
     severities = [SEVERITIES.index(finding.severity) for finding in status.findings]
     assert severities == sorted(severities)
     assert len(set(status.findings)) == len(status.findings)
+
+
+@pytest.mark.parametrize(
+    ("name", "worst"),
+    [
+        ("open: a drop-in is deleted, and another card has a better default route", "gate-open"),
+        ("differs: another card has a better default route, and addresses escape", "overlap"),
+    ],
+)
+def test_what_is_worse_than_another_card(name: str, worst: str) -> None:
+    """An open gate, and addresses that escape; the missing routes come last."""
+    names = [finding.name for finding in find_status(HOSTS[name]()).findings]
+    others = ["default-routes", "route-differs"] if worst == "overlap" else ["default-routes"]
+    assert names == [worst, *others]
 
 
 @pytest.mark.parametrize("name", HOSTS)
@@ -131,6 +146,14 @@ def test_a_broken_file_hides_neither_units_nor_gate() -> None:
     assert (broken.units, broken.guard) == (whole.units, whole.guard)
     assert {finding.name for finding in broken.findings} == {"gate-shut"}
     assert broken.code == 2
+
+
+def test_a_part_that_does_not_answer_and_has_a_remedy() -> None:
+    """It is awaited, although the page says the remedy elsewhere, or not at all."""
+    fault = Finding("file", "error", "the file is not there", remedy=APPLY)
+    status = Status(unanswered=(HostRoutingError(findings=[fault]),))
+    assert status.worst == fault._replace(severity="warning", remedy=None)
+    assert (status.state, status.code) == ("waiting", 3)
 
 
 # One unit.

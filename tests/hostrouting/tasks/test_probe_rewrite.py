@@ -70,12 +70,9 @@ class TestApply:
             lambda host: host.nftables.tables.update(
                 {TABLE: host.nftables.tables[TABLE].replace("hostrouting: ", "")}
             ),
-            lambda host: host.nftables.tables.update(
-                {TABLE: f"{host.nftables.tables[TABLE]} flags dormant"}
-            ),
             lambda host: host.kernel.ip_route("delete", our_routes(host)[0]),
         ],
-        ids=["flushed", "another table", "dormant", "without the route"],
+        ids=["flushed", "another table", "without the route"],
     )
     def test_disturbed(self, disturb: Callable[[FakeHost], object]) -> None:
         """What another program took away is put back, alone and as a part of Configure."""

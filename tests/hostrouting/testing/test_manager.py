@@ -135,18 +135,24 @@ def test_a_start_takes_its_time() -> None:
 
 
 def test_a_unit_that_does_not_start() -> None:
-    """It has failed, whatever state the test gave it. One that is masked is as before. Both are
-    told.
+    """It has failed, whatever state the test gave it. One that is masked, or is an instance of a
+    masked template, is as before. Each reason is told.
     """
+    masked = (f"{UNITS}/masked.service", f"{UNITS}/node@.service")
     manager = FakeManager(
         failing={"a.service": ("no certificate",)},
         properties={"a.service": {"ActiveState": "inactive", "MainPID": "0"}},
-        files=FakeFiles(links={f"{UNITS}/masked.service": "/dev/null"}),
+        files=FakeFiles(links=dict.fromkeys(masked, "/dev/null")),
     )
-    for unit, reason in (("a.service", "no certificate"), ("masked.service", "is masked")):
+    reasons = {
+        "a.service": "no certificate",
+        "masked.service": "is masked",
+        "node@1.service": "is masked",
+    }
+    for unit, reason in reasons.items():
         with pytest.raises(HostError, match=reason):
             manager.start(unit, timeout=1)
-    assert manager.calls == ["start a.service", "start masked.service"]
+    assert manager.calls == ["start a.service", "start masked.service", "start node@1.service"]
     assert shown(manager, "ActiveState", "a", "masked") == ["failed", "inactive"]
     assert shown(manager, "MainPID", "a") == ["0"]
 
