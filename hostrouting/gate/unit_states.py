@@ -179,7 +179,7 @@ def _state_of(
         return _masked(state, properties)
     if name == "waiting":
         return _waiting(state, files, read_holders)
-    if name == "unchecked":
+    if name == "unchecked" and _gate_of(properties):
         return state._replace(remedy=Remedy(_TO_CHECK, command_of("systemctl restart", unit)))
     if name in {"runs", "starting"} and state.checked:
         return state._replace(details=f", and was checked{_restarts(properties)}")
@@ -192,8 +192,8 @@ def _name_of(properties: Mapping[str, str], note: StartNote | None) -> State:
     if properties["SubState"] == "condition" and gate:
         return "waiting"
     if is_up or properties["SubState"] in _STARTING:
-        # Or /run was full, so that the gate could leave no note.
-        if gate and note is None:
+        # Or /run was full, so that the gate could leave no note. Nothing gates the guard.
+        if note is None and properties["Id"] != HostLayout.guard_unit:
             return "unchecked"
         return "runs" if is_up else "starting"
     if properties["LoadState"] == "masked":

@@ -49,7 +49,11 @@ ROWS: dict[str, tuple[StartNote | None, dict[str, str], str]] = {
         {"ActiveState": "activating", "SubState": "start-pre"} | PASSED,
         f"runs, and the gate has not checked its start (since {NOW})",
     ),
-    "the gate is not loaded": (None, ACTIVE, f"runs (since {NOW})"),
+    "a drop-in cancels the gate": (
+        None,
+        ACTIVE,
+        f"runs, and the gate has not checked its start (since {NOW})",
+    ),
     "not ready yet": (
         PASSED_NOTE,
         {"ActiveState": "activating", "SubState": "start"} | PASSED,
@@ -116,7 +120,11 @@ ROWS: dict[str, tuple[StartNote | None, dict[str, str], str]] = {
         {"ActiveState": "inactive", "LoadState": "masked", "UnitFileState": "masked-runtime"},
         f"is masked, so systemd does not start it until the next boot (since {NOW})",
     ),
-    "masked while it runs": (None, ACTIVE | {"LoadState": "masked"}, f"runs (since {NOW})"),
+    "masked while it runs": (
+        PASSED_NOTE,
+        ACTIVE | {"LoadState": "masked"},
+        f"runs, and was checked (since {NOW})",
+    ),
     "not there": (
         None,
         {"LoadState": "not-found", "StateChangeTimestamp": ""},
