@@ -285,7 +285,9 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
     for why, ranges in extents_of(family.family, family.repair.unrepairable).items():
         where = phrase_of_extents(ranges)
         repairs = "no route repairs"
-        if why.reason == "below-a-cni" and why.to_delete:
+        if why.devs:
+            repairs = "no route is proposed for"
+        elif why.reason == "below-a-cni" and why.to_delete:
             repairs = "a deletion repairs"
         sentence = f"{repairs} {where}: {why.cause}"
         facts: dict[str, Any] = {"reason": why.reason, "ranges": ranges}

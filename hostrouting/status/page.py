@@ -52,7 +52,7 @@ def status_lines(status: Status, who: Operator = AS_ROOT) -> Iterator[str]:
     yield from _verdict_lines(status, who)
     if status.command:
         yield ""
-        yield f"To have this host as {HostLayout.config_path} asks, {who}:"
+        yield f"To make this host right, {who}:"
         yield LineToType("  ", who.line(status.command))
 
 
