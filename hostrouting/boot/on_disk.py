@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 _WRITTEN_FIRST = (HostLayout.program_path, HostLayout.python_path, HostLayout.config_path)
 """They are also removed last."""
 _UNIT_OF_LINK = {HostLayout.enabled_path(unit): HostLayout.unit_path(unit) for unit in UNITS}
-"""By the path of the link that starts a unit of ours at boot: the path of the unit."""
+"""For each link that starts a unit of ours at boot: the path of the unit."""
 
 
 def owned_paths(files: Files) -> tuple[str, ...]:
-    """Every path of ours that this host has, in the order of removal.
+    """The paths of all that is ours on this host, in the order of removal.
 
     1. the temporary files of a writer that was killed (`leftover`): whatever is at these paths, the
        next writer removes it,

@@ -145,8 +145,9 @@ def how_to_delete(routes: Sequence[Route]) -> list[Remedy]:
 
 
 def cards_with_address(report: FamilyReport) -> list[str]:
-    """The network cards with an address, by which a default route could lead. InfiniBand does not;
-    a CNI's device leads to pods, and so does a bridge without a card, such as docker0.
+    """The network cards that have an address, so a default route may be missing there. InfiniBand
+    has no router. A CNI's device leads to pods, and so does a bridge without a card, such as
+    docker0.
     """
     links = report.snapshot.links_by_name
     cards: dict[str, None] = {}
@@ -160,14 +161,14 @@ def cards_with_address(report: FamilyReport) -> list[str]:
 
 
 def devices_to_name(devs: Sequence[str], report: FamilyReport) -> list[str]:
-    """Of which devices one is intended: of these, or if there is only one, perhaps of the cards."""
+    """The devices to choose from: these, or, if there is only one, the cards as well."""
     if len(devs) > 1:
         return [*devs]
     return [*dict.fromkeys([*devs, *cards_with_address(report)])]
 
 
 def how_to_name_a_device(devs: Sequence[str], report: FamilyReport) -> Remedy | None:
-    """How to name each of these devices, of which one is intended; with what is known of it."""
+    """What to type to choose one of these devices, with what is known of each."""
     return in_turn([_way_to_name(dev, report) for dev in devs])
 
 
@@ -182,9 +183,7 @@ def _way_to_name(dev: str, report: FamilyReport) -> Remedy:
 
 def _known_of(dev: str, report: FamilyReport) -> str:
     """What tells this device from another one that may be intended: its kind and first address."""
-    known = [
-        f"kind {link.kind}" for link in report.snapshot.links if link.name == dev and link.kind
-    ]
+    known = [f"kind {kind}" for kind in kinds_of([dev], report).values() if kind]
     for address in report.addresses:
         if address.dev == dev:
             known.append(f"address {address.ip}")

@@ -89,8 +89,8 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
 
 
 def choice_between(devs: Iterable[str]) -> str:
-    """These devices, of which one is intended. Where only one has a default route, a card may be
-    meant that has none.
+    """The devices to choose from, as a phrase. If there is only one, the other choice is a card
+    without a default route.
     """
     named = sorted(devs)
     if len(named) == 1:

@@ -66,8 +66,8 @@ def _with_others(host: Host, units: Sequence[str], own: Iterable[Finding]) -> tu
         if not any(map(_is_known_to_shut, (*of_gate, *findings))):
             of_gate += _unusable_program(host)
         shutting = {finding.target for finding in of_gate if finding.severity == "error"}
-        told = (*findings, *_script_notes(host.files))
-        others = [finding for finding in told if finding.target not in shutting]
+        findings += _script_notes(host.files)
+        others = [finding for finding in findings if finding.target not in shutting]
         # What the last ones say of a start is about the next one that asks the gate, even if none
         # does now.
         findings = [*others, *of_gate]

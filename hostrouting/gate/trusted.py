@@ -73,9 +73,9 @@ def _faults_of(path: str, entry: Entry, kind: str) -> Iterator[Finding]:
         reason = f"users other than root can write to {path}"
     else:
         return
-    from shlex import quote  # noqa: PLC0415  only a refusal needs it, and the findings
+    from shlex import quote  # noqa: PLC0415  only a refusal needs it
 
-    from hostrouting.finding import Finding, Remedy  # noqa: PLC0415
+    from hostrouting.finding import Finding, Remedy  # noqa: PLC0415  only a refusal needs it
 
     # Whoever can write to the folder of scripts chooses their names.
     command = "" if words else f"chown root {quote(path)} && chmod go-w {quote(path)}"

@@ -64,14 +64,14 @@ class Status:
     """The unit that was asked about; empty for all."""
     unanswered: tuple[HostRoutingError, ...] = ()
     """Why parts of the host did not answer."""
-    _found: tuple[Finding, ...] = attrs.field(init=False)
-    """The findings as the parts have them, the worst first. The state follows from these."""
+    _with_remedies: tuple[Finding, ...] = attrs.field(init=False)
+    """The findings with all their remedies, the worst first. The state follows from these."""
     findings: tuple[Finding, ...] = attrs.field(init=False)
     """What is wrong, and what is worth knowing, the worst first. What only explains a verdict is in
     `check`.
     """
 
-    @_found.default
+    @_with_remedies.default
     def _all_in_order(self) -> tuple[Finding, ...]:
         findings = [*self.faults]
         if self.plan is not None:
@@ -89,9 +89,9 @@ class Status:
 
     @findings.default
     def _with_commands(self) -> tuple[Finding, ...]:
-        """What was found, without the remedy APPLY: that is `command`, or would do harm or fail."""
+        """The same without the remedy APPLY: that is `command`, or would do harm or fail."""
         shown: list[Finding] = []
-        for finding in self._found:
+        for finding in self._with_remedies:
             if finding.remedy == APPLY:
                 shown.append(finding._replace(remedy=None))
             else:
@@ -147,7 +147,7 @@ class Status:
             return "nothing"
         if self.worst is None:
             return "in force"
-        return self._state_of(self._found[0])
+        return self._state_of(self._with_remedies[0])
 
     def _state_of(self, finding: Finding) -> State:
         """The state of a host with which nothing worse is wrong."""
@@ -166,7 +166,7 @@ class Status:
             return worst_code(*(_CODES.get(unit.state, FINE) for unit in self.units))
         if self.is_broken:
             return BAD_INPUT
-        wrong = [finding for finding in self._found if finding.severity != "note"]
+        wrong = [finding for finding in self._with_remedies if finding.severity != "note"]
         return worst_code(*(_CODES[self._state_of(finding)] for finding in wrong))
 
     @property

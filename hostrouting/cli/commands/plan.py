@@ -62,12 +62,11 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     openings = _openings(arguments, config, host)
     plan = _make_plan(arguments, config, host)
     command = _command(arguments, plan)
-    told = with_gate_command(plan.findings, command)
+    findings = [*with_gate_command(plan.findings, command), *openings]
     check = None
     if plan.report is not None:
         check = HostCheck.of_snapshot(plan.report, config, repair_options=typed_file(arguments))
     judged = _judge(arguments, plan, check, config, openings)
-    findings = [*told, *openings]
     document = {
         "schema": "hostrouting/plan/4",
         "answer": judged.answer,
