@@ -527,8 +527,8 @@ class BackendContract:
                 promise = f"the outcome of `add` of {route} says what it is"
                 _equal("done" if error is None else error.kind, kind, promise)
                 if error is not None:
-                    told = (error.route, bool(error.errno), bool(error.kernel))
-                    _equal(told, (str(route), True, True), promise)
+                    facts = (error.route, bool(error.errno), bool(error.kernel))
+                    _equal(facts, (str(route), True, True), promise)
             promise = "a refused route is not there, and does not stop the next change"
             _equal(set(_installed(backend)), {first, last}, promise)
             _equal(backend.change([]), (), "no changes have no outcomes")
