@@ -161,8 +161,9 @@ def cards_with_address(report: FamilyReport) -> list[str]:
 
 
 def devices_to_name(devs: Sequence[str], report: FamilyReport) -> list[str]:
-    """The devices to choose from: these, or, if there is only one, the cards as well."""
-    if len(devs) > 1:
+    """The devices to choose from: these, and if no network card is among them, the cards."""
+    links = report.snapshot.links_by_name
+    if any(is_card(links.get(dev), links) for dev in devs):
         return [*devs]
     return [*dict.fromkeys([*devs, *cards_with_address(report)])]
 

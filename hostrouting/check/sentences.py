@@ -116,7 +116,7 @@ def _describe_escapes(family: FamilyReport, mode: Mode) -> Iterator[Finding]:
             if escape.kind != OVERLAP:
                 remedy = in_turn(_how_to_delete_decider(escape.decision))
             # In STRICT, a unit that does not start tempts to allow what should be repaired.
-            elif mode == "WARN" and _are_virtual(escape.devs, family):
+            elif mode == "WARN" and _may_be_intended(escape.devs, family):
                 kinds = kinds_of(escape.devs, family)
                 facts["mayAllow"] = kinds
                 remedy = how_to_allow(kinds, repair_line("--allow", kinds, family.cidrs))
@@ -125,11 +125,14 @@ def _describe_escapes(family: FamilyReport, mode: Mode) -> Iterator[Finding]:
         yield Finding(name, _SEVERITIES[mode], sentence, where, remedy, facts)
 
 
-def _are_virtual(devs: Iterable[str], family: FamilyReport) -> bool:
-    """Whether none of these is hardware, which has no kind, or a partition of InfiniBand."""
+def _may_be_intended(devs: Iterable[str], family: FamilyReport) -> bool:
+    """Whether each of these is a tunnel, a dummy or a bridge of guests. To allow a network card or
+    InfiniBand would only silence the check: a second card is the outage that it is for.
+    """
     links = family.snapshot.links_by_name
     for dev in devs:
-        if dev not in links or not links[dev].kind or links[dev].type == ARPHRD_INFINIBAND:
+        link = links.get(dev)
+        if link is None or not link.kind or link.type == ARPHRD_INFINIBAND or is_card(link, links):
             return False
     return True
 

@@ -97,7 +97,7 @@ def _ways_out(findings: Iterable[Finding], check: HostCheck, who: Operator) -> l
         how_to_allow(kinds, check.repair_line(allow_options(kinds))) for kinds in to_allow.values()
     ]
     lines: dict[str, None] = {}
-    for remedy in [*allowing, *remedies]:
+    for remedy in [*remedies, *allowing]:
         words, command = remedy.parts_for(who)
         lines[LineToType(f"{words[0].upper()}{words[1:]}", command)] = None
     return list(lines)
