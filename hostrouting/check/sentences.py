@@ -352,13 +352,36 @@ def _describe_costs(family: FamilyReport) -> Iterator[Finding]:
 
 def _consequence(dev: str, family: FamilyReport) -> str:
     """What it means that traffic moves from this device."""
-    links = family.snapshot.links_by_name
-    link = links.get(dev)
+    link = family.snapshot.links_by_name.get(dev)
     if link is not None and link.type == ARPHRD_INFINIBAND:
         return "; RDMA uses no routes, except that rdma_cm looks for its peers by them"
-    if link is not None and link.kind == BRIDGE and not is_card(link, links):
+    if _leads_to_guests(dev, family):
         return "; containers or virtual machines behind the bridge are no longer reached"
     return ""
+
+
+def _leads_to_guests(dev: str, family: FamilyReport) -> bool:
+    """Whether the device is a bridge that leads only to containers or virtual machines."""
+    links = family.snapshot.links_by_name
+    link = links.get(dev)
+    return link is not None and link.kind == BRIDGE and not is_card(link, links)
+
+
+def caveat_of_repair(report: CheckReport) -> str:
+    """What stands beside the command of the repair, in parentheses: that it repairs only a part, or
+    what it cuts off; empty if there is nothing to say.
+    """
+    caveats: list[str] = []
+    if any(family.repair.unrepairable for family in report.families):
+        caveats.append("repairs only a part")
+    cut_off: dict[str, None] = {}
+    for family in report.families:
+        for cost in family.repair.costs:
+            if _leads_to_guests(cost.dev, family):
+                cut_off[cost.dev] = None
+    if cut_off:
+        caveats.append(f"cuts off what is behind {spoken([*cut_off])}")
+    return f" ({', and '.join(caveats)})" if caveats else ""
 
 
 # What is allowed.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hostrouting.check.doubts import how_to_allow
-from hostrouting.check.sentences import repair_commands
+from hostrouting.check.sentences import caveat_of_repair, repair_commands
 from hostrouting.command import LineToType, Operator, call, joined
 from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.install.typed_commands import allow_options
@@ -107,17 +107,17 @@ def _repair_lines(check: HostCheck, who: Operator) -> Iterator[str]:
     """The repair until the next boot, and for good."""
     if not _shows_repair(check):
         return
-    part = " (repairs only a part)" if check.named("unsafe") else ""
+    caveat = caveat_of_repair(check.report)
     commands = repair_commands(check.report)
     if len(commands) > _MOST_COMMANDS:
         commands = (joined(" | ", call(f"repair{check.repair_options} --commands"), "sh"),)
     if commands:
-        yield f"Until the next boot, {who}{part}:"
+        yield f"Until the next boot, {who}{caveat}:"
         for command in commands:
             yield LineToType("  ", who.line(command))
     for loss in check.losses:
         yield f"The repair takes something away: {loss}"
-    yield f"Permanently, {who}{part}:"
+    yield f"Permanently, {who}{caveat}:"
     yield LineToType("  ", who.line(check.repair_line()))
 
 
