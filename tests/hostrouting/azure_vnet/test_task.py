@@ -179,10 +179,10 @@ def test_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     """
     host = azure.host(files=FakeFiles(dict(CONFLIST)))
     error = failure(host)
-    assert "10-azure.conflist says" not in caplog.text
+    assert "10-azure.conflist names" not in caplog.text
     assert type(error) is HostError
     assert error.kind == "refused"
-    reason = "/etc/cni/net.d/10-azure.conflist says that azure-vnet manages"
+    reason = "/etc/cni/net.d/10-azure.conflist names azure-vnet, which may manage"
     assert str(error).startswith(f"nothing was deleted: {reason}")
 
     plan = azure.task(azure.config(), host=host).plan()
