@@ -22,7 +22,7 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import NAMES
 from hostrouting.model import Link, Route
-from hostrouting.testing import FakeHost, h200, strategies
+from hostrouting.testing import FakeHost, h200
 from tests.support.cli import say
 from tests.support.programs import completed
 
@@ -245,12 +245,6 @@ def test_what_networkd_keeps() -> None:
     """
     keys = r"ManageForeign\w+=no"
     assert re.findall(f"`({keys})`", PAGES["docs/incident.md"]) == re.findall(keys, NETWORKD_TEXT)
-
-
-def test_strategies() -> None:
-    """docs/testing.md names every public strategy."""
-    for name in strategies.__all__:
-        assert f"{name}()" in PAGES["docs/testing.md"]
 
 
 def test_packages() -> None:
