@@ -16,7 +16,6 @@ from hostrouting import errors
 from hostrouting.boot.units import NETWORKD_TEXT
 from hostrouting.check.results import Reason
 from hostrouting.cli.parser import make_parser
-from hostrouting.codes import code_of
 from hostrouting.config.cni import CNIS
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
@@ -193,7 +192,7 @@ def test_exit_codes() -> None:
             error.errno = None
             if name in {"ApplyError", "NotReady"}:
                 error.can_retry = True
-            assert code_of(error) == int(code), (name, kind)
+            assert error.exit_code == int(code), (name, kind)
             assert error.can_retry == (again == "yes"), (name, kind)
 
 
