@@ -43,15 +43,13 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.rule import Rule, priority_before, rule_command
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND
+from hostrouting.routes.uplink import TO_HAVE_DEFAULT
 from hostrouting.text import agreeing, command_of, counted, grouped, spoken
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import Mode, StaticRoute
     from hostrouting.fib.engine import Decision
 
-_TO_HAVE_DEFAULT = Remedy(
-    "see why the uplink has none (DHCP, router advertisements), or set routeOverlap.expectedDevs"
-)
 _TO_KEEP_ATTRIBUTES = Remedy(
     "if they need it, configure these routes in the program that sets the default route, and not "
     "in hostrouting"
@@ -84,7 +82,7 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
 def _describe_missing_default(family: FamilyReport, severity: Severity) -> Finding:
     """That no device is expected. If a missing rule is the reason, its remedy is that of this."""
     target = f"IPv{family.family} default route"
-    remedy: Remedy | None = _TO_HAVE_DEFAULT
+    remedy: Remedy | None = TO_HAVE_DEFAULT
     if family.lacks_rule is not None:
         remedy = family.lacks_rule.remedy
     facts = {"family": family.family}
