@@ -65,22 +65,28 @@ _PATH = HostLayout.config_path
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Each finding once, the worst first."""
-    return tuple(sorted(dict.fromkeys(findings), key=_rank))
+    """The findings, the worst first. Of those with the same sentence, only the worst: what shuts
+    the gate makes apply fail, too; and a route that waits holds units back here, and not in a plan.
+    """
+    by_sentence: dict[str, Finding] = {}
+    for finding in sorted(findings, key=_rank):
+        by_sentence.setdefault(finding.sentence, finding)
+    return tuple(by_sentence.values())
 
 
 def _rank(finding: Finding) -> tuple[int, int]:
     return SEVERITIES.index(finding.severity), _RANKS.get(finding.name, len(_RANKS))
 
 
-def findings_of_plan(plan: Plan, faults: Sequence[Finding]) -> list[Finding]:
-    """The findings of the plan; a route that waits is an error here, because it holds units back.
-    What shuts the gate makes apply fail, too: the plan has it again, as the fault of a file.
-    """
-    said = [*plan.routes.route_waits]
-    said += [fault._replace(name="file") for fault in faults if fault.name == "gate-shut"]
-    others = [finding for finding in plan.findings if finding not in said]
-    return [*others, *plan.routes.failed_waits]
+def state_of(finding: Finding) -> State:
+    """The state of a host with which nothing worse is wrong."""
+    if finding.can_retry:
+        return "waiting"
+    state = STATES.get(finding.name, "differs")
+    # An operator has to decide, too, if Linux prefers another card, but what is there is wrong.
+    if state == "waiting" and finding.severity == "error":
+        return "differs"
+    return state
 
 
 def find_held_back(units: Sequence[UnitState]) -> Iterator[Finding]:

@@ -13,16 +13,17 @@ from hostrouting.finding import WRONG, Finding, Name
 from hostrouting.gate.unit_gates import APPLY
 from hostrouting.install.typed_commands import gate_options, repair_pipeline, with_gate_command
 from hostrouting.status.findings import (
-    STATES,
     State,
     find_differences,
     find_held_back,
     find_startable,
-    findings_of_plan,
     in_order,
+    state_of,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hostrouting.errors import HostRoutingError
     from hostrouting.gate.unit_states import State as StateOfUnit, UnitState
     from hostrouting.install.host_check import HostCheck
@@ -64,18 +65,17 @@ class Status:
     """The unit that was asked about; empty for all."""
     unanswered: tuple[HostRoutingError, ...] = ()
     """Why parts of the host did not answer."""
-    _with_remedies: tuple[Finding, ...] = attrs.field(init=False)
-    """The findings with all their remedies, the worst first. The state follows from these."""
     findings: tuple[Finding, ...] = attrs.field(init=False)
     """What is wrong, and what is worth knowing, the worst first. What only explains a verdict is in
     `check`.
     """
 
-    @_with_remedies.default
+    @findings.default
     def _all_in_order(self) -> tuple[Finding, ...]:
         findings = [*self.faults]
         if self.plan is not None:
-            findings += findings_of_plan(self.plan, self.faults)
+            findings += self.plan.findings
+            findings += self.plan.routes.failed_waits
             findings += find_differences(self.plan)
         if self.check is not None:
             findings += self.check.named(*WRONG, "route-not-configured")
@@ -85,13 +85,12 @@ class Status:
         if not self.asked:
             findings += find_held_back(self.units)
             findings += find_startable(self.units, findings)
-        return in_order(findings)
+        return in_order(self._with_commands(findings))
 
-    @findings.default
-    def _with_commands(self) -> tuple[Finding, ...]:
+    def _with_commands(self, findings: Iterable[Finding]) -> Iterable[Finding]:
         """The same without the remedy APPLY: that is `command`, or would do harm or fail."""
         shown: list[Finding] = []
-        for finding in self._with_remedies:
+        for finding in findings:
             if finding.remedy == APPLY:
                 shown.append(finding._replace(remedy=None))
             else:
@@ -99,7 +98,7 @@ class Status:
         gating = self._command_without_gating
         if self.plan is not None and self.plan.is_empty and not gating:
             gating = APPLY.command
-        return in_order(with_gate_command(shown, gating))
+        return with_gate_command(shown, gating)
 
     @property
     def matches(self) -> bool | None:
@@ -127,11 +126,13 @@ class Status:
 
     @property
     def _no_answers(self) -> list[Finding]:
-        """Why parts of the host did not answer. What is known to be wrong is worse."""
+        """Why parts of the host did not answer, and may answer later, or root. What is known to be
+        wrong is worse.
+        """
         findings: list[Finding] = []
         for error in self.unanswered:
-            findings += [finding._replace(severity="warning") for finding in error.findings]
-        return findings
+            findings += error.findings
+        return [finding._replace(severity="warning", can_retry=True) for finding in findings]
 
     @property
     def worst(self) -> Finding | None:
@@ -147,15 +148,7 @@ class Status:
             return "nothing"
         if self.worst is None:
             return "in force"
-        return self._state_of(self._with_remedies[0])
-
-    def _state_of(self, finding: Finding) -> State:
-        """The state of a host with which nothing worse is wrong."""
-        if finding.can_retry or finding in self._no_answers:
-            return "waiting"
-        if finding in self._competing_defaults:
-            return "differs"
-        return STATES.get(finding.name, "differs")
+        return state_of(self.worst)
 
     @property
     def code(self) -> int:
@@ -166,8 +159,8 @@ class Status:
             return worst_code(*(_CODES.get(unit.state, FINE) for unit in self.units))
         if self.is_broken:
             return BAD_INPUT
-        wrong = [finding for finding in self._with_remedies if finding.severity != "note"]
-        return worst_code(*(_CODES[self._state_of(finding)] for finding in wrong))
+        wrong = [finding for finding in self.findings if finding.severity != "note"]
+        return worst_code(*(_CODES[state_of(finding)] for finding in wrong))
 
     @property
     def mode(self) -> str:

@@ -152,7 +152,7 @@ def test_a_part_that_does_not_answer_and_has_a_remedy() -> None:
     """It is awaited, although the page says the remedy elsewhere, or not at all."""
     fault = Finding("file", "error", "the file is not there", remedy=APPLY)
     status = Status(unanswered=(HostRoutingError(findings=[fault]),))
-    assert status.worst == fault._replace(severity="warning", remedy=None)
+    assert status.worst == fault._replace(severity="warning", remedy=None, can_retry=True)
     assert (status.state, status.code) == ("waiting", 3)
 
 
