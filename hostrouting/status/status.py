@@ -11,12 +11,13 @@ from hostrouting.command import joined
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import WRONG, Finding, Name
 from hostrouting.gate.unit_gates import APPLY
+from hostrouting.host.layout import HostLayout
 from hostrouting.install.typed_commands import gate_options, repair_pipeline, with_gate_command
 from hostrouting.status.findings import (
     State,
+    causes_of,
     find_differences,
-    find_held_back,
-    find_startable,
+    find_stuck,
     in_order,
     state_of,
 )
@@ -82,9 +83,7 @@ class Status:
             findings += self._competing_defaults
             findings += self.check.doubts
         findings += self._no_answers
-        if not self.asked:
-            findings += find_held_back(self.units)
-            findings += find_startable(self.units, findings)
+        findings += find_stuck(self.units, findings)
         return in_order(self._with_commands(findings))
 
     def _with_commands(self, findings: Iterable[Finding]) -> Iterable[Finding]:
@@ -135,20 +134,20 @@ class Status:
         return [finding._replace(severity="warning", can_retry=True) for finding in findings]
 
     @property
-    def worst(self) -> Finding | None:
-        """The finding that says the state; None if nothing is wrong."""
-        if self.findings and self.findings[0].severity != "note":
-            return self.findings[0]
-        return None
+    def causes(self) -> tuple[Finding, ...]:
+        """The findings of the first line, of which the first says the state; none if nothing is
+        wrong.
+        """
+        return causes_of(self.findings)
 
     @property
     def state(self) -> State:
         """How the host is."""
         if self.config == HostRoutingConfig():
             return "nothing"
-        if self.worst is None:
+        if not self.causes:
             return "in force"
-        return state_of(self.worst)
+        return state_of(self.causes[0])
 
     @property
     def code(self) -> int:
@@ -161,6 +160,15 @@ class Status:
             return BAD_INPUT
         wrong = [finding for finding in self.findings if finding.severity != "note"]
         return worst_code(*(_CODES[state_of(finding)] for finding in wrong))
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, with each cause; or that nothing is."""
+        if self.state == "nothing":
+            return "hostrouting has nothing installed on this host"
+        if not self.causes:
+            return f"this host matches {HostLayout.config_path}"
+        return ". Also: ".join(cause.sentence for cause in self.causes)
 
     @property
     def mode(self) -> str:

@@ -394,6 +394,13 @@ HOSTS: dict[str, Callable[[], FakeHost]] = {
         lambda host: refuse(host, KUBELET, OVERLAP), lock
     ),
     "differs: a script of another program did not end": right_but(hang_in_script),
+    "differs: kubelet fails by itself, and the gate is open": right_but(
+        written(LAYOUT.opening_path, "ticket 4711\n"),
+        lambda host: [change(host) for change in UNITS["fails"]],
+    ),
+    "open: by a drop-in that systemd has loaded, and addresses escape": right_but(
+        load_override, lose_routes
+    ),
     "open: by an administrator": right_but(written(LAYOUT.opening_path, "ticket 4711\n")),
     "open: by a drop-in": right_but(written(OVERRIDE, "[Service]\nExecCondition=\n")),
     "open: by a drop-in that systemd has loaded": right_but(load_override),

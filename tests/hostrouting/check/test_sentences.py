@@ -297,7 +297,7 @@ def test_the_commands_of_a_repair() -> None:
     ],
 )
 def test_a_card_without_an_address(links: list[Link], words: str) -> None:
-    """The sentence names it, where there is no default route at all: perhaps DHCP does not answer."""
+    """The sentence names it where there is no default route at all: perhaps DHCP is missing."""
     host = NO_DEFAULT._replace(addresses=(), links=tuple(links))
     [finding] = named("no-default-route", host)
     assert finding.sentence == f"there is no IPv4 default route, so no device is expected{words}"

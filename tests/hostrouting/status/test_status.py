@@ -48,8 +48,8 @@ ABOUT_CONFIG = {
 
 
 @pytest.mark.parametrize("name", HOSTS)
-def test_the_first_line_is_the_worst_finding(name: str) -> None:
-    """After the word for the state, which is the state that it brings."""
+def test_the_first_line_has_the_worst_finding(name: str) -> None:
+    """After the word for the state, which is the state that it brings; then each other cause."""
     status = find_status(HOSTS[name]())
     state = name.partition(":")[0]
     assert status.state == state
@@ -57,7 +57,9 @@ def test_the_first_line_is_the_worst_finding(name: str) -> None:
     if state in {"nothing", "in force"}:
         assert all(finding.severity == "note" for finding in status.findings)
     else:
-        assert first == f"{state.upper()}: {status.findings[0].sentence}"
+        assert status.causes[0] == status.findings[0]
+        sentences = ". Also: ".join(cause.sentence for cause in status.causes)
+        assert first == f"{state.upper()}: {sentences}"
     severities = [SEVERITIES.index(finding.severity) for finding in status.findings]
     assert severities == sorted(severities)
     assert len(set(status.findings)) == len(status.findings)
@@ -75,6 +77,28 @@ def test_what_is_worse_than_another_card(name: str, worst: str) -> None:
     names = [finding.name for finding in find_status(HOSTS[name]()).findings]
     others = ["default-routes", "route-differs"] if worst == "overlap" else ["default-routes"]
     assert names == [worst, *others]
+
+
+@pytest.mark.parametrize(
+    ("name", "causes"),
+    [
+        ("differs: addresses escape in mode STRICT", ["overlap"]),
+        ("differs: addresses escape, and /etc is read-only", ["overlap", "requirement"]),
+        ("differs: addresses escape, and k3s is not gated", ["overlap", "unit-not-gated"]),
+        ("differs: the guard has failed, and routes are missing", ["overlap", "unit"]),
+        ("differs: kubelet fails by itself, and the gate is open", ["unit", "gate-open"]),
+        ("open: by a drop-in that systemd has loaded, and addresses escape", [
+            "gate-open", "overlap",
+        ]),
+        ("waiting: for a default route", ["no-default-route"]),
+        ("shut: everything belongs to another user", ["gate-shut"]),
+    ],
+)  # fmt: skip
+def test_each_cause_is_in_the_first_line(name: str, causes: list[str]) -> None:
+    """One of the routing, one of the gate, and one of files and units: to mend one does not mend
+    the others. What only follows from one of them is below.
+    """
+    assert [cause.name for cause in find_status(HOSTS[name]()).causes] == causes
 
 
 @pytest.mark.parametrize("name", HOSTS)
@@ -152,7 +176,7 @@ def test_a_part_that_does_not_answer_and_has_a_remedy() -> None:
     """It is awaited, although the page says the remedy elsewhere, or not at all."""
     fault = Finding("file", "error", "the file is not there", remedy=APPLY)
     status = Status(unanswered=(HostRoutingError(findings=[fault]),))
-    assert status.worst == fault._replace(severity="warning", remedy=None, can_retry=True)
+    assert status.causes == (fault._replace(severity="warning", remedy=None, can_retry=True),)
     assert (status.state, status.code) == ("waiting", 3)
 
 
@@ -181,8 +205,7 @@ def test_the_first_line_and_the_exit_code_are_about_the_unit(state: State, elsew
     [unit] = find_status(host, KUBELET).units
     assert unit.state == state
     of_host = next(status_lines(find_status(host)))
-    if state not in {"refused", "unknown", "waiting"}:
-        assert of_host in said.lines
+    assert of_host in said.lines
 
 
 def test_the_instances_of_a_template() -> None:
@@ -201,7 +224,8 @@ def test_the_instances_of_a_template() -> None:
     said = say("status", template, host=host)
     assert said.code == 1
     firsts = [line.split()[:2] for line in said.lines if "kube" in line and ": systemd-" in line]
-    assert firsts == [["REFUSED:", kubes[1]], ["REFUSED:", kubes[2]], ["UNCHECKED:", kubes[0]]]
+    of_units = [["REFUSED:", kubes[1]], ["REFUSED:", kubes[2]], ["UNCHECKED:", kubes[0]]]
+    assert firsts == [*of_units, ["DIFFERS:", kubes[1]]]
     page = say("status", host=host)
     assert page.out.count(OVERLAP) == 1, "the reason that both have"
     assert f", for the same reasons as {kubes[1]}" in page.out
