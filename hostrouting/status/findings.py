@@ -141,7 +141,7 @@ def _stuck(unit: UnitState, severity: Severity) -> Finding:
     """The unit and its state, with what holds it back beside the routes."""
     sentence = f"{unit.unit} {PREDICATES[unit.state]}{unit.details}"
     if unit.held_by:
-        sentence += f": {unit.reasons[-1]}"
+        sentence = ": ".join((sentence, *unit.reasons[-1:]))
     is_waiting = unit.state == "waiting"
     return Finding("unit", severity, sentence, unit.unit, unit.remedy, can_retry=is_waiting)
 
