@@ -59,6 +59,7 @@ class Status:
     plan: Plan | None = None
     """What apply would do with config.json."""
     check: HostCheck | None = None
+    silent_gateways: tuple[Finding, ...] = ()
     units: tuple[UnitState, ...] = ()
     """The gated units, the worst first; or the one that was asked about."""
     guard: UnitState | None = None
@@ -82,6 +83,7 @@ class Status:
             findings += self.check.named(*WRONG, "route-not-configured")
             findings += self._competing_defaults
             findings += self.check.doubts
+        findings += self.silent_gateways
         findings += self._no_answers
         findings += find_stuck(self.units, findings)
         return in_order(self._with_commands(findings))

@@ -109,6 +109,7 @@ def test_the_exit_code(name: str) -> None:
     status = find_status(HOSTS[name]())
     only_waits = {
         "waiting: for a default route",
+        "waiting: for the gateway of the routes",
         "waiting: packets with a mark go elsewhere",
         "waiting: a start waits for the lock",
         "waiting: systemd does not answer",
@@ -261,6 +262,21 @@ def test_a_refused_unit_is_to_be_started_when_nothing_holds_it_back() -> None:
         findings = find_status(host).findings
         startable = [finding for finding in findings if "nothing is known to hold" in str(finding)]
         assert bool(startable) is is_startable, name
+
+
+def test_a_gateway_that_does_not_answer() -> None:
+    """It is named with the default route, because the router may have another address now. One that
+    has answered is right, whatever its age.
+    """
+    host = HOSTS["waiting: for the gateway of the routes"]()
+    [finding] = find_status(host).findings
+    assert finding.sentence == (
+        "172.16.0.0/17 and 172.16.128.0/17 need the gateway 10.0.0.1, which does not answer on eth0"
+    )
+    assert "the default route is [default via 10.0.0.1 dev eth0" in str(finding.remedy)
+    table = host.files.texts["/proc/net/arp"]
+    host.files.texts["/proc/net/arp"] = table.replace("0x0  ", "0x2  ", 1)
+    assert find_status(host).state == "in force"
 
 
 # Parts of the answer.
