@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 import phases
 from hostrouting.cli.output import error_document, say
-from hostrouting.codes import exit_code
 from hostrouting.command import Operator
-from hostrouting.errors import HostRoutingError, RouteOverlapError
+from hostrouting.errors import HostRoutingError, RouteOverlapError, exit_code
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.lines import finding_lines, indented
@@ -38,6 +37,17 @@ class Run(NamedTuple):
         """Why the run failed, and not why its undo did."""
         steps = [step for step in self.report.failures if step.action != "undo"]
         return tuple(step.error for step in steps if step.error is not None)
+
+    @property
+    def reasons(self) -> set[str]:
+        """The sentences of the findings that its lines have as the reasons of a failure."""
+        reasons: set[str] = set()
+        for error in self.errors:
+            if isinstance(error, RouteOverlapError):  # the page of a check has them
+                continue
+            if isinstance(error, HostRoutingError):
+                reasons |= {finding.sentence for finding in error.findings}
+        return reasons
 
     @property
     def stopped(self) -> str:

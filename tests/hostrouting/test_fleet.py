@@ -28,7 +28,7 @@ from hostrouting.testing import FakeKernel, h200, plain_vm
 from tests.support.cli import say
 from tests.support.programs import completed
 from tests.support.sections import expect
-from tests.support.topologies import marked_vm, refusing
+from tests.support.topologies import dual_stack_h200, marked_vm, refusing
 
 CIDR = "172.16.0.0/16"
 CONFIG = HostRoutingConfig(route_overlap=expect(CIDR))
@@ -135,11 +135,11 @@ def test_connections_from_the_addresses_of_the_nodes(tmp_path: Path) -> None:
 
 def test_a_route_of_ours_that_apply_deletes_hinders_no_repair(tmp_path: Path) -> None:
     """The configuration does not have it any more, so it is not in the way once that is applied."""
-    stale = h200(dual_stack=True)
+    stale = dual_stack_h200()
     route = Route.to("fd16::5/128", dev="ib0", metric=100, protocol=OURS)
     stale.ip_route("add", route)
     nodes: dict[str, Snapshot | str] = {
-        "a": h200(dual_stack=True).snapshot(),
+        "a": dual_stack_h200().snapshot(),
         "b": stale.snapshot(),
     }
     config = HostRoutingConfig(route_overlap=expect("fd16::/48"))
