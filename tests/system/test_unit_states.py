@@ -134,7 +134,7 @@ def a_gate_that_does_not_run(system: System) -> None:
         assert start(system) == 1
     finally:
         system.must("kill", "-CONT", journal)
-    said = f"{UNIT} was not started: the gate could not be run"
+    said = f"{UNIT} was refused: the gate could not be run"
     wait_for("the journal to have it", lambda: said in "".join(state(system).reasons))
     assert state(system).state == "refused"
     for verb in RELOADS:

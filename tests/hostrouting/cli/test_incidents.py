@@ -37,7 +37,7 @@ MARKED = f"{WAYS[0]} repair 172.16.0.0/16 --allow 'fwmark 0xca6c' | {WAYS[0]} ap
 
 OWN = f"chown root {LAYOUT.config_directory} && chmod go-w {LAYOUT.config_directory}"
 HANGS = f"{LAYOUT.gate_directory}/50-gpu-health.sh"
-WITHOUT_SCRIPT = f"mv {HANGS} {HANGS}.off && systemctl start kubelet.service"
+WITHOUT_SCRIPT = f"mv {HANGS} {HANGS}.off && systemctl restart kubelet.service"
 BACKUP = json.dumps(config(*HALVES, guard=GUARDED))
 WORST_LAST = ("in force", "nothing", "waiting", "differs", "open", "shut")
 
@@ -88,6 +88,9 @@ INCIDENTS: dict[str, Incident | None] = {
         "kill 4711", "differs"
     ),
     "differs: a script of another program did not end": Incident(WITHOUT_SCRIPT),
+    "differs: kubelet fails by itself, and the gate is open": Incident(
+        f"rm {LAYOUT.opening_path}", "differs"
+    ),
     "open: by an administrator": Incident(f"rm {LAYOUT.opening_path}"),
     "open: by a drop-in": Incident(UNCANCEL),
     "open: by a drop-in that systemd has loaded": Incident(UNCANCEL),
@@ -103,6 +106,7 @@ INCIDENTS: dict[str, Incident | None] = {
     "shut: config.json is empty": Incident(f"{WAYS[0]} remove", "nothing"),
     "shut: /etc/hostrouting is deleted": Incident(f"{WAYS[0]} remove", "nothing"),
     "waiting: for a default route": None,
+    "waiting: for the gateway of the routes": None,
     "waiting: for a device to be named": Incident(NAMED),
     "waiting: the verdict is undecided": Incident(NAMED),
     "waiting: packets with a mark go elsewhere": Incident(MARKED),
