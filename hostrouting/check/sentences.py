@@ -44,15 +44,13 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.rule import Rule, priority_before, rule_command
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND
+from hostrouting.routes.uplink import TO_HAVE_DEFAULT
 from hostrouting.text import agreeing, command_of, counted, grouped, spoken
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import Mode, StaticRoute
     from hostrouting.fib.engine import Decision
 
-_TO_HAVE_DEFAULT = Remedy(
-    "see why the uplink has none (DHCP, router advertisements), or set routeOverlap.expectedDevs"
-)
 _TO_KEEP_ATTRIBUTES = Remedy(
     "if they need it, configure these routes in the program that sets the default route, and not "
     "in hostrouting"
@@ -88,7 +86,7 @@ def _describe_missing_default(family: FamilyReport, severity: Severity) -> Findi
     """That no device is expected. If a missing rule is the reason, its remedy is that of this."""
     target = f"IPv{family.family} default route"
     sentence = family.sentence
-    remedy: Remedy | None = _TO_HAVE_DEFAULT
+    remedy: Remedy | None = TO_HAVE_DEFAULT
     cards = cards_without_address(family)
     if family.lacks_rule is not None:
         remedy = family.lacks_rule.remedy

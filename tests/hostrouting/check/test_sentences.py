@@ -13,8 +13,8 @@ from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, TABLE_LOCAL, TABLE_MAIN, NextHop, Refusing, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.testing import cni_node, plain_vm
-from tests.support.topologies import BY_IPV6, IB0, address, checked, rule, vm_with
+from hostrouting.testing import plain_vm
+from tests.support.topologies import BY_IPV6, IB0, address, checked, cni_node, rule, vm_with
 
 CIDR = "172.16.0.0/16"
 ANYWHERE = Prefix.parse("0.0.0.0/0")
