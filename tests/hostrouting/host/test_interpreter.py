@@ -153,8 +153,9 @@ class TestCompile:
         monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/agent")
         monkeypatch.setenv("PYTHONHOME", "/opt/agent")
         kept = tmp_path / "environment"
-        path = script(tmp_path, f"env >{kept}", "exit 3")
-        assert self.reason(path) == "it ended with 3"
+        path = script(tmp_path, f"env >>{kept}", "exit 3")
+        monkeypatch.setattr(HostLayout, "python_path", path)
+        assert self.reason(path) == NodeInterpreter(FakeFiles()).why_not_run() == "it ended with 3"
         names = {line.partition("=")[0] for line in kept.read_text().splitlines()}
         assert names - {"PWD", "OLDPWD", "SHLVL", "_"} == {"PATH", "PYTHONHASHSEED"}
 
