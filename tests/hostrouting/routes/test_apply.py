@@ -25,12 +25,7 @@ from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
 from hostrouting.testing import FaultyBackend
 from hostrouting.testing.faults import Moment
-from tests.support.commands import furnish
-from tests.support.examples import scaled
-from tests.support.ip_text import routes_of, text_rows
-from tests.support.namespace import private_namespace
-from tests.support.notes import notes_of
-from tests.support.own_routes import (
+from tests.hostrouting.routes.own_routes import (
     EVERY,
     FOREIGN,
     HOPS,
@@ -42,6 +37,10 @@ from tests.support.own_routes import (
     put,
     wishes,
 )
+from tests.support.commands import furnish
+from tests.support.examples import scaled
+from tests.support.ip_text import routes_of, text_rows
+from tests.support.namespace import private_namespace
 from tests.support.programs import completed
 
 PLACE, OTHER_PLACE, THIRD_PLACE = PREFIXES[IPV4]
@@ -85,6 +84,11 @@ def raised_by(call: Callable[[], object]) -> BaseException | None:
     except BaseException as error:  # noqa: BLE001  it is looked at
         return error
     return None
+
+
+def notes_of(error: BaseException) -> list[str]:
+    """The notes that were added to this error, oldest first; a KeyError if there are none."""
+    return list(vars(error)["__notes__"])  # type checkers know of it from Python 3.11 on
 
 
 def says_what_is_true(error: BaseException, now: Snapshot, before: Snapshot) -> bool:

@@ -19,9 +19,7 @@ from hostrouting.model.route import (
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.plan import plan_static_routes, reply_routes
 from hostrouting.testing import h200, plain_vm
-from tests.support.examples import scaled
-from tests.support.ip_text import route_of, routes_of, text_rows
-from tests.support.own_routes import (
+from tests.hostrouting.routes.own_routes import (
     FOREIGN,
     HOPS,
     PREFIXES,
@@ -32,6 +30,8 @@ from tests.support.own_routes import (
     put,
     wishes,
 )
+from tests.support.examples import scaled
+from tests.support.ip_text import route_of, routes_of, text_rows
 from tests.support.sections import static
 
 ORDER = ["conflict", "keep", "add", "delete"]

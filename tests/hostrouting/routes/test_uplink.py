@@ -16,11 +16,11 @@ from hostrouting.model.route import OURS, TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import default_rules
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.uplink import Need, Uplink
+from tests.hostrouting.routes.own_routes import HOPS, entry
 from tests.support.commands import furnish
 from tests.support.examples import scaled
 from tests.support.ip_text import routes_of, text_rows
 from tests.support.namespace import Namespace, private_namespace
-from tests.support.own_routes import HOPS, entry
 from tests.support.topologies import host
 
 INTERFACES = [("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24"), ("wg0", "10.2.0.4/24")]
