@@ -315,11 +315,6 @@ fd20::/32 proto ours metric 1024 nexthop via fe80::1 dev eth0 nexthop via fe80::
 A proto ours; PLACE proto ours A_AND_B              | via 10.0.0.1 dev eth0 | keep
 PLACE proto ours A_AND_B; A proto ours              | via 10.0.0.1 dev eth0 | keep, delete
 A proto 186; B proto ours                           | via 10.0.0.1 dev eth0 | keep, delete
-A proto ours; PLACE proto ours mtu 1400 A_AND_B     | via 10.0.0.1 dev eth0 | keep, delete
-A proto ours; PLACE proto ours advmss 1300 A_AND_B  | via 10.0.0.1 dev eth0 | keep, delete
-A proto ours; PLACE proto ours src 10.0.0.4 A_AND_B | via 10.0.0.1 dev eth0 | keep, delete
-A proto ours; PLACE proto ours scope 253 A_AND_B    | via 10.0.0.1 dev eth0 | keep, delete
-A proto ours; multicast PLACE proto ours A_AND_B    | via 10.0.0.1 dev eth0 | keep, delete
 
 # Without a default route: ours that Linux uses stays, by devices that are up, as far as it is named
 -; A proto ours                                | | keep
