@@ -149,8 +149,8 @@ def test_what_holds_a_key(row: str) -> None:
 
 
 def test_what_an_operator_reads(snapshot: object) -> None:
-    """A plan reads as a diff: conflicts, kept, added and deleted routes, and those that wait while
-    ours stay.
+    """A plan reads as a diff: conflicts, kept, added and deleted routes; findings name the routes
+    that wait, or stay.
     """
     ours = [
         Route.to("10.1.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS),
@@ -169,7 +169,7 @@ def test_what_an_operator_reads(snapshot: object) -> None:
     ]
     plan = plan_static_routes(configured(*wanted), h200().snapshot().with_routes(ours))
     findings = [json.dumps(finding.to_mapping()) for finding in plan.findings()]
-    assert snapshot == "\n".join([str(plan), *findings])
+    assert snapshot == "\n".join([*map(str, plan.steps), *findings])
 
 
 @pytest.mark.parametrize(
@@ -521,7 +521,6 @@ class TestReplyRoute:
         assert finding.name == name
         assert finding.severity == "warning"
         assert 'write another "metric"' not in str(finding)  # the reply route has none
-        assert str(plan) == f"? {finding.sentence}"
 
     def test_wanted(self) -> None:
         """There is one for the device of the probe rewrite. Without ensureRoute there is none, and
