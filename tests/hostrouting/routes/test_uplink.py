@@ -93,7 +93,6 @@ default nexthop via 10.0.0.1 dev eth0 weight 2 linkdown nexthop via 10.1.0.1 dev
 | | nexthop via 10.0.0.1 dev eth0 weight 2 nexthop via 10.1.0.1 dev eth1 weight 3
 default nexthop via 10.0.0.1 dev eth0 weight 2 nexthop dev eth1 dead | | via 10.0.0.1 dev eth0
 default nexthop dev eth0 weight 2 nexthop dev eth1 weight 3 | dev eth1 | dev eth1 scope link
-default nexthop dev eth0 nexthop dev eth1 | via 10.1.0.7 | via 10.1.0.7 dev eth1
 default nexthop dev eth0 nexthop dev eth1 | via 10.0.0.7 | via 10.0.0.7 dev eth0
 default nexthop dev eth0 nexthop dev eth1 | via 10.5.0.7 \
 | an address or route on eth0 that reaches the gateway 10.5.0.7 directly
