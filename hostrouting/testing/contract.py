@@ -24,7 +24,7 @@ Each test gets a new backend. It must describe the host of `contract_host`:
 If a backend does not support something, override the test and skip it.
 
 Not asked, because no change of a backend makes them: the peer of an address, the number of a
-nexthop object, and the preference, the sources, the lifetime and the `unread` words of a route. The
+nexthop object, and the preference, the sources, the lifetime and the encapsulations of a route. The
 suite only finds a backend that invents them.
 """
 
