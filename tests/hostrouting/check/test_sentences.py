@@ -286,6 +286,28 @@ def test_the_commands_of_a_repair() -> None:
     assert for_first == "ip route add 172.16.5.0/24 metric 7 via 10.0.0.1 dev eth0"
 
 
+@pytest.mark.parametrize(
+    ("links", "words"),
+    [
+        ([Link(name="eth0", index=2)], ": eth0 has no IPv4 address (from DHCP?)"),
+        ([Link(name="eth0", index=2), ETH1], ": eth0 and eth1 have no IPv4 address (from DHCP?)"),
+        ([Link(name="eth0", index=2, up=False)], ""),
+        ([Link(name="eth0", index=2, master="bond0")], ""),
+        ([IB0, WG0, DOCKER, Link(name="cali1", index=7, kind="veth")], ""),
+    ],
+)
+def test_a_card_without_an_address(links: list[Link], words: str) -> None:
+    """The sentence names it where there is no default route at all: perhaps DHCP is missing."""
+    host = NO_DEFAULT._replace(addresses=(), links=tuple(links))
+    [finding] = named("no-default-route", host)
+    assert finding.sentence == f"there is no IPv4 default route, so no device is expected{words}"
+    with_address = host._replace(addresses=(address("10.0.0.4/24", "eth0"),))
+    [finding] = named("no-default-route", with_address)
+    assert "eth0" not in finding.sentence
+    [finding] = named("no-default-route", host.with_routes([Route.to("0.0.0.0/0", dev="ifb0")]))
+    assert "address" not in finding.sentence
+
+
 def test_one_reason_for_several_ranges_is_one_finding() -> None:
     """It names each of the ranges that no route repairs."""
     by_card = Route.to("172.16.0.0/12", dev="ib0", table=100)
