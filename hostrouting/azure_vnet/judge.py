@@ -62,7 +62,7 @@ class CleanupFacts:
     state: str | None = None
     """The text of azure-vnet's state file; None if there is none."""
     active_file: str = ""
-    """The path of the CNI configuration that makes azure-vnet active; empty if none does."""
+    """The path of a CNI configuration that names azure-vnet; empty if none does."""
 
 
 @attrs.frozen
@@ -139,7 +139,7 @@ def judge(
 
 
 def _is_active(path: str) -> Finding:
-    sentence = f"{path} says that azure-vnet manages this node's pods"
+    sentence = f"{path} names azure-vnet, which may manage this node's pods"
     remedy = Remedy("remove the file if another CNI manages the pods")
     return Finding("azure-vnet", "error", sentence, path, remedy)
 

@@ -4,7 +4,7 @@ decided in `judge`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -110,8 +110,7 @@ class CleanStaleAzureVnet:
     In a dry run, the default, the task only reports. Otherwise it locks the host, makes the plan
     and deletes what is in it, unless a finding is an error. First it writes a shell
     script that restores everything. It deletes the rules in one batch, all or none. Then it deletes
-    the neighbours, each after it was read once more, and the routes, and checks that nothing has
-    come back.
+    the neighbours, each after it was read once more, and the routes.
 
     The rules and MAC addresses are those of this machine, unless `ebtables` and `link_layer` are
     given: a host with another kernel needs both.
@@ -187,7 +186,7 @@ class CleanStaleAzureVnet:
             raise
 
     def _clean(self, ctx: phases.Context) -> CleanupResult:
-        """Delete what is stale now, and check that it is gone; the host is locked."""
+        """Delete what is stale now; the host is locked."""
         plan = self.plan()
         if plan.errors:
             raise _error("nothing was deleted", plan.errors, kind="refused")
@@ -228,7 +227,6 @@ class CleanStaleAzureVnet:
                 raise
             remaining = self._delete_neighbours(plan, deleted)
             remaining += self._delete_routes(plan, deleted)
-            remaining += self._find_what_came_back(deleted)
             if remaining:
                 count_of = f"{len(deleted)} of {len(plan.deletions)} entries"
                 message = f"{count_of} were deleted, and are saved in {undo_file}; not deleted"
@@ -267,12 +265,6 @@ class CleanStaleAzureVnet:
             elif not outcome.is_done:  # else another program has deleted it
                 remaining.append(f"{entry.spec}: {outcome.error}")
         return remaining
-
-    def _find_what_came_back(self, deleted: Iterable[CleanupEntry]) -> Iterator[str]:
-        stale_again = {entry.spec for entry in self.plan().deletions}
-        for entry in deleted:
-            if entry.spec in stale_again:
-                yield f"{entry.spec} was added again: azure-vnet or another program is active"
 
 
 def _operation(entry: CleanupEntry) -> Operation:

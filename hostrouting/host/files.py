@@ -192,8 +192,12 @@ class LocalFiles:
                 return f"{os.strerror(errno.ENOSPC)}; {_REMEDIES[errno.ENOSPC]}"
             return ""
         if system.f_flag & os.ST_RDONLY:
-            mount = _mount_point(place)
-            return f"{os.strerror(errno.EROFS)}; look at dmesg, then: mount -o remount,rw {mount}"
+            from shlex import quote  # noqa: PLC0415  see above
+
+            # What is mounted may be a part of another file system, which os.path.ismount misses.
+            mount = f"$(findmnt -nvo TARGET -T {quote(place)})"
+            to_remount = f'mount -o remount,rw "{mount}"'
+            return f"{os.strerror(errno.EROFS)}; look at dmesg, then: {to_remount}"
         return (
             f"{place} does not allow it; for its permissions and attributes: ls -ld {place}; "
             f"lsattr -d {place}"
@@ -255,19 +259,6 @@ class LocalFiles:
                 else:
                     del parts[-1]
         return "/".join((self._root, *parts)) or "/"
-
-
-def _mount_point(place: str) -> str:
-    """Where the file system of this folder is mounted. A part of another one can be mounted, too,
-    which os.path.ismount does not see.
-    """
-    mount = "/"
-    with open("/proc/self/mountinfo", "rb") as mounts:
-        for line in mounts:
-            path = line.split()[4].decode("unicode_escape")  # a blank is \\040
-            if os.path.commonpath([place, path]) == path and len(path) >= len(mount):
-                mount = path
-    return mount
 
 
 def _is_full(system: os.statvfs_result) -> bool:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
-from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy
-from hostrouting.host.files import Entry, require_kind
+from hostrouting.host.files import Entry
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -53,41 +52,33 @@ class File:
         return entry != Entry("file", self.mode) or not self.has_content(files)
 
     def write(self, files: Files) -> None:
-        """Write the file or link, atomically. HostError as in `require_room`."""
-        self.require_room(files)
+        """Write the file or link, atomically. `find_obstacle` is asked before."""
         if self.target:
             files.link(self.path, self.target)
         else:
             files.write(self.path, self.content(), mode=self.mode)
 
-    def require_room(self, files: Files) -> None:
-        """Raise HostError if the path is masked, or if something is there that we did not write: a
-        folder, a link in the place of a file, or, in systemd's folders, another program's file.
+    def find_obstacle(self, files: Files) -> Finding | None:
+        """What is at the path that we do not replace: a mask, a folder, a link in the place of a
+        file, or, in systemd's folders, another program's file. None if there is no such thing.
         """
         entry = files.look(self.path)
-        if self.target:
-            # By its path, systemd starts a unit of ours, whatever the link or file there is.
-            require_kind("link", self.path, entry, "file", "link")
-            return
-        is_shared = entry is not None and self.path.startswith(SHARED)
+        if entry is None:
+            return None
+        # By the path of a link, systemd starts a unit of ours, whatever link or file is there.
+        is_shared = self.path.startswith(SHARED) and not self.target
         if is_shared and is_masked(files, self.path):
-            finding = describe_mask(self.path)
-            error = HostError(
-                f"{finding.sentence}; {finding.remedy}", what="file", target=self.path
-            )
-            error.findings = (finding,)
-            raise error
-        require_kind("write", self.path, entry, "file")
-        if not is_shared:
-            return
-        text = files.read(self.path) or ""
-        if not any(mark in text for mark in (MARK, *_ORIGINAL)):
-            rule = "was not written by hostrouting, which needs this path"
-            raise HostError(
-                f"{self.path} {rule}: move the file away, or rename it",
-                what="file",
-                target=self.path,
-            )
+            return describe_mask(self.path)
+        if entry.kind != "file" and not (self.target and entry.kind == "link"):
+            sentence = f"cannot write {self.path}: it is a {entry}"
+            return Finding("file", "error", sentence, self.path, Remedy("remove it"))
+        if is_shared:
+            text = files.read(self.path) or ""
+            if not any(mark in text for mark in (MARK, *_ORIGINAL)):
+                sentence = f"{self.path} was not written by hostrouting, which needs this path"
+                remedy = Remedy("move the file away, or rename it")
+                return Finding("file", "error", sentence, self.path, remedy)
+        return None
 
 
 def describe_unwritable(folders: Sequence[str], reason: str) -> Finding:

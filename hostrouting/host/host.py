@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     import phases
-    from hostrouting.host.base import Files, Lock
+    from hostrouting.host.base import Files
     from hostrouting.host.interpreter import Interpreter
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.kernel.netlink import NetlinkBackend
@@ -207,11 +207,11 @@ class Host:
         path = HostLayout.lock_path
         if self.backend is None:
             path = "/"
-        wait = _LockWait(ctx, files, path)
+        until = ctx.clock.now() + _LOCK_WAIT
         with ExitStack() as turn:
             if self.backend is not None and files.look(HostLayout.turn_path) is not None:
-                turn.enter_context(wait.locked(HostLayout.turn_path))
-            with wait.locked(path):
+                turn.enter_context(_locked(files, HostLayout.turn_path, ctx, until))
+            with _locked(files, path, ctx, until):
                 turn.close()
                 yield
 
@@ -225,48 +225,40 @@ def _can_be_run(files: Files, path: str) -> bool:
     return entry is not None and bool(entry.mode & 0o111)
 
 
-class _LockWait:
-    """The wait for the lock of a host, and for the turn before it: both have one end."""
-
-    def __init__(self, ctx: phases.Context, files: Files, path: str) -> None:
-        """Begin to wait. The path is that of the lock itself, whose holders are named also during
-        the wait for the turn: the process that has the turn waits for them, too.
-        """
-        self._ctx = ctx
-        self._files = files
-        self._path = path
-        self._until = ctx.clock.now() + _LOCK_WAIT
-
-    @contextmanager
-    def locked(self, path: str) -> Iterator[None]:
-        """Hold the lock of this file during the block."""
-        lock = self._files.lock(path, self._ctx.clock.wake)
-        try:
-            if not lock.is_held():
-                self._wait_for(lock)
-            yield
-        finally:
-            lock.release()
-
-    def _wait_for(self, lock: Lock) -> None:
-        clock = self._ctx.clock
-        holders = self._holders_in_words()
-        self._ctx.log.info("this host is locked by %s; waiting up to %g s", holders, _LOCK_WAIT)
-        with self._ctx.on_cancel(clock.wake):
-            clock.wait(lambda: lock.is_held() or self._ctx.cancelled, self._until)
+@contextmanager
+def _locked(files: Files, path: str, ctx: phases.Context, until: float) -> Iterator[None]:
+    """Hold the lock of this file during the block; wait for it until then."""
+    lock = files.lock(path, ctx.clock.wake)
+    if path == HostLayout.turn_path:  # who has the turn waits for those that have the lock
+        path = HostLayout.lock_path
+    try:
         if not lock.is_held():
-            holders = self._holders_in_words()
-            still_locked = f"this host is still locked after {_LOCK_WAIT:g} s, by {holders}"
-            remedy = "wait until it is free"
-            to_end = command_to_end(self._files.lock_holders(self._path))
-            if to_end:
-                remedy += f"; if that hangs, as root: {to_end}"
-            raise NotReady(f"{still_locked}; {remedy}", kind="busy")
+            words = "this host is locked by %s; waiting up to %g s"
+            ctx.log.info(words, _holders_in_words(files, path), until - ctx.clock.now())
+            with ctx.on_cancel(ctx.clock.wake):
+                ctx.clock.wait(lambda: lock.is_held() or ctx.cancelled, until)
+        if not lock.is_held():
+            raise _still_locked(files, path)
+        yield
+    finally:
+        lock.release()
 
-    def _holders_in_words(self) -> str:
-        """Who has the lock, in words. No process is found if it is in another pid namespace."""
-        holders = self._files.lock_holders(self._path)
-        if holders:
-            return spoken([str(holder) for holder in holders])
-        anybody = "another run, the guard, or the start of a gated unit"
-        return f"{anybody} (to see the process: lslocks)"
+
+def _still_locked(files: Files, path: str) -> NotReady:
+    """The error for a lock that did not become free."""
+    holders = _holders_in_words(files, path)
+    remedy = "wait until it is free"
+    to_end = command_to_end(files.lock_holders(path))
+    if to_end:
+        remedy += f"; if that hangs, as root: {to_end}"
+    still_locked = f"this host is still locked after {_LOCK_WAIT:g} s, by {holders}"
+    return NotReady(f"{still_locked}; {remedy}", kind="busy")
+
+
+def _holders_in_words(files: Files, path: str) -> str:
+    """Who has the lock, in words. No process is found if it is in another pid namespace."""
+    holders = files.lock_holders(path)
+    if holders:
+        return spoken([str(holder) for holder in holders])
+    anybody = "another run, the guard, or the start of a gated unit"
+    return f"{anybody} (to see the process: lslocks)"

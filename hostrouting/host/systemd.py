@@ -33,10 +33,6 @@ _EXIT_CODES = range(10)
 """What systemctl exits with, whatever has become of the unit; a signal is a number below zero."""
 _EXIT_NOT_LOADED = 5
 """The exit code for a unit that does not exist."""
-_STOP_TRIES = 10
-"""How often a stop is tried: its job is cancelled if the unit is started at that moment, for
-example by the start of a machine.
-"""
 _TIMEOUT = 30.0  # seconds, for every command but a start; our units stop within 10
 _NEVER = "n/a"
 """A time that systemd has never set, as versions before 250 print it."""
@@ -170,16 +166,7 @@ class SystemdManager:
         )
 
     def stop(self, unit: str) -> None:
-        unit = unit_name(unit)
-        for number in range(1, _STOP_TRIES + 1):
-            try:
-                self._run("stop", unit, fine=(0, _EXIT_NOT_LOADED))
-            except HostError as error:
-                # A canceled job is a refusal. Others are not told apart: trying again is harmless.
-                if error.kind != "refused" or number == _STOP_TRIES:
-                    raise
-            else:
-                return
+        self._run("stop", unit_name(unit), fine=(0, _EXIT_NOT_LOADED))
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         require_names(names)

@@ -85,10 +85,9 @@ def _unusable_paths(host: Host, changes: FileChanges) -> Iterator[Finding]:
     folder, a link, or another program's file.
     """
     for file in changes.writes:
-        try:
-            file.require_room(host.files)
-        except HostRoutingError as error:
-            yield from error.findings
+        obstacle = file.find_obstacle(host.files)
+        if obstacle is not None:
+            yield obstacle
     for path in changes.removes:
         try:
             require_removable(path, host.files.look(path))

@@ -22,6 +22,7 @@ from hostrouting.host.host import Host
 from hostrouting.install.arguments import IS_CONFIG, IS_FLAG, IS_HOST, is_duration
 from hostrouting.install.install import install, parts_of_run
 from hostrouting.install.installed import Wanted, installed_or_none, read_installed
+from hostrouting.install.part import Part
 from hostrouting.install.preflight import plan_install
 from hostrouting.install.undo import (
     Before,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from hostrouting.install.plan import Plan
     from hostrouting.kernel.base import RouteRequest
     from hostrouting.model.route import Route
-    from hostrouting.model.snapshot import Snapshot
 
 R = TypeVar("R", bound=Effects)
 
@@ -196,26 +196,17 @@ class InstallTask(ABC, Generic[R]):
         return attrs.evolve(wanted, config=config, is_undo=True)
 
 
-class SectionTask(InstallTask[Effects]):
+class SectionTask(InstallTask[Effects], Part):
     """A task about one section of the configuration, whose work on the kernel is a part of an
     installation (`install.part`). Alone, it keeps all other sections as they are installed.
     """
 
     section: ClassVar[str]
     """The attribute of the configuration that the task is about."""
-    checks_the_result: ClassVar[bool] = False
     needed: ClassVar[tuple[type[SectionTask], ...]] = ()
     """The tasks whose work is part of this task's work: when this task runs alone, it does their
     work first.
     """
-
-    @abstractmethod
-    def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
-        """See Part."""
-
-    @abstractmethod
-    def carry_out(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:
-        """See Part."""
 
     def wanted(self) -> Wanted:
         """See InstallTask. The installed configuration with this section replaced."""

@@ -274,31 +274,20 @@ class _Transaction:
     def _undoable(self) -> list[RouteRequest]:
         """The uncertain requests that can be reversed.
 
-        An addition is reversed by a deletion. In IPv4, a request to delete a route without a metric
-        takes a route of ours with any metric if there is none without. So where ours may have had
-        one with a metric, the addition is reversed only if the table shows its route.
+        An addition is reversed by a deletion, and only if the table shows its route: in IPv4, a
+        request to delete a route without a metric takes a route of ours with any metric if there is
+        none without.
         """
-        risky = set(filter(self._could_take_another_metric, self._uncertain))
-        if not risky:
-            return list(self._uncertain)
+        if not self._uncertain:
+            return []
         now = self._read()
         undoable: list[RouteRequest] = []
         for request in self._uncertain:
             steps = steps_for_key([request.route], now[request.route.key])
             is_missing = any(step.action == "add" for step in steps)
-            if is_missing and request in risky:
-                continue
-            undoable.append(request)
+            if request.verb == "delete" or not is_missing:
+                undoable.append(request)
         return undoable
-
-    def _could_take_another_metric(self, request: RouteRequest) -> bool:
-        """Whether this adds a route without a metric, as only IPv4 has, where ours may have had one
-        with a metric.
-        """
-        route = request.route
-        if request.verb == "delete" or route.metric:
-            return False
-        return any(key.prefix == route.prefix and key.metric for key in self._before)
 
     def _read(self) -> dict[RouteKey, list[Route]]:
         near = {key.prefix for key in self._wanted}

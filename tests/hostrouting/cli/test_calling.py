@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.boot.program import Program
 from hostrouting.release import PROGRAM
 from tests.support.cli import PLAIN
+from tests.support.compiled import compiled_program
 from tests.support.programs import completed
 
 pytestmark = pytest.mark.linux
@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("folder")
     (folder / "my env").symlink_to(ENV.parent)
     for name in (f"{PROGRAM}.pyz", PROGRAM):
-        (folder / name).write_bytes(Program().content())
+        (folder / name).write_bytes(compiled_program(sys.executable))
         (folder / name).chmod(0o755)
     return folder
 

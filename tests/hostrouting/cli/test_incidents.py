@@ -203,7 +203,7 @@ def test_what_ends_it(name: str, called: str) -> None:
     assert incident is not None
     host = HOSTS[name]()
     command = re.sub(r"\bhostrouting (repair|apply|remove)", rf"{called} \1", incident.command)
-    assert command in commands_of("status", HOSTS[name](), called)
+    assert command in commands_of("status", host, called)
     type_in(host, command, called)
     assert find_status(host).state == incident.after
 
@@ -212,10 +212,9 @@ def test_what_ends_it(name: str, called: str) -> None:
 def test_what_is_printed_can_be_typed(name: str) -> None:
     """No command of any page fails, and none makes the host worse than it was."""
     incident = INCIDENTS[name]
-    states = {
-        STATES.get(finding.name, "differs") for finding in find_status(HOSTS[name]()).findings
-    }
-    worst = max(map(WORST_LAST.index, {find_status(HOSTS[name]()).state, *states}))
+    status = find_status(HOSTS[name]())
+    states = {STATES.get(finding.name, "differs") for finding in status.findings}
+    worst = max(map(WORST_LAST.index, {status.state, *states}))
     if incident is not None:
         worst = max(worst, WORST_LAST.index(incident.after))
     pages: tuple[str, ...] = PAGES

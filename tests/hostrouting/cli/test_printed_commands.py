@@ -17,7 +17,6 @@ from typing import NamedTuple
 import pytest
 
 from hostrouting.boot.on_disk import gated_on_disk
-from hostrouting.boot.program import Program
 from hostrouting.boot.units import DROP_IN_TEXT
 from hostrouting.check.check import check_kernel
 from hostrouting.config.settings import HostRoutingConfig
@@ -26,6 +25,7 @@ from hostrouting.host.host import Host
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.node.clock import MachineClock
 from hostrouting.node.guard import Guard
+from tests.support.compiled import compiled_program
 from tests.support.incidents import GUARDED, config
 from tests.support.machine import H200, Machine, private_machine
 from tests.support.tasks import CIDR, LAYOUT, REPAIR
@@ -120,7 +120,7 @@ ROWS = {
 def test_what_is_printed_does_what_the_page_says(name: str, called: str, tmp_path: Path) -> None:
     """Nothing escapes afterwards, also when a unit has started and the guard has made a pass."""
     row = ROWS[name]
-    (tmp_path / "hostrouting.pyz").write_bytes(Program().content())
+    (tmp_path / "hostrouting.pyz").write_bytes(compiled_program(sys.executable))
     with private_machine() as machine:
         machine.batch(NODE)
         machine.outside(BACKUP).write_text(json.dumps(WITH))

@@ -432,13 +432,13 @@ def test_power_that_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 READ_ONLY = "Read-only file system; remount the file system writable"
 FULL = "No space left on device; free some space, or inodes (df -i)"
 CODE = """if True:
-    import sys
+    import os, sys
     from hostrouting.errors import HostError
     from hostrouting.host.files import LocalFiles
     files = LocalFiles(sys.argv[1])
     assert not files.remove("/absent") and files.lock("/", list).is_held()
-    for needs_space in (True, False):
-        print(files.why_unwritable("/", needs_space=needs_space))
+    reasons = [files.why_unwritable("/", needs_space=space) for space in (True, False)]
+    print(*reasons, sep="\\n")
     for change in (
         lambda: files.write("/file", "x"),
         lambda: files.link("/link", "/x"),
@@ -448,6 +448,10 @@ CODE = """if True:
             change()
         except HostError as error:
             print(error)
+    _, is_proposed, to_remount = reasons[0].partition("; look at dmesg, then: ")
+    if is_proposed:
+        os.system(to_remount)
+        files.write("/file", "x")
 """
 
 
@@ -472,9 +476,9 @@ def test_a_file_system_that_takes_nothing(
     words = [sys.executable, "-c", CODE, str(tmp_path)]
     done = completed(["unshare", "--mount", "sh", "-c", script, "sh", *words], check=True)
     known, for_removal, *met = done.stdout.splitlines()
-    if reason == READ_ONLY:  # before a change it is known where that is mounted
-        to_remount = f"look at dmesg, then: mount -o remount,rw {tmp_path}"
-        assert known == for_removal == f"Read-only file system; {to_remount}"
+    if reason == READ_ONLY:  # the script types the command, and writes
+        to_remount = f'mount -o remount,rw "$(findmnt -nvo TARGET -T {tmp_path})"'
+        assert known == for_removal == f"Read-only file system; look at dmesg, then: {to_remount}"
     else:
         assert (known, for_removal) == (reason, "")
     assert len(met) == refused

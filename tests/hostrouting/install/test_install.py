@@ -122,7 +122,7 @@ def disk(host: FakeHost) -> dict[str, tuple[str, int]]:
 def files_by_path(config: HostRoutingConfig) -> dict[str, tuple[str, int]]:
     """The files of a configuration, as `disk` has them."""
     host = FakeHost()
-    for file in files_of(config, python="/usr/bin/python3"):
+    for file in files_of(config, host.interpreter, python="/usr/bin/python3"):
         file.write(host.files)
     return disk(host)
 

@@ -48,9 +48,18 @@ ABOUT_CONFIG = {
 
 
 @pytest.mark.parametrize("name", HOSTS)
-def test_the_first_line_is_the_worst_finding(name: str) -> None:
-    """After the word for the state, which is the state that it brings."""
+def test_the_answer(name: str) -> None:
+    """The first line is the worst finding, the exit code is that of the state, and what is to be
+    typed stands once.
+    """
     status = find_status(HOSTS[name]())
+    assert_the_first_line_is_the_worst_finding(name, status)
+    assert_the_exit_code(name, status)
+    assert_what_is_to_be_typed_stands_once(status)
+
+
+def assert_the_first_line_is_the_worst_finding(name: str, status: Status) -> None:
+    """After the word for the state, which is the state that it brings."""
     state = name.partition(":")[0]
     assert status.state == state
     first, *_ = status_lines(status)
@@ -77,12 +86,10 @@ def test_what_is_worse_than_another_card(name: str, worst: str) -> None:
     assert names == [worst, *others]
 
 
-@pytest.mark.parametrize("name", HOSTS)
-def test_the_exit_code(name: str) -> None:
+def assert_the_exit_code(name: str, status: Status) -> None:
     """It is 2 for a config.json that cannot be used, 1 if anything differs, is open or is shut, 3
     if something is only awaited, and 0 if there are only notes.
     """
-    status = find_status(HOSTS[name]())
     only_waits = {
         "waiting: for a default route",
         "waiting: packets with a mark go elsewhere",
@@ -99,12 +106,10 @@ def test_the_exit_code(name: str) -> None:
         assert status.code == (3 if name in only_waits else 1)
 
 
-@pytest.mark.parametrize("name", HOSTS)
-def test_what_is_to_be_typed_stands_once(name: str) -> None:
+def assert_what_is_to_be_typed_stands_once(status: Status) -> None:
     """The command that makes the host right is the last line of the page, and nowhere else; no
     finding proposes an apply that would fail or do harm.
     """
-    status = find_status(HOSTS[name]())
     lines = [*status_lines(status)]
     assert all(finding.remedy != APPLY for finding in status.findings)
     if status.command:
