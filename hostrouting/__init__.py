@@ -29,7 +29,6 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
         check_kernel as check_kernel,
         check_snapshot as check_snapshot,
     )
-    from hostrouting.codes import exit_code as exit_code
     from hostrouting.config import (
         HostRoutingConfig as HostRoutingConfig,
         RouteOverlapConfig as RouteOverlapConfig,
@@ -46,6 +45,7 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
         RequirementError as RequirementError,
         RouteConflict as RouteConflict,
         RouteOverlapError as RouteOverlapError,
+        exit_code as exit_code,
     )
     from hostrouting.finding import Finding as Finding
     from hostrouting.host import Host as Host, HostLayout as HostLayout
@@ -91,9 +91,8 @@ The configuration, whose sections are frozen values, checked when they are made
     config                   HostRoutingConfig StaticRoutesConfig StaticRoute RouteOverlapConfig
 Errors, all of them HostRoutingError, and findings
     errors                   HostRoutingError ConfigError RequirementError RouteConflict ApplyError
-    errors                   RouteOverlapError NotReady HostError BackendError
+    errors                   RouteOverlapError NotReady HostError BackendError exit_code
     finding                  Finding
-    codes                    exit_code
 The check, of a kernel or of a snapshot
     check                    check_kernel check_snapshot check_findings
 The host and its kernel

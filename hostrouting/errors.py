@@ -16,12 +16,16 @@ The word before the colon says where the fault is.
 import errno
 from collections.abc import Iterable
 from copyreg import __newobj__  # type: ignore[attr-defined]  # how pickle makes an object
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, PROBLEM, worst_code
 from hostrouting.command import AS_ROOT, Operator
 from hostrouting.finding import Finding, Name, Remedy
 from hostrouting.lines import way_lines
 from hostrouting.text import first_of
+
+if TYPE_CHECKING:
+    import phases
 
 HostPart: TypeAlias = Literal["file", "systemd", "nft", "ebtables", "azure-vnet", "executor"]
 
@@ -48,6 +52,8 @@ class HostRoutingError(Exception):
     call may succeed later without any action. `findings` are messages for an operator: what led to
     the error, or the error itself. A ConfigError has faults instead.
     """
+
+    _code = PROBLEM
 
     def __init__(
         self, message: str = "", *, kind: str = "", findings: Iterable[Finding] = ()
@@ -78,6 +84,15 @@ class HostRoutingError(Exception):
         """Whether nobody answered, so that what was asked for may have been done, or not."""
         return self.kind in {"no-answer", "timeout", "executor-lost"}
 
+    @property
+    def exit_code(self) -> int:
+        """What a program exits with because of it. Without a permission or an answer, nothing can
+        be decided.
+        """
+        if is_denied(self) or self.has_no_answer:
+            return CANNOT_DECIDE
+        return self._code
+
     def _is_a(self, name: Name, target: str = "") -> None:
         """Have the message as the only finding, with this name."""
         self.findings = (Finding(name, "error", str(self), target, can_retry=self.can_retry),)
@@ -105,6 +120,7 @@ class HostRoutingError(Exception):
         """
         mapping: dict[str, object] = {"error": type(self).__name__, "kind": self.kind}
         mapping["canRetry"] = self.can_retry
+        mapping["exitCode"] = self.exit_code
         for name, fact in vars(self).items():
             if name == "__notes__":  # where Python keeps what was added by `add_note`
                 mapping["notes"] = fact
@@ -146,6 +162,8 @@ class ConfigError(HostRoutingError, ValueError):
     With a `remedy` for all of them, the error is also a finding. A `headline` replaces the first
     line.
     """
+
+    _code = BAD_INPUT
 
     def __init__(
         self,
@@ -234,11 +252,20 @@ class RouteOverlapError(HostRoutingError):
         self.report = report
         self.check = check
 
+    @property
+    def exit_code(self) -> int:
+        """See HostRoutingError."""
+        if self.can_retry:
+            return CANNOT_DECIDE
+        return PROBLEM
+
 
 class NotReady(HostRoutingError):  # noqa: N818  reads as what is wrong
     """Something was missing at the deadline, and the message says what was seen last; or the lock
     was held (busy).
     """
+
+    _code = CANNOT_DECIDE
 
     def __init__(
         self, message: str, *, kind: Literal["", "busy"] = "", findings: Iterable[Finding] = ()
@@ -289,6 +316,8 @@ class BackendError(HostRoutingError):
     that the kernel refused, as `ip route` prints it; empty if it is not about one route.
     """
 
+    _code = CANNOT_DECIDE
+
     def __init__(
         self,
         message: str,
@@ -314,3 +343,32 @@ def is_denied(error: BaseException | None) -> bool:
     if isinstance(error, HostRoutingError) and error.kind == "not-permitted":
         return True
     return is_denied(error.__cause__)
+
+
+def exit_code(outcome: "phases.Step | phases.TaskFailed | HostRoutingError") -> int:
+    """The exit code for the report of a run with tasks of hostrouting, or for the TaskFailed of
+    `phases.execute`, as docs/scripts.md lists them: of several failures, the worst. Or the code
+    for an error of hostrouting that came before the run, such as that of a configuration which
+    cannot be read.
+
+    An error that is not hostrouting's counts as a problem, whatever its `can_retry` says. After a
+    signal with which no step failed, the code is 128 plus its number.
+    """
+    if isinstance(outcome, HostRoutingError):
+        return outcome.exit_code
+    import phases  # noqa: PLC0415  a command that runs no task needs none of it
+
+    code = worst_code(*(_code_of(step.error) for step in outcome.failures))
+    if isinstance(outcome, phases.TaskFailed):
+        return code
+    return code or outcome.exit_code
+
+
+def _code_of(error: BaseException | None) -> int:
+    """The exit code for the error of a task, which may be in a report that was read."""
+    if isinstance(error, HostRoutingError):
+        return error.exit_code
+    details = getattr(error, "details", None)  # what `to_mapping` has written
+    if isinstance(details, dict) and details.get("exitCode") in (BAD_INPUT, CANNOT_DECIDE):
+        return int(details["exitCode"])
+    return PROBLEM

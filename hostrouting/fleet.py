@@ -118,16 +118,22 @@ def find_snapshots(directories: Iterable[str | os.PathLike[str]]) -> tuple[str, 
 def check_snapshots(
     directories: Iterable[str | os.PathLike[str]], config: HostRoutingConfig, executor: Executor
 ) -> Iterator[NodeResult]:
-    """Check the snapshots in these directories against this configuration; yield the results in the
+    """Check the snapshots in these directories against this configuration; the results are in the
     order of the files.
 
     The configuration is the whole one of the nodes: the repair is what it lacks once it is applied,
     which deletes the routes of hostrouting that are not in it. Any `concurrent.futures.Executor`
-    will do, such as Dask's (`Client.get_executor()`). Raises ConfigError if a directory
-    has no snapshot, or there is nothing to check; HostError if a worker was killed.
+    will do, such as Dask's (`Client.get_executor()`). Raises ConfigError at once if a directory has
+    no snapshot, or there is nothing to check; HostError, among the results, if a worker was killed.
     """
-    files = find_snapshots(directories)
     require_cidrs(config)
+    return _check_files(find_snapshots(directories), config, executor)
+
+
+def _check_files(
+    files: Sequence[str], config: HostRoutingConfig, executor: Executor
+) -> Iterator[NodeResult]:
+    """As `check_snapshots`."""
     batches = [files[begin : begin + _BATCH] for begin in range(0, len(files), _BATCH)]
     count = 0
     try:
@@ -145,13 +151,15 @@ def check_snapshots(
 
 
 def _judge_batch(paths: Sequence[str], *, config: HostRoutingConfig) -> tuple[NodeResult, ...]:
-    return tuple(judge_file(path, config) for path in paths)
+    return tuple(_judge_file(path, config) for path in paths)
 
 
-def judge_file(path: str, config: HostRoutingConfig) -> NodeResult:
+def _judge_file(path: str, config: HostRoutingConfig) -> NodeResult:
     """The result for the snapshot in this file, or the reason why there is none: the other nodes
     have to be judged.
     """
+    if os.path.exists(path) and not os.path.isfile(path):  # to read a pipe may take for ever
+        return NodeResult(path, NO_VERDICT, "the snapshot is not a regular file")
     try:
         return _judged(path, Snapshot.load(path), config)
     except ConfigError as error:

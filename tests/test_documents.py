@@ -16,13 +16,12 @@ from hostrouting import errors
 from hostrouting.boot.units import NETWORKD_TEXT
 from hostrouting.check.results import Reason
 from hostrouting.cli.parser import make_parser
-from hostrouting.codes import code_of
 from hostrouting.config.cni import CNIS
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import NAMES
 from hostrouting.model import Link, Route
-from hostrouting.testing import FakeHost, h200, strategies
+from hostrouting.testing import FakeHost, h200
 from tests.support.cli import say
 from tests.support.programs import completed
 
@@ -193,7 +192,7 @@ def test_exit_codes() -> None:
             error.errno = None
             if name in {"ApplyError", "NotReady"}:
                 error.can_retry = True
-            assert code_of(error) == int(code), (name, kind)
+            assert error.exit_code == int(code), (name, kind)
             assert error.can_retry == (again == "yes"), (name, kind)
 
 
@@ -245,12 +244,6 @@ def test_what_networkd_keeps() -> None:
     """
     keys = r"ManageForeign\w+=no"
     assert re.findall(f"`({keys})`", PAGES["docs/incident.md"]) == re.findall(keys, NETWORKD_TEXT)
-
-
-def test_strategies() -> None:
-    """docs/testing.md names every public strategy."""
-    for name in strategies.__all__:
-        assert f"{name}()" in PAGES["docs/testing.md"]
 
 
 def test_packages() -> None:

@@ -22,12 +22,12 @@ from hostrouting.finding import Finding, Name, Remedy, in_turn
 from hostrouting.model.link_kinds import is_card
 from hostrouting.model.prefix import extent, ip_at
 from hostrouting.model.route import OURS, PROTOCOL_KERNEL, deletion_command, devs_of
-from hostrouting.model.snapshot import ARPHRD_INFINIBAND
 from hostrouting.text import grouped, spoken
 
 if TYPE_CHECKING:
     from hostrouting.model.prefix import Prefix
     from hostrouting.model.route import Route
+    from hostrouting.model.snapshot import Link, Snapshot
 
 
 def repair_line(option: str, values: Iterable[str], cidrs: Iterable[Prefix]) -> Command:
@@ -145,19 +145,30 @@ def how_to_delete(routes: Sequence[Route]) -> list[Remedy]:
 
 
 def cards_with_address(report: FamilyReport) -> list[str]:
-    """The network cards that have an address, so a default route may be missing there. InfiniBand
-    has no router. A CNI's device leads to pods, and so does a bridge without a card, such as
-    docker0.
+    """The network cards that have an address, so a default route may be missing there."""
+    devs = dict.fromkeys(address.dev for address in report.addresses)
+    return [card.name for card in _cards(report.snapshot) if card.name in devs]
+
+
+def cards_without_address(report: FamilyReport) -> list[str]:
+    """The network cards that are up and have no address, as where DHCP has not answered; not those
+    of a bond or a bridge, which has the address.
     """
-    links = report.snapshot.links_by_name
-    cards: dict[str, None] = {}
-    for address in report.addresses:
-        link = links.get(address.dev)
-        if link is None or link.type == ARPHRD_INFINIBAND:
-            continue
-        if is_card(link, links) and not devices_of(address.dev, link.kind):
-            cards[address.dev] = None
-    return [*cards]
+    devs = {address.dev for address in report.addresses}
+    cards = _cards(report.snapshot)
+    return [card.name for card in cards if card.up and not card.master and card.name not in devs]
+
+
+def _cards(snapshot: Snapshot) -> list[Link]:
+    """The network cards. InfiniBand has no router. A CNI's device leads to pods, and so does a
+    bridge without a card, such as docker0.
+    """
+    links = snapshot.links_by_name
+    return [
+        link
+        for link in snapshot.links
+        if is_card(link, links) and not devices_of(link.name, link.kind)
+    ]
 
 
 def devices_to_name(devs: Sequence[str], report: FamilyReport) -> list[str]:

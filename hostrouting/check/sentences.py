@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.check.doubts import (
+    cards_without_address,
     devices_to_name,
     how_to_allow,
     how_to_delete,
@@ -33,7 +34,7 @@ from hostrouting.check.results import (
 )
 from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity, in_turn
 from hostrouting.model.link_kinds import BRIDGE, is_card
-from hostrouting.model.prefix import Prefix, extent, ip_at
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, extent, ip_at
 from hostrouting.model.route import (
     OURS,
     TABLE_LOCAL,
@@ -43,19 +44,19 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.rule import Rule, priority_before, rule_command
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND
+from hostrouting.routes.uplink import TO_HAVE_DEFAULT
 from hostrouting.text import agreeing, command_of, counted, grouped, spoken
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import Mode, StaticRoute
     from hostrouting.fib.engine import Decision
 
-_TO_HAVE_DEFAULT = Remedy(
-    "see why the uplink has none (DHCP, router advertisements), or set routeOverlap.expectedDevs"
-)
 _TO_KEEP_ATTRIBUTES = Remedy(
     "if they need it, configure these routes in the program that sets the default route, and not "
     "in hostrouting"
 )
+_GIVES_ADDRESSES = {IPV4: "DHCP", IPV6: "router advertisements"}
+"""By family: from where a card has its address, unless somebody has configured it."""
 _SEVERITIES: dict[Mode, Severity] = {"WARN": "warning", "STRICT": "error"}
 """By mode: how bad it is that something escapes."""
 
@@ -84,13 +85,17 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
 def _describe_missing_default(family: FamilyReport, severity: Severity) -> Finding:
     """That no device is expected. If a missing rule is the reason, its remedy is that of this."""
     target = f"IPv{family.family} default route"
-    remedy: Remedy | None = _TO_HAVE_DEFAULT
+    sentence = family.sentence
+    remedy: Remedy | None = TO_HAVE_DEFAULT
+    cards = cards_without_address(family)
     if family.lacks_rule is not None:
         remedy = family.lacks_rule.remedy
+    elif cards and not family.snapshot.default_routes(family.family):
+        has = agreeing("has", len(cards))
+        source = _GIVES_ADDRESSES[family.family]
+        sentence += f": {spoken(cards)} {has} no IPv{family.family} address (from {source}?)"
     facts = {"family": family.family}
-    return Finding(
-        "no-default-route", severity, family.sentence, target, remedy, facts, can_retry=True
-    )
+    return Finding("no-default-route", severity, sentence, target, remedy, facts, can_retry=True)
 
 
 def _describe_other_doubts(family: FamilyReport) -> list[Finding]:

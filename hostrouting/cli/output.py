@@ -16,7 +16,7 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from hostrouting import errors
-from hostrouting.codes import PROBLEM, code_of
+from hostrouting.codes import CANNOT_DECIDE, PROBLEM
 from hostrouting.command import AS_ROOT, LineToType
 from hostrouting.text import printable
 
@@ -48,14 +48,16 @@ def error_document(error: BaseException) -> dict[str, Any]:
 
 def write_error(error: Exception, program: str, *, as_json: bool) -> int:
     """Print the error, with --json also as a document on standard output; return the exit code."""
+    code = CANNOT_DECIDE
     if isinstance(error, errors.HostRoutingError):
+        code = error.exit_code
         say(*error.lines_for(AS_ROOT._replace(program=program)))
     else:
         from traceback import format_exc  # noqa: PLC0415  only a bug needs it
 
         ask = "this is a bug in hostrouting; please report it with the following text"
         say(ask, *format_exc().splitlines())
-    return write(Answer(code_of(error), error_document(error), ()), as_json=as_json)
+    return write(Answer(code, error_document(error), ()), as_json=as_json)
 
 
 def write(answer: Answer, *, as_json: bool) -> int:

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 import phases
 from hostrouting.cli.output import error_document, say
-from hostrouting.codes import exit_code
 from hostrouting.command import Operator
-from hostrouting.errors import HostRoutingError, RouteOverlapError
+from hostrouting.errors import HostRoutingError, RouteOverlapError, exit_code
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.lines import finding_lines, indented

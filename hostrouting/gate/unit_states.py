@@ -21,7 +21,7 @@ from hostrouting.gate.unit_names import (
     plain_instance,
     template_of,
 )
-from hostrouting.host.base import LockHolder, command_to_end
+from hostrouting.host.base import LockHolder, command_to_end, in_words
 from hostrouting.host.layout import HostLayout
 from hostrouting.text import command_of, counted, spoken
 
@@ -162,8 +162,9 @@ def _state_of(
 ) -> UnitState:
     """The state of the unit, with what is known of the gate at its last start."""
     unit = properties["Id"]
-    note = read_note(files, unit)
-    if note is not None and note.invocation != properties["InvocationID"]:
+    last = read_note(files, unit)
+    note = last
+    if last is not None and last.invocation != properties["InvocationID"]:
         note = None  # it is about an earlier start
     name = _name_of(properties, note)
     state = UnitState(unit, name, properties["StateChangeTimestamp"])
@@ -178,7 +179,7 @@ def _state_of(
     if name == "masked":
         return _masked(state, properties)
     if name == "waiting":
-        return _waiting(state, files, read_holders)
+        return _waiting(state, files, read_holders, last)
     if name == "unchecked" and _gate_of(properties):
         return state._replace(remedy=Remedy(_TO_CHECK, command_of("systemctl restart", unit)))
     if name in {"runs", "starting"} and state.checked:
@@ -264,27 +265,45 @@ def _refused(state: UnitState, files: Files, read_holders: ReadHolders) -> UnitS
     locked = _held_by_lock(state, read_holders())
     if locked is not None:
         return locked
+    if _is_script(state.held_by, files):
+        return state._replace(remedy=_without_script(state))
     start = Remedy("when nothing holds it back", command_of("systemctl start", state.unit))
+    return state._replace(held_by="", remedy=start)
+
+
+def _is_script(held_by: str, files: Files) -> bool:
+    """Whether a script, or a step of the configuration, holds units back, and is still there."""
+    if held_by in {"", HostLayout.lock_path}:
+        return False
+    return not held_by.startswith("/") or files.look(held_by) is not None
+
+
+def _without_script(state: UnitState) -> Remedy:
+    """How to start the unit without the script that holds it back, or when it is mended. To start
+    it would not be enough: if it waits in the gate, for this script, that start is joined.
+    """
+    restart = Remedy("when it is mended", command_of("systemctl restart", state.unit))
     script = state.held_by
-    is_file = script.startswith("/")
-    if script in {"", HostLayout.lock_path} or (is_file and files.look(script) is None):
-        return state._replace(held_by="", remedy=start)
-    remedy = start._replace(words="when it is mended")
-    if is_file:  # else a step of the configuration
-        move = command_of("mv", script, f"{script}.off")
-        remedy = Remedy(
-            "ask its owner; to start without it", f"{move} && {start.command}", otherwise=remedy
-        )
-    return state._replace(remedy=remedy)
+    if not script.startswith("/"):  # a step
+        return restart
+    move = command_of("mv", script, f"{script}.off")
+    words = "ask its owner; to start without it"
+    return Remedy(words, f"{move} && {restart.command}", otherwise=restart)
 
 
-def _waiting(state: UnitState, files: Files, read_holders: ReadHolders) -> UnitState:
+def _waiting(
+    state: UnitState, files: Files, read_holders: ReadHolders, last: StartNote | None
+) -> UnitState:
     """The state of a unit in the gate: if another process than its own gate has the lock, it waits
-    for that; else perhaps for another program's script.
+    for that; else for the script that has refused its last start, or perhaps for another one.
     """
     locked = _held_by_lock(state, read_holders())
     if locked is not None:
         return locked
+    if last is not None and last.refused and _is_script(last.held_by, files):
+        reasons = [f"its last start was refused: {error}" for error in last.errors[-1:]]
+        state = state._replace(held_by=last.held_by, reasons=tuple(reasons))
+        return state._replace(remedy=_without_script(state))
     scripts = foreign_scripts(files)
     if scripts:
         show = command_of("systemctl status -l", state.unit)
@@ -300,7 +319,7 @@ def _held_by_lock(state: UnitState, holders: Sequence[LockHolder]) -> UnitState 
     others = [holder for holder in holders if holder.service != state.unit]
     if not others:
         return None
-    locked = f"{HostLayout.lock_path} is locked by {spoken([str(holder) for holder in others])}"
+    locked = f"{HostLayout.lock_path} is locked by {in_words(others)}"
     return state._replace(
         reasons=(*state.reasons, locked),
         held_by=HostLayout.lock_path,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from hostrouting.host.layout import HostLayout
-from hostrouting.text import command_of
+from hostrouting.text import command_of, grouped, spoken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,29 +23,36 @@ class LockHolder(NamedTuple):
     name: str
     service: str = ""
     """The service that it belongs to, if it does: the gate is a process of the unit that starts."""
+    is_of_all: bool = False
+    """Whether each process of that service has the lock, so that nothing else ends with it."""
 
     def __str__(self) -> str:
         words = f"process {self.pid} ({self.name})"
         return f"{words} of {self.service}" if self.service else words
 
+    @property
+    def to_end(self) -> tuple[str, str]:
+        """The command that ends it, and of what. A service that is here for the lock is stopped:
+        its processes change, and systemd would start the guard again. Any other service goes on.
+        """
+        if self.is_of_all or self.service in HostLayout.units:
+            return "systemctl stop", self.service
+        return "kill", str(self.pid)
+
 
 def command_to_end(holders: Iterable[LockHolder]) -> str:
-    """The command that ends these processes. A service of ours is stopped, because systemd would
-    start the guard again; what else is in any other service goes on.
-    """
-    services: dict[str, None] = {}
-    pids: list[str] = []
+    """The command that ends these processes."""
+    by_command = grouped(holder.to_end for holder in holders)
+    commands = sorted(by_command, reverse=True)  # a killed process of a service may come again
+    return " && ".join(command_of(command, *by_command[command]) for command in commands)
+
+
+def in_words(holders: Iterable[LockHolder]) -> str:
+    """These processes; of those that end together, the first."""
+    first_of: dict[tuple[str, str], str] = {}
     for holder in holders:
-        if holder.service in HostLayout.units:
-            services[holder.service] = None
-        else:
-            pids.append(str(holder.pid))
-    commands: list[str] = []
-    if services:
-        commands.append(command_of("systemctl stop", *services))
-    if pids:
-        commands.append(command_of("kill", *pids))
-    return " && ".join(commands)
+        first_of.setdefault(holder.to_end, str(holder))
+    return spoken([*first_of.values()])
 
 
 class Files(Protocol):

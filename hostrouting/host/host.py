@@ -11,14 +11,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError, HostError, NotReady
-from hostrouting.host.base import command_to_end
+from hostrouting.host.base import command_to_end, in_words
 from hostrouting.host.files import LocalFiles, follow_links
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import Manager, SystemdManager
 from hostrouting.kernel.programs import BOOT_PATH
 from hostrouting.kernel.rights import Rights, own_rights
 from hostrouting.model.prefix import IP, as_ip
-from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -259,6 +258,6 @@ def _holders_in_words(files: Files, path: str) -> str:
     """Who has the lock, in words. No process is found if it is in another pid namespace."""
     holders = files.lock_holders(path)
     if holders:
-        return spoken([str(holder) for holder in holders])
+        return in_words(holders)
     anybody = "another run, the guard, or the start of a gated unit"
     return f"{anybody} (to see the process: lslocks)"

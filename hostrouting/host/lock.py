@@ -55,12 +55,16 @@ class FileLock:
 
 def lock_holders(place: str) -> tuple[LockHolder, ...]:
     """The processes that have the lock of this file: see `Files.lock_holders`."""
-    holders: list[LockHolder] = []
+    pids: set[str] = set()
     for pid in _pids():
         with suppress(OSError):  # it has ended, or belongs to another user
             numbers = os.listdir(f"/proc/{pid}/fd")
             if any(_is_locked(pid, number, place) for number in numbers):
-                holders.append(_holder(pid))
+                pids.add(pid)
+    holders: list[LockHolder] = []
+    for pid in sorted(pids, key=int):
+        with suppress(OSError):  # as above
+            holders.append(_holder(pid, pids))
     return tuple(holders)
 
 
@@ -87,11 +91,29 @@ def _is_locked(pid: str, number: str, place: str) -> bool:
     return False
 
 
-def _holder(pid: str) -> LockHolder:
+def _holder(pid: str, pids: set[str]) -> LockHolder:
+    """The process, which is one of those that have the lock."""
     with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as name:
         command = name.read().strip()
     with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as groups:
-        return LockHolder(int(pid), command, service_of(groups.read()))
+        group = groups.read()
+    service = service_of(group)
+    of_service = _processes_in(group) if service else []
+    is_of_all = bool(of_service) and set(of_service) <= pids
+    return LockHolder(int(pid), command, service, is_of_all)
+
+
+def _processes_in(control_groups: str) -> list[str]:
+    """The processes in the unified one of these control groups; none on a machine without it."""
+    group = re.search(r"^0::(.*)$", control_groups, re.MULTILINE)
+    if group is None:
+        return []
+    with (
+        suppress(OSError),
+        open(f"/sys/fs/cgroup{group[1]}/cgroup.procs", encoding="ascii") as pids,
+    ):
+        return pids.read().split()
+    return []
 
 
 def service_of(control_groups: str) -> str:

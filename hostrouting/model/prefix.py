@@ -3,8 +3,17 @@ ranges.
 """
 
 from collections.abc import Iterable, Iterator
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    collapse_addresses,
+    ip_address,
+    ip_network,
+    summarize_address_range,
+)
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from hostrouting.reading import register, text_as
 
@@ -156,13 +165,8 @@ def extent(family: int, first: int, last: int) -> str:
 
 def prefixes_between(family: int, first: int, last: int) -> Iterator[Prefix]:
     """The fewest blocks that together cover exactly the addresses first … last, in order."""
-    width = _WIDTH[family]
-    while first <= last:
-        size = 1 << ((last - first + 1).bit_length() - 1)  # the largest that fits
-        if first:
-            size = min(size, first & -first)  # the largest that can begin here
-        yield Prefix(family, first, width - size.bit_length() + 1)
-        first += size
+    ends: list[Any] = [ip_at(family, first), ip_at(family, last)]  # both of one family
+    return map(Prefix.of, summarize_address_range(*ends))
 
 
 def borders_of(blocks: Iterable[Prefix]) -> list[int]:
@@ -189,14 +193,8 @@ def joined(blocks: Iterable[Prefix]) -> Iterator[Prefix]:
     """The fewest blocks of one family that have the same addresses, in order: two halves are
     joined.
     """
-    ranges: list[tuple[int, int, int]] = []
-    for block in outermost(blocks):
-        first = block.first
-        if ranges and ranges[-1][2] + 1 == first:
-            _, first, _ = ranges.pop()
-        ranges.append((block.family, first, block.last))
-    for each in ranges:
-        yield from prefixes_between(*each)
+    networks: list[Any] = [block.to_network() for block in blocks]  # all of one family
+    return map(Prefix.of, collapse_addresses(networks))
 
 
 LINK_LOCAL = Prefix.parse("fe80::/10")

@@ -43,7 +43,7 @@ _HopsOrNeed: TypeAlias = "tuple[NextHop, ...] | Need"
 """The next hops of a route, or what is missing."""
 
 REMEDY = Remedy("add it, or correct the configuration")
-_TO_HAVE_DEFAULT = Remedy("see why there is none (DHCP, router advertisements), or add it")
+TO_HAVE_DEFAULT = Remedy("see why there is none (DHCP, router advertisements), or add it")
 TO_PIN = Remedy(
     'bring back what is missing, or write "dev" and "gateway" into the configured route'
 )
@@ -232,7 +232,7 @@ class Uplink:
 
     def _missing_default(self, dev: str | None = None) -> Need:
         on_dev = "" if dev is None else f" on {dev}"
-        return Need(f"an IPv{self._family} default route{on_dev}", _TO_HAVE_DEFAULT)
+        return Need(f"an IPv{self._family} default route{on_dev}", TO_HAVE_DEFAULT)
 
     def _devs_with_address(self) -> Iterator[str]:
         """The devices of this host's own addresses, except link-local ones."""

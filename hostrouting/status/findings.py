@@ -3,6 +3,9 @@
 Errors come before warnings, and those before notes. Of one severity, what lets units start
 unchecked comes first, then what holds them back, such as an address that escapes, and then why that
 may be: another card that Linux prefers, and routes that are missing.
+
+A host may have several causes, so the first line has the first finding about each part of it: the
+routing, the gate, and the rest of the host, such as files and units.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from hostrouting.finding import ESCAPES, SEVERITIES, WRONG, Finding, Name, Remedy
+from hostrouting.finding import ESCAPES, SEVERITIES, WRONG, Finding, Name, Remedy, Severity
 from hostrouting.gate.unit_gates import APPLY
 from hostrouting.gate.unit_states import PREDICATES
 from hostrouting.host.layout import HostLayout
@@ -26,7 +29,7 @@ State: TypeAlias = Literal["nothing", "in force", "differs", "open", "shut", "wa
 
 - nothing: nothing is installed.
 - in force: what is installed is in force, and nothing is wrong.
-- differs: the host is not as config.json asks, or addresses escape.
+- differs: the host is not as config.json asks, addresses escape, or a unit does not start.
 - open: a unit can start unchecked.
 - shut: no gated unit can start, whatever the routes are.
 - waiting: something may still come or answer, or an operator has to decide.
@@ -34,9 +37,9 @@ State: TypeAlias = Literal["nothing", "in force", "differs", "open", "shut", "wa
 STATES: dict[Name, State] = {
     "gate-open": "open",
     "gate-shut": "shut",
+    "no-default-route": "differs",
     "route-conflict": "differs",
     "route-waits": "differs",
-    "no-default-route": "differs",
     **dict.fromkeys(ESCAPES, "differs"),
     "default-routes": "waiting",
     "route-differs": "differs",
@@ -58,6 +61,10 @@ STATES: dict[Name, State] = {
 """The state that a finding brings unless it may go away by itself, in the order of the findings of
 one severity.
 """
+Part: TypeAlias = Literal["routing", "gate", "host"]
+_OF_GATE: tuple[Name, ...] = ("gate-open", "unit-not-gated")
+_OF_HOST: tuple[Name, ...] = ("gate-shut", "requirement", "unit", "file", "lock", "probe-rewrite")
+"""What is wrong with files, programs and units, whatever the routes are."""
 _RANKS = {name: rank for rank, name in enumerate(STATES)}
 _HOLD_BACK: tuple[Name, ...] = ("gate-shut", "route-conflict", "route-waits", *WRONG)
 """The errors because of which the gate refuses a start. In mode WARN, an escape is a warning."""
@@ -65,53 +72,78 @@ _PATH = HostLayout.config_path
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Each finding once, the worst first."""
-    return tuple(sorted(dict.fromkeys(findings), key=_rank))
+    """The findings, the worst first. Of those with the same sentence, only the worst: what shuts
+    the gate makes apply fail, too; and a route that waits holds units back here, and not in a plan.
+    """
+    by_sentence: dict[str, Finding] = {}
+    for finding in sorted(findings, key=_rank):
+        by_sentence.setdefault(finding.sentence, finding)
+    return tuple(by_sentence.values())
 
 
 def _rank(finding: Finding) -> tuple[int, int]:
     return SEVERITIES.index(finding.severity), _RANKS.get(finding.name, len(_RANKS))
 
 
-def findings_of_plan(plan: Plan, faults: Sequence[Finding]) -> list[Finding]:
-    """The findings of the plan; a route that waits is an error here, because it holds units back.
-    What shuts the gate makes apply fail, too: the plan has it again, as the fault of a file.
+def causes_of(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Of these, which are in order, the worst about each part of the host: each can be a cause, and
+    what ends one does not end another.
     """
-    said = [*plan.routes.route_waits]
-    said += [fault._replace(name="file") for fault in faults if fault.name == "gate-shut"]
-    others = [finding for finding in plan.findings if finding not in said]
-    return [*others, *plan.routes.failed_waits]
-
-
-def find_held_back(units: Sequence[UnitState]) -> Iterator[Finding]:
-    """The units that are in the gate, and those that were refused and are still held back by
-    something beside the routes: by the lock, or by a script.
-    """
-    for unit in units:
-        is_waiting = unit.state == "waiting"
-        if is_waiting:
-            predicate = PREDICATES["waiting"]
-        elif unit.held_by == HostLayout.lock_path:
-            predicate = "was refused, and cannot start now"
-        elif unit.held_by:
-            predicate = "was refused"
-        else:
-            continue
-        sentence = ": ".join((f"{unit.unit} {predicate}", *unit.reasons[-1:]))
-        yield Finding("unit", "warning", sentence, unit.unit, unit.remedy, can_retry=is_waiting)
-
-
-def find_startable(units: Sequence[UnitState], findings: Iterable[Finding]) -> Iterator[Finding]:
-    """The units that were refused, although nothing that is known holds them back now."""
+    by_part: dict[Part, Finding] = {}
     for finding in findings:
-        if finding.severity == "error" and finding.name in _HOLD_BACK:
-            return
-    refused = [unit.unit for unit in units if unit.state == "refused" and not unit.held_by]
-    if refused:
-        were = agreeing("was refused", len(refused))
-        sentence = f"{spoken(refused)} {were}, and nothing is known to hold back a start now"
-        remedy = Remedy("to start again", command_of("systemctl start", *refused))
-        yield Finding("unit", "warning", sentence, refused[0], remedy)
+        if finding.severity != "note":
+            by_part.setdefault(_part_of(finding), finding)
+    return tuple(by_part.values())
+
+
+def _part_of(finding: Finding) -> Part:
+    if finding.name in _OF_GATE:
+        return "gate"
+    return "host" if finding.name in _OF_HOST else "routing"
+
+
+def state_of(finding: Finding) -> State:
+    """The state of a host with which nothing worse is wrong."""
+    if finding.can_retry:
+        return "waiting"
+    state = STATES.get(finding.name, "differs")
+    # An operator has to decide, too, if Linux prefers another card, but what is there is wrong.
+    if state == "waiting" and finding.severity == "error":
+        return "differs"
+    return state
+
+
+def find_stuck(units: Sequence[UnitState], findings: Sequence[Finding]) -> Iterator[Finding]:
+    """The units that do not start, beside those that these findings hold back: they fail by
+    themselves or are masked, the lock or a script holds them back, or nothing that is known does.
+    """
+    are_held_back = any(map(_holds_back, findings))
+    startable: list[str] = []
+    for unit in units:
+        if unit.state in {"fails", "masked"}:
+            yield _stuck(unit, "error")
+        elif unit.held_by or (unit.state == "waiting" and not are_held_back):
+            yield _stuck(unit, "warning")
+        elif unit.state == "refused" and not are_held_back:
+            startable.append(unit.unit)
+    if startable:
+        were = agreeing(PREDICATES["refused"], len(startable))
+        sentence = f"{spoken(startable)} {were}, and nothing is known to hold back a start now"
+        remedy = Remedy("to start again", command_of("systemctl start", *startable))
+        yield Finding("unit", "warning", sentence, startable[0], remedy)
+
+
+def _holds_back(finding: Finding) -> bool:
+    return finding.severity == "error" and finding.name in _HOLD_BACK
+
+
+def _stuck(unit: UnitState, severity: Severity) -> Finding:
+    """The unit and its state, with what holds it back beside the routes."""
+    sentence = f"{unit.unit} {PREDICATES[unit.state]}{unit.details}"
+    if unit.held_by:
+        sentence = ": ".join((sentence, *unit.reasons[-1:]))
+    is_waiting = unit.state == "waiting"
+    return Finding("unit", severity, sentence, unit.unit, unit.remedy, can_retry=is_waiting)
 
 
 def find_differences(plan: Plan) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""A status as lines, from the top: what is worst, the mode, the units, the routes, the guard, what
+"""A status as lines, from the top: the causes, the mode, the units, the routes, the guard, what
 else is wrong, the verdict now, and what to type.
 
 With a unit that was asked about, what there is to say of it comes first. A line that is about
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from hostrouting.command import AS_ROOT, LineToType, Operator, call
 from hostrouting.config.mistypes import MISTYPES
 from hostrouting.gate.unit_gates import APPLY
-from hostrouting.host.layout import HostLayout
 from hostrouting.lines import SHOWN, capped, count_of_others, finding_lines, way_lines
 from hostrouting.model.route import OURS
 from hostrouting.text import agreeing, counted
@@ -35,35 +34,25 @@ def status_lines(status: Status, who: Operator = AS_ROOT) -> Iterator[str]:
         for unit in status.units:
             yield f"{unit.state.upper()}: {unit.sentence}"
             yield from _below(unit, status, who)
-    yield _first_line(status)
+    yield f"{status.state.upper()}: {status.sentence}"
     if status.state == "nothing":
         yield LineToType("  to check its routes: ", who.line(call("check CIDR")))
         return
-    if status.worst is not None:
-        yield from way_lines(status.worst.remedy, who, without=status.command)
+    for cause in status.causes:
+        yield from way_lines(cause.remedy, who, without=status.command)
     if status.mode:
         yield f"  mode {status.mode}: {_MODES[status.mode]}"
     if not status.asked:
         yield from _unit_lines(status, who)
     yield from _route_lines(status)
     yield from _guard_lines(status, who)
-    others = [finding for finding in status.findings if finding != status.worst]
+    others = [finding for finding in status.findings if finding not in status.causes]
     yield from finding_lines(others, who, without=status.command)
     yield from _verdict_lines(status, who)
     if status.command:
         yield ""
         yield f"To make this host right, {who}:"
         yield LineToType("  ", who.line(status.command))
-
-
-def _first_line(status: Status) -> str:
-    """How this host is, with the sentence of the worst finding."""
-    sentence = f"this host matches {HostLayout.config_path}"
-    if status.worst is not None:
-        sentence = status.worst.sentence
-    elif status.state == "nothing":
-        sentence = "hostrouting has nothing installed on this host"
-    return f"{status.state.upper()}: {sentence}"
 
 
 def _unit_lines(status: Status, who: Operator) -> Iterator[str]:

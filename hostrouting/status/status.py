@@ -11,18 +11,20 @@ from hostrouting.command import joined
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import WRONG, Finding, Name
 from hostrouting.gate.unit_gates import APPLY
+from hostrouting.host.layout import HostLayout
 from hostrouting.install.typed_commands import gate_options, repair_pipeline, with_gate_command
 from hostrouting.status.findings import (
-    STATES,
     State,
+    causes_of,
     find_differences,
-    find_held_back,
-    find_startable,
-    findings_of_plan,
+    find_stuck,
     in_order,
+    state_of,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hostrouting.errors import HostRoutingError
     from hostrouting.gate.unit_states import State as StateOfUnit, UnitState
     from hostrouting.install.host_check import HostCheck
@@ -57,6 +59,7 @@ class Status:
     plan: Plan | None = None
     """What apply would do with config.json."""
     check: HostCheck | None = None
+    silent_gateways: tuple[Finding, ...] = ()
     units: tuple[UnitState, ...] = ()
     """The gated units, the worst first; or the one that was asked about."""
     guard: UnitState | None = None
@@ -64,34 +67,31 @@ class Status:
     """The unit that was asked about; empty for all."""
     unanswered: tuple[HostRoutingError, ...] = ()
     """Why parts of the host did not answer."""
-    _with_remedies: tuple[Finding, ...] = attrs.field(init=False)
-    """The findings with all their remedies, the worst first. The state follows from these."""
     findings: tuple[Finding, ...] = attrs.field(init=False)
     """What is wrong, and what is worth knowing, the worst first. What only explains a verdict is in
     `check`.
     """
 
-    @_with_remedies.default
+    @findings.default
     def _all_in_order(self) -> tuple[Finding, ...]:
         findings = [*self.faults]
         if self.plan is not None:
-            findings += findings_of_plan(self.plan, self.faults)
+            findings += self.plan.findings
+            findings += self.plan.routes.failed_waits
             findings += find_differences(self.plan)
         if self.check is not None:
             findings += self.check.named(*WRONG, "route-not-configured")
             findings += self._competing_defaults
             findings += self.check.doubts
+        findings += self.silent_gateways
         findings += self._no_answers
-        if not self.asked:
-            findings += find_held_back(self.units)
-            findings += find_startable(self.units, findings)
-        return in_order(findings)
+        findings += find_stuck(self.units, findings)
+        return in_order(self._with_commands(findings))
 
-    @findings.default
-    def _with_commands(self) -> tuple[Finding, ...]:
+    def _with_commands(self, findings: Iterable[Finding]) -> Iterable[Finding]:
         """The same without the remedy APPLY: that is `command`, or would do harm or fail."""
         shown: list[Finding] = []
-        for finding in self._with_remedies:
+        for finding in findings:
             if finding.remedy == APPLY:
                 shown.append(finding._replace(remedy=None))
             else:
@@ -99,7 +99,7 @@ class Status:
         gating = self._command_without_gating
         if self.plan is not None and self.plan.is_empty and not gating:
             gating = APPLY.command
-        return in_order(with_gate_command(shown, gating))
+        return with_gate_command(shown, gating)
 
     @property
     def matches(self) -> bool | None:
@@ -127,35 +127,29 @@ class Status:
 
     @property
     def _no_answers(self) -> list[Finding]:
-        """Why parts of the host did not answer. What is known to be wrong is worse."""
+        """Why parts of the host did not answer, and may answer later, or root. What is known to be
+        wrong is worse.
+        """
         findings: list[Finding] = []
         for error in self.unanswered:
-            findings += [finding._replace(severity="warning") for finding in error.findings]
-        return findings
+            findings += error.findings
+        return [finding._replace(severity="warning", can_retry=True) for finding in findings]
 
     @property
-    def worst(self) -> Finding | None:
-        """The finding that says the state; None if nothing is wrong."""
-        if self.findings and self.findings[0].severity != "note":
-            return self.findings[0]
-        return None
+    def causes(self) -> tuple[Finding, ...]:
+        """The findings of the first line, of which the first says the state; none if nothing is
+        wrong.
+        """
+        return causes_of(self.findings)
 
     @property
     def state(self) -> State:
         """How the host is."""
         if self.config == HostRoutingConfig():
             return "nothing"
-        if self.worst is None:
+        if not self.causes:
             return "in force"
-        return self._state_of(self._with_remedies[0])
-
-    def _state_of(self, finding: Finding) -> State:
-        """The state of a host with which nothing worse is wrong."""
-        if finding.can_retry or finding in self._no_answers:
-            return "waiting"
-        if finding in self._competing_defaults:
-            return "differs"
-        return STATES.get(finding.name, "differs")
+        return state_of(self.causes[0])
 
     @property
     def code(self) -> int:
@@ -166,8 +160,17 @@ class Status:
             return worst_code(*(_CODES.get(unit.state, FINE) for unit in self.units))
         if self.is_broken:
             return BAD_INPUT
-        wrong = [finding for finding in self._with_remedies if finding.severity != "note"]
-        return worst_code(*(_CODES[self._state_of(finding)] for finding in wrong))
+        wrong = [finding for finding in self.findings if finding.severity != "note"]
+        return worst_code(*(_CODES[state_of(finding)] for finding in wrong))
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, with each cause; or that nothing is."""
+        if self.state == "nothing":
+            return "hostrouting has nothing installed on this host"
+        if not self.causes:
+            return f"this host matches {HostLayout.config_path}"
+        return ". Also: ".join(cause.sentence for cause in self.causes)
 
     @property
     def mode(self) -> str:

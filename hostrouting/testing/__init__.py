@@ -4,11 +4,10 @@
     FaultyBackend      any backend, with the faults that a test sets
     FakeNftables …     fake nftables, ebtables (FakeEbtables) and MAC addresses (FakeLinkLayer)
     FakeHost           the fake kernel with files and a service manager; `.image()` is an image
-    topologies         ready-made hosts: plain_vm(), h200(), vpn_node(), ecmp_node(), cni_node()
-    strategies         hypothesis strategies for configurations
+    topologies         ready-made hosts: plain_vm(), h200()
     contract           the contract suite of RouteBackend: subclass `contract.BackendContract`
 
-pytest and hypothesis are not dependencies. Only `strategies` imports hypothesis.
+pytest is not a dependency.
 """
 
 from hostrouting.testing.azure_vnet import FakeEbtables, FakeLinkLayer
@@ -18,7 +17,7 @@ from hostrouting.testing.host import FakeHost
 from hostrouting.testing.kernel import FakeKernel
 from hostrouting.testing.nftables import FakeNftables
 from hostrouting.testing.systemd import FakeManager
-from hostrouting.testing.topologies import cni_node, ecmp_node, h200, plain_vm, vpn_node
+from hostrouting.testing.topologies import h200, plain_vm
 
 __all__ = [
     "FakeKernel",
@@ -28,10 +27,4 @@ __all__ = [
     "FaultyBackend",
 ]  # kernels, with faults
 __all__ += ["FakeHost", "FakeFiles", "FakeManager"]  # a host in memory, and its parts
-__all__ += [
-    "plain_vm",
-    "h200",
-    "vpn_node",
-    "ecmp_node",
-    "cni_node",
-]  # the kernels of ready-made hosts
+__all__ += ["plain_vm", "h200"]  # the kernels of ready-made hosts

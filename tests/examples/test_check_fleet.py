@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.testing import cni_node
 from tests.support.programs import EXAMPLES, completed, example
+from tests.support.topologies import cni_node
 
 pytestmark = pytest.mark.linux
 
@@ -34,6 +34,7 @@ def test_by_itself() -> None:
 CLUSTER = """\
 import runpy, sys
 from distributed import LocalCluster
+from tests.support.topologies import cni_node
 if __name__ == "__main__":
     options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
     with LocalCluster(host="127.0.0.1", **options) as cluster:

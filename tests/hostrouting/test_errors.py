@@ -107,6 +107,7 @@ def test_facts_that_are_not_plain() -> None:
         "error": "RouteOverlapError",
         "kind": "",
         "canRetry": False,
+        "exitCode": 1,
         "check": {"verdict": "overlap"},
         "effects": {"changes": [], "files": ["/etc/x"], "operations": [], "warnings": []},
         "notes": ["the rollback failed"],

@@ -28,7 +28,7 @@ from hostrouting.testing import FakeKernel, h200, plain_vm
 from tests.support.cli import say
 from tests.support.programs import completed
 from tests.support.sections import expect
-from tests.support.topologies import marked_vm, refusing
+from tests.support.topologies import dual_stack_h200, marked_vm, refusing
 
 CIDR = "172.16.0.0/16"
 CONFIG = HostRoutingConfig(route_overlap=expect(CIDR))
@@ -135,11 +135,11 @@ def test_connections_from_the_addresses_of_the_nodes(tmp_path: Path) -> None:
 
 def test_a_route_of_ours_that_apply_deletes_hinders_no_repair(tmp_path: Path) -> None:
     """The configuration does not have it any more, so it is not in the way once that is applied."""
-    stale = h200(dual_stack=True)
+    stale = dual_stack_h200()
     route = Route.to("fd16::5/128", dev="ib0", metric=100, protocol=OURS)
     stale.ip_route("add", route)
     nodes: dict[str, Snapshot | str] = {
-        "a": h200(dual_stack=True).snapshot(),
+        "a": dual_stack_h200().snapshot(),
         "b": stale.snapshot(),
     }
     config = HostRoutingConfig(route_overlap=expect("fd16::/48"))
@@ -222,6 +222,7 @@ def test_what_is_not_a_snapshot_is_a_row(tmp_path: Path) -> None:
     save(tmp_path, {"vm": vm, "cut": vm.to_json()[:200], "empty": ""})
     (tmp_path / "loop.json").symlink_to("loop.json")
     (tmp_path / "folder.json").mkdir()
+    os.mkfifo(tmp_path / "pipe.json")  # nobody writes into it, so a reader would wait for ever
     assert {result.name: result.problem for result in results_of(tmp_path)} == {
         "vm": "",
         "cut": (
@@ -229,14 +230,15 @@ def test_what_is_not_a_snapshot_is_a_row(tmp_path: Path) -> None:
         ),
         "empty": "the snapshot is empty; save one with the command snapshot",
         "loop": "the snapshot cannot be read: Too many levels of symbolic links",
-        "folder": "the snapshot cannot be read: Is a directory",
+        "folder": "the snapshot is not a regular file",
+        "pipe": "the snapshot is not a regular file",
     }
 
 
 def test_a_check_without_cidrs_has_no_rows(nodes: Path) -> None:
-    """A configuration without expected CIDRs is refused once, and not once for each node."""
-    with pytest.raises(ConfigError, match=r"routeOverlap\.expectedCidrs is empty"):
-        groups_of(nodes, HostRoutingConfig())
+    """A configuration without expected CIDRs is refused once, when the check is called."""
+    with ThreadPoolExecutor(1) as executor, pytest.raises(ConfigError, match="is empty"):
+        fleet.check_snapshots([nodes], HostRoutingConfig(), executor)
 
 
 def test_a_bug_is_a_row(nodes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,7 +297,7 @@ def test_paths_without_snapshots(tmp_path: Path) -> None:
     folder = save(tmp_path / "nodes", {"vm": plain_vm().snapshot()})
     assert fleet.find_snapshots([folder, folder]) == (str(folder / "vm.json"),)
     with pytest.raises(ConfigError) as caught:
-        fleet.find_snapshots(["/nowhere", tmp_path])
+        fleet.check_snapshots(["/nowhere", tmp_path], CONFIG, ThreadPoolExecutor(1))
     assert [fault.rule for fault in caught.value.faults] == [
         "cannot be read: No such file or directory",
         "has no *.json file",

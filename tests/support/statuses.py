@@ -126,6 +126,19 @@ def lose_default(host: FakeHost) -> None:
             host.kernel.ip_route("delete", route)
 
 
+def lose_gateway(host: FakeHost) -> None:
+    """The router of the routes does not answer; another one, which answers, and that of another
+    card with the same address are no concern of theirs.
+    """
+    mac = "00:00:00:00:00:00"
+    host.files.texts["/proc/net/arp"] = (
+        "IP address       HW type     Flags       HW address            Mask     Device\n"
+        f"10.0.0.1         0x1         0x0         {mac}     *        eth0\n"
+        f"10.0.0.1         0x1         0x0         {mac}     *        eth7\n"
+        f"10.0.0.2         0x1         0x0         {mac}     *        eth0\n"
+    )
+
+
 def end_guard(host: FakeHost) -> None:
     """The guard fails, and nobody starts it again."""
     manager_of(host).properties[LAYOUT.guard_unit] = {
@@ -394,6 +407,13 @@ HOSTS: dict[str, Callable[[], FakeHost]] = {
         lambda host: refuse(host, KUBELET, OVERLAP), lock
     ),
     "differs: a script of another program did not end": right_but(hang_in_script),
+    "differs: kubelet fails by itself, and the gate is open": right_but(
+        written(LAYOUT.opening_path, "ticket 4711\n"),
+        lambda host: [change(host) for change in UNITS["fails"]],
+    ),
+    "open: by a drop-in that systemd has loaded, and addresses escape": right_but(
+        load_override, lose_routes
+    ),
     "open: by an administrator": right_but(written(LAYOUT.opening_path, "ticket 4711\n")),
     "open: by a drop-in": right_but(written(OVERRIDE, "[Service]\nExecCondition=\n")),
     "open: by a drop-in that systemd has loaded": right_but(load_override),
@@ -409,6 +429,7 @@ HOSTS: dict[str, Callable[[], FakeHost]] = {
     "shut: config.json is empty": right_but(empty_config),
     "shut: /etc/hostrouting is deleted": right_but(delete_folder),
     "waiting: for a default route": right_but(lose_default),
+    "waiting: for the gateway of the routes": right_but(lose_gateway),
     "waiting: for a device to be named": right_but(start_vpn, lose_routes),
     "waiting: the verdict is undecided": right_but(start_vpn),
     "waiting: packets with a mark go elsewhere": without_routes(mark_packets),

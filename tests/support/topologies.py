@@ -7,10 +7,18 @@ from hostrouting.check.check import check_snapshot
 from hostrouting.check.results import CheckReport
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.prefix import IPV4, Prefix, as_ip
-from hostrouting.model.route import SCOPE_LINK, SCOPE_UNIVERSE, TABLE_MAIN, Route
+from hostrouting.model.route import (
+    PROTOCOL_BOOT,
+    PROTOCOL_RA,
+    SCOPE_LINK,
+    SCOPE_UNIVERSE,
+    TABLE_MAIN,
+    NextHop,
+    Route,
+)
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Link, Snapshot
-from hostrouting.testing import FakeKernel, topologies
+from hostrouting.testing import FakeKernel, h200, plain_vm
 from tests.support.explaining import on_failure
 from tests.support.opinions import explained
 from tests.support.sections import expect
@@ -57,6 +65,68 @@ def host(
     return there._replace(routes=(*routes, *there.routes))
 
 
+def dual_stack_h200() -> FakeKernel:
+    """An H200 node whose ib0 … ib7 are also all connected to fd16::/48; a router advertises an IPv6
+    default route on eth0.
+    """
+    kernel = h200()
+    kernel.add_address("eth0", "2001:db8::4/64")
+    for number in range(8):
+        kernel.add_address(f"ib{number}", f"fd16::{number + 10:x}/48")
+    kernel.ip_route(
+        "add",
+        Route.to("::/0", dev="eth0", gateway="fe80::1", protocol=PROTOCOL_RA, metric=1024),
+    )
+    return kernel
+
+
+def vpn_node() -> FakeKernel:
+    """A plain VM that sends all packets through wg0, as wg-quick configures it.
+
+    WireGuard's own table has the route. One rule looks it up for packets without WireGuard's mark.
+    The rule before it looks up table main, but ignores the default route there.
+    """
+    kernel = plain_vm()
+    kernel.add_link(Link(name="wg0", index=0, kind="wireguard", type=65534))
+    kernel.add_address("wg0", "10.8.0.2/32")
+    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="wg0", table=51820, protocol=PROTOCOL_BOOT))
+    kernel.add_rule(
+        Rule(family=4, priority=32765, invert=True, fwmark=51820, fwmask=0xFFFFFFFF, table=51820)
+    )
+    kernel.add_rule(Rule(family=4, priority=32764, table=TABLE_MAIN, suppress_prefixlength=0))
+    return kernel
+
+
+def ecmp_node() -> FakeKernel:
+    """A host with two uplinks, eth0 and eth1, which share its default route."""
+    kernel = FakeKernel()
+    kernel.set_up("lo")
+    for number in (0, 1):
+        kernel.add_link(f"eth{number}")
+        kernel.add_address(f"eth{number}", f"10.{number}.0.4/24")
+    next_hops = tuple(
+        NextHop(f"eth{number}", gateway=as_ip(f"10.{number}.0.1")) for number in (0, 1)
+    )
+    kernel.ip_route("add", Route(Prefix.parse("0.0.0.0/0"), next_hops, protocol=4))
+    return kernel
+
+
+def cni_node() -> FakeKernel:
+    """A plain VM with a CNI: the pod bridge cni0 has 10.244.0.0/24, and eth0 has routes to other
+    nodes' pods.
+    """
+    kernel = plain_vm()
+    kernel.add_link(Link(name="cni0", index=0, kind="bridge"))
+    kernel.add_address("cni0", "10.244.0.1/24")
+    for pod in range(2):
+        kernel.add_link(Link(name=f"veth{pod}", index=0, kind="veth", master="cni0"))
+    for node in (1, 2):
+        kernel.ip_route(
+            "add", Route.to(f"10.244.{node}.0/24", dev="eth0", gateway=f"10.0.0.{node + 4}")
+        )
+    return kernel
+
+
 def vm_with(
     *routes: Route,
     rules: tuple[Rule, ...] = (),
@@ -64,7 +134,7 @@ def vm_with(
     addresses: tuple[Address, ...] = (),
 ) -> Snapshot:
     """A plain VM with these things; rules stand in the order of their priorities."""
-    vm = topologies.plain_vm().snapshot()
+    vm = plain_vm().snapshot()
     return vm.with_routes(routes)._replace(
         rules=tuple(sorted((*rules, *vm.rules), key=lambda rule: rule.priority)),
         links=(*vm.links, *links),
@@ -135,7 +205,7 @@ def marked_vm() -> FakeKernel:
     """A plain VM that sends packets with a mark by eth1:
     nobody can know which packets these are.
     """
-    kernel = topologies.plain_vm()
+    kernel = plain_vm()
     kernel.add_link(Link(name="eth1", index=0))
     kernel.add_rule(Rule(family=4, priority=32764, fwmark=51820, fwmask=0xFFFFFFFF, table=77))
     kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", table=77))
@@ -144,7 +214,7 @@ def marked_vm() -> FakeKernel:
 
 def refusing() -> FakeKernel:
     """An H200 node with a rule that none of our routes can mend."""
-    kernel = topologies.h200()
+    kernel = h200()
     kernel.add_rule(
         Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("172.16.0.0/24"))
     )

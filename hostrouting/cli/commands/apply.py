@@ -63,7 +63,7 @@ def _lines(outcome: Run, status: Status, who: Operator) -> Iterator[str]:
     """What the run has done, and how the host is now, as status says it."""
     headline, *page = status_lines(status, who)
     yield from outcome.lines(who, _success(status))
-    if not outcome.report.ok or (status.worst is not None and outcome.effects.changed):
+    if not outcome.report.ok or (status.causes and outcome.effects.changed):
         yield headline  # what to do about it follows
     yield from page
 
@@ -79,9 +79,9 @@ def _without_old_reasons(status: Status) -> Status:
 def _success(status: Status) -> str:
     """What is true after a run without a failure, and what is wrong all the same."""
     sentence = "this host matches the configuration"
-    if status.worst is None:
+    if not status.causes:
         return sentence
-    return f"{sentence}; what remains: {status.worst.sentence}"
+    return f"{sentence}; what remains: {status.sentence}"
 
 
 def _run_confirmed(

@@ -6,7 +6,7 @@ from hostrouting.boot import units
 from hostrouting.boot.files import files_of, render_config
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.host.layout import HostLayout
-from hostrouting.testing.strategies import configs
+from tests.support.configs import configs
 
 LAYOUT = HostLayout()
 PYTHON = "/usr/bin/python3.12"

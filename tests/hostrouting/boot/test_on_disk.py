@@ -10,8 +10,8 @@ from hostrouting.boot.on_disk import gated_on_disk, owned_paths, proof_of_instal
 from hostrouting.config.settings import MACHINES, HostRoutingConfig
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.testing import FakeFiles, FakeHost
-from hostrouting.testing.strategies import configs
 from tests.hostrouting.boot.test_files import FULL, PYTHON
+from tests.support.configs import configs
 
 LAYOUT = HostLayout()
 

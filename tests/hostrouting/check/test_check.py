@@ -25,6 +25,7 @@ from tests.support.commands import furnish
 from tests.support.namespace import private_namespace
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, config, context
+from tests.support.topologies import dual_stack_h200
 
 CIDR6 = "fd16::/48"
 
@@ -235,7 +236,7 @@ def test_only_what_is_asked_for_is_read(cidrs: tuple[str, ...], family: int | No
     """The other family is left out, the tables that no rule looks up, and the routes that do not
     matter.
     """
-    kernel = mock.Mock(wraps=h200(dual_stack=True))
+    kernel = mock.Mock(wraps=dual_stack_h200())
     configured = cidrs[0]  # a route with this key may be another program's
     report = check_kernel(kernel, config(configured, cidrs=cidrs))
     assert report.verdict == "overlap"
@@ -263,7 +264,7 @@ def test_linux_is_not_asked_about_the_address_of_no_host() -> None:
 
 def test_ipv6_is_asked_about_the_lowest_address() -> None:
     """Linux answers for ::, where the lowest range begins: without ::1, nearly all of ::/0."""
-    kernel = mock.Mock(wraps=h200(dual_stack=True))
+    kernel = mock.Mock(wraps=dual_stack_h200())
     [family] = check_kernel(kernel, config(cidrs=("::/0",))).families
     [call] = kernel.lookup.mock_calls
     assert [int(address) for address in call.args[0]] == [part.first for part in family.parts]

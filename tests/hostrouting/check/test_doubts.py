@@ -5,8 +5,8 @@ import pytest
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.testing import plain_vm, vpn_node
-from tests.support.topologies import checked, vm_with
+from hostrouting.testing import plain_vm
+from tests.support.topologies import checked, vm_with, vpn_node
 
 ANYWHERE = Prefix.parse("0.0.0.0/0")
 ETH1 = Link(name="eth1", index=9)

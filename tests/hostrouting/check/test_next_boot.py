@@ -15,12 +15,11 @@ from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import OURS, PROTOCOL_BOOT, Route
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.testing import cni_node, h200
 from tests.hostrouting.check.test_proposal import BOTH, HALF, NONE, addresses_of, with_routes
 from tests.support.nodes import block_of, nodes
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, REPAIR, config
-from tests.support.topologies import ELSEWHERE, rule
+from tests.support.topologies import ELSEWHERE, cni_node, dual_stack_h200, rule
 
 KEEP = Remedy("to keep them", "repair | apply")
 
@@ -126,7 +125,7 @@ def test_packets_of_pods_that_escape_anyway() -> None:
 
 def test_addresses_of_ipv6_that_are_as_small_as_those_of_ipv4() -> None:
     """An escape in IPv4, which is there before and after, hides none of these."""
-    kernel = h200(dual_stack=True)
+    kernel = dual_stack_h200()
     kernel.ip_route("add", Route.to("::/2", dev="ib0"))
     kernel.ip_route("add", Route.to("::/3", dev="eth0", gateway="fe80::1", protocol=OURS))
     [finding] = lost(kernel.snapshot(), config(cidrs=(CIDR, "::/3")))

@@ -11,9 +11,18 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import Remedy
 from hostrouting.model.prefix import IP, as_ip
 from hostrouting.model.route import TABLE_LOCAL, Route
-from hostrouting.testing import ecmp_node, plain_vm
+from hostrouting.testing import plain_vm
 from tests.support.sections import expect
-from tests.support.topologies import ELSEWHERE, ETH1, IB0, address, checked, rule, vm_with
+from tests.support.topologies import (
+    ELSEWHERE,
+    ETH1,
+    IB0,
+    address,
+    checked,
+    ecmp_node,
+    rule,
+    vm_with,
+)
 
 
 def test_a_report_from_another_process() -> None:

@@ -13,8 +13,8 @@ from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, TABLE_LOCAL, TABLE_MAIN, NextHop, Refusing, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.testing import cni_node, plain_vm
-from tests.support.topologies import BY_IPV6, IB0, address, checked, rule, vm_with
+from hostrouting.testing import plain_vm
+from tests.support.topologies import BY_IPV6, IB0, address, checked, cni_node, rule, vm_with
 
 CIDR = "172.16.0.0/16"
 ANYWHERE = Prefix.parse("0.0.0.0/0")
@@ -284,6 +284,28 @@ def test_the_commands_of_a_repair() -> None:
     ways = "nexthop via 10.0.0.1 dev eth0 weight 1 nexthop via 10.0.0.2 dev eth0 weight 2"
     assert for_both == f"ip route add 172.16.5.0/24 {ways}"
     assert for_first == "ip route add 172.16.5.0/24 metric 7 via 10.0.0.1 dev eth0"
+
+
+@pytest.mark.parametrize(
+    ("links", "words"),
+    [
+        ([Link(name="eth0", index=2)], ": eth0 has no IPv4 address (from DHCP?)"),
+        ([Link(name="eth0", index=2), ETH1], ": eth0 and eth1 have no IPv4 address (from DHCP?)"),
+        ([Link(name="eth0", index=2, up=False)], ""),
+        ([Link(name="eth0", index=2, master="bond0")], ""),
+        ([IB0, WG0, DOCKER, Link(name="cali1", index=7, kind="veth")], ""),
+    ],
+)
+def test_a_card_without_an_address(links: list[Link], words: str) -> None:
+    """The sentence names it where there is no default route at all: perhaps DHCP is missing."""
+    host = NO_DEFAULT._replace(addresses=(), links=tuple(links))
+    [finding] = named("no-default-route", host)
+    assert finding.sentence == f"there is no IPv4 default route, so no device is expected{words}"
+    with_address = host._replace(addresses=(address("10.0.0.4/24", "eth0"),))
+    [finding] = named("no-default-route", with_address)
+    assert "eth0" not in finding.sentence
+    [finding] = named("no-default-route", host.with_routes([Route.to("0.0.0.0/0", dev="ifb0")]))
+    assert "address" not in finding.sentence
 
 
 def test_one_reason_for_several_ranges_is_one_finding() -> None:

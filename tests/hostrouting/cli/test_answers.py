@@ -20,16 +20,7 @@ from hostrouting.model.prefix import IP, Prefix, width_of
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.testing import (
-    FakeFiles,
-    FakeHost,
-    FakeKernel,
-    cni_node,
-    ecmp_node,
-    h200,
-    plain_vm,
-    vpn_node,
-)
+from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200, plain_vm
 from tests.support.cli import Said, say
 from tests.support.incidents import (
     KUBELET,
@@ -42,7 +33,7 @@ from tests.support.incidents import (
 from tests.support.nodes import BITS, block_of, nodes
 from tests.support.statuses import hold_place, right, right_but
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes
-from tests.support.topologies import checked, refusing, vm_with
+from tests.support.topologies import checked, cni_node, ecmp_node, refusing, vm_with, vpn_node
 
 WARN = {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "WARN"}}
 STRICT = {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "STRICT"}}

@@ -31,7 +31,7 @@ from hostrouting.kernel.rights import Rights
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.release import __version__
-from hostrouting.testing import FakeHost, cni_node, h200, plain_vm
+from hostrouting.testing import FakeHost, h200, plain_vm
 from tests.support.cli import say
 from tests.support.incidents import (
     config as incident,
@@ -42,6 +42,7 @@ from tests.support.nodes import block_of, nodes
 from tests.support.programs import completed
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, manager_of
+from tests.support.topologies import cni_node
 
 # What may be typed.
 

@@ -21,20 +21,12 @@ from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
-from hostrouting.testing import (
-    FakeFiles,
-    FakeHost,
-    FakeKernel,
-    cni_node,
-    h200,
-    plain_vm,
-    vpn_node,
-)
+from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200, plain_vm
 from tests.support import azure_leftovers as azure
 from tests.support.cli import Said, say
 from tests.support.statuses import HOSTS
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, document, lose_routes, type_routes
-from tests.support.topologies import marked_vm, refusing
+from tests.support.topologies import cni_node, marked_vm, refusing, vpn_node
 
 REPAIRED = document(*REPAIR)
 HELD = Route.to(REPAIR[0], dev="ib3", protocol=4)

@@ -14,7 +14,7 @@ from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import IP
 from hostrouting.reading.types import path_of
-from hostrouting.testing.strategies import configs, gateways, networks
+from tests.support.configs import configs, gateways, networks
 from tests.support.sections import static
 
 NETWORKS = networks().map(str) | st.sampled_from(

@@ -216,20 +216,29 @@ SCRIPT = f"{HostLayout.gate_directory}/50-site.sh"
 @pytest.mark.parametrize(
     ("held_by", "is_there", "now", "way"),
     [
-        (SCRIPT, True, SCRIPT, f"mv {SCRIPT} {SCRIPT}.off && systemctl start {UNIT}"),
+        (SCRIPT, True, SCRIPT, f"mv {SCRIPT} {SCRIPT}.off && systemctl restart {UNIT}"),
         (SCRIPT, False, "", f"systemctl start {UNIT}"),
-        (STEP, True, STEP, f"systemctl start {UNIT}"),
+        (STEP, True, STEP, f"systemctl restart {UNIT}"),
         (HostLayout.lock_path, True, "", f"systemctl start {UNIT}"),
     ],
 )
 def test_what_has_refused_a_unit(held_by: str, *, is_there: bool, now: str, way: str) -> None:
-    """A script may do so again, as long as it is there; a lock that is free does not."""
+    """A script may do so again, as long as it is there; a lock that is free does not. A unit that
+    systemd starts again meanwhile waits in the gate for that script, and is to be started anew.
+    """
     files = FakeFiles({held_by: ""} if is_there and held_by != STEP else {})
     leave_note(files, UNIT, StartNote("now", 7.5, refused=True, held_by=held_by, errors=[ERROR]))
     [state] = unit_states(files, manager_with(**FAILED, **REFUSED), [UNIT])
     assert (state.state, state.held_by) == ("refused", now)
     assert state.remedy is not None
     assert state.remedy.command == way
+    again = manager_with(ActiveState="activating", SubState="condition", InvocationID="next")
+    again.properties[UNIT] |= PASSED
+    [waiting] = unit_states(files, again, [UNIT])
+    assert (waiting.state, waiting.held_by) == ("waiting", now)
+    if now:
+        assert waiting.reasons == (f"its last start was refused: {ERROR}",)
+        assert waiting.remedy == state.remedy
 
 
 def test_a_refused_unit_while_another_process_has_the_lock() -> None:

@@ -10,7 +10,7 @@ from threading import Event
 import pytest
 
 from hostrouting.errors import HostError
-from hostrouting.host.base import Files, LockHolder, command_to_end
+from hostrouting.host.base import Files, LockHolder, command_to_end, in_words
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.lock import service_of
@@ -74,8 +74,9 @@ def test_a_lock_is_that_of_flock(tmp_path: Path, name: str) -> None:
 
 
 def test_how_to_end_those_who_have_a_lock() -> None:
-    """A service of ours is stopped, because systemd starts the guard again. Of any other, only the
-    process ends: an agent, or a shell of somebody (ssh.service, without pam_systemd), may be in it.
+    """A service of ours is stopped, because systemd starts the guard again, and so is one of which
+    each process has the lock: its processes may be others by now. Of any other, only the process
+    ends: an agent, or a shell of somebody (ssh.service, without pam_systemd), may be in it.
     """
     guard = LockHolder(7, "python3", HostLayout.guard_unit)
     tar = LockHolder(8, "tar", "ssh.service")
@@ -84,6 +85,11 @@ def test_how_to_end_those_who_have_a_lock() -> None:
     assert command_to_end(others) == f"systemctl stop {HostLayout.guard_unit} && kill 8 9"
     assert command_to_end([tar]) == "kill 8"
     assert command_to_end([]) == ""
+    script = LockHolder(5, "archive", "archive.service", is_of_all=True)
+    sleep = LockHolder(6, "sleep", "archive.service", is_of_all=True)
+    assert command_to_end([tar, script, sleep]) == "systemctl stop archive.service && kill 8"
+    by = "process 8 (tar) of ssh.service and process 5 (archive) of archive.service"
+    assert in_words([tar, script, sleep]) == by
 
 
 def test_a_lock_that_is_a_link(tmp_path: Path) -> None:

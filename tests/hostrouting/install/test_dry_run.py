@@ -24,17 +24,10 @@ from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-from hostrouting.testing import (
-    FakeHost,
-    FakeKernel,
-    FakeManager,
-    h200,
-    plain_vm,
-    vpn_node,
-)
+from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200, plain_vm
 from hostrouting.testing.interpreter import FakeInterpreter
-from hostrouting.testing.strategies import configs
 from phases.testing import FakeClock
+from tests.support.configs import configs
 from tests.support.tasks import (
     CIDR,
     LAYOUT,
@@ -44,6 +37,7 @@ from tests.support.tasks import (
     lose_routes,
     type_routes,
 )
+from tests.support.topologies import dual_stack_h200, vpn_node
 
 STRICT, WARN = config(cidrs=(CIDR,)), config(cidrs=(CIDR,), mode="WARN")
 REPAIRED, NOTHING = config(*REPAIR, cidrs=(CIDR,)), HostRoutingConfig()
@@ -390,7 +384,7 @@ def test_each_cause(name: str) -> None:
 @given(
     wanted=configs(),
     installed=st.none() | st.just(STRICT) | configs(),
-    kernel=st.sampled_from([plain_vm, h200, partial(h200, dual_stack=True), FakeKernel]),
+    kernel=st.sampled_from([plain_vm, h200, dual_stack_h200, FakeKernel]),
     kind=st.sampled_from([Configure, *TASKS]),
     is_typed=st.booleans(),
 )

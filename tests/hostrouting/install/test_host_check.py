@@ -10,7 +10,7 @@ from hostrouting.errors import BackendError
 from hostrouting.finding import ESCAPES
 from hostrouting.install.host_check import HostCheck, check_host
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeHost, FakeKernel, h200, vpn_node
+from hostrouting.testing import FakeHost, FakeKernel, h200
 from phases.testing import FakeClock
 from tests.support.tasks import (
     CIDR,
@@ -20,6 +20,7 @@ from tests.support.tasks import (
     configured,
     type_routes,
 )
+from tests.support.topologies import vpn_node
 
 
 def check_of(kernel: FakeKernel) -> HostCheck:

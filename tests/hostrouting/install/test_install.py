@@ -47,6 +47,7 @@ from tests.support.tasks import (
     ours,
     run,
 )
+from tests.support.topologies import dual_stack_h200
 
 NOTHING = HostRoutingConfig()
 KUBE1 = "systemd-nspawn@kube1.service"
@@ -89,7 +90,7 @@ def possible(draw: st.DrawFn) -> HostRoutingConfig:
 
 def node() -> tuple[FakeHost, Any]:
     """An H200 node with both families, a running machine, and files of others."""
-    host, mishaps = mishap_host(h200(dual_stack=True))
+    host, mishaps = mishap_host(dual_stack_h200())
     host.files.texts |= FOREIGN
     host.files.modes |= dict.fromkeys(FOREIGN, 0o644)
     manager_of(host).properties[KUBE1] = {}

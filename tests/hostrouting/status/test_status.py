@@ -49,8 +49,8 @@ ABOUT_CONFIG = {
 
 @pytest.mark.parametrize("name", HOSTS)
 def test_the_answer(name: str) -> None:
-    """The first line is the worst finding, the exit code is that of the state, and what is to be
-    typed stands once.
+    """The first line is the worst finding, then each other cause; the exit code is that of the
+    state, and what is to be typed stands once.
     """
     status = find_status(HOSTS[name]())
     assert_the_first_line_is_the_worst_finding(name, status)
@@ -66,7 +66,9 @@ def assert_the_first_line_is_the_worst_finding(name: str, status: Status) -> Non
     if state in {"nothing", "in force"}:
         assert all(finding.severity == "note" for finding in status.findings)
     else:
-        assert first == f"{state.upper()}: {status.findings[0].sentence}"
+        assert status.causes[0] == status.findings[0]
+        sentences = ". Also: ".join(cause.sentence for cause in status.causes)
+        assert first == f"{state.upper()}: {sentences}"
     severities = [SEVERITIES.index(finding.severity) for finding in status.findings]
     assert severities == sorted(severities)
     assert len(set(status.findings)) == len(status.findings)
@@ -86,12 +88,35 @@ def test_what_is_worse_than_another_card(name: str, worst: str) -> None:
     assert names == [worst, *others]
 
 
+@pytest.mark.parametrize(
+    ("name", "causes"),
+    [
+        ("differs: addresses escape in mode STRICT", ["overlap"]),
+        ("differs: addresses escape, and /etc is read-only", ["overlap", "requirement"]),
+        ("differs: addresses escape, and k3s is not gated", ["overlap", "unit-not-gated"]),
+        ("differs: the guard has failed, and routes are missing", ["overlap", "unit"]),
+        ("differs: kubelet fails by itself, and the gate is open", ["unit", "gate-open"]),
+        ("open: by a drop-in that systemd has loaded, and addresses escape", [
+            "gate-open", "overlap",
+        ]),
+        ("waiting: for a default route", ["no-default-route"]),
+        ("shut: everything belongs to another user", ["gate-shut"]),
+    ],
+)  # fmt: skip
+def test_each_cause_is_in_the_first_line(name: str, causes: list[str]) -> None:
+    """One of the routing, one of the gate, and one of files and units: to mend one does not mend
+    the others. What only follows from one of them is below.
+    """
+    assert [cause.name for cause in find_status(HOSTS[name]()).causes] == causes
+
+
 def assert_the_exit_code(name: str, status: Status) -> None:
     """It is 2 for a config.json that cannot be used, 1 if anything differs, is open or is shut, 3
     if something is only awaited, and 0 if there are only notes.
     """
     only_waits = {
         "waiting: for a default route",
+        "waiting: for the gateway of the routes",
         "waiting: packets with a mark go elsewhere",
         "waiting: a start waits for the lock",
         "waiting: systemd does not answer",
@@ -157,7 +182,7 @@ def test_a_part_that_does_not_answer_and_has_a_remedy() -> None:
     """It is awaited, although the page says the remedy elsewhere, or not at all."""
     fault = Finding("file", "error", "the file is not there", remedy=APPLY)
     status = Status(unanswered=(HostRoutingError(findings=[fault]),))
-    assert status.worst == fault._replace(severity="warning", remedy=None)
+    assert status.causes == (fault._replace(severity="warning", remedy=None, can_retry=True),)
     assert (status.state, status.code) == ("waiting", 3)
 
 
@@ -186,8 +211,7 @@ def test_the_first_line_and_the_exit_code_are_about_the_unit(state: State, elsew
     [unit] = find_status(host, KUBELET).units
     assert unit.state == state
     of_host = next(status_lines(find_status(host)))
-    if state not in {"refused", "unknown", "waiting"}:
-        assert of_host in said.lines
+    assert of_host in said.lines
 
 
 def test_the_instances_of_a_template() -> None:
@@ -206,7 +230,8 @@ def test_the_instances_of_a_template() -> None:
     said = say("status", template, host=host)
     assert said.code == 1
     firsts = [line.split()[:2] for line in said.lines if "kube" in line and ": systemd-" in line]
-    assert firsts == [["REFUSED:", kubes[1]], ["REFUSED:", kubes[2]], ["UNCHECKED:", kubes[0]]]
+    of_units = [["REFUSED:", kubes[1]], ["REFUSED:", kubes[2]], ["UNCHECKED:", kubes[0]]]
+    assert firsts == [*of_units, ["DIFFERS:", kubes[1]]]
     page = say("status", host=host)
     assert page.out.count(OVERLAP) == 1, "the reason that both have"
     assert f", for the same reasons as {kubes[1]}" in page.out
@@ -242,6 +267,21 @@ def test_a_refused_unit_is_to_be_started_when_nothing_holds_it_back() -> None:
         findings = find_status(host).findings
         startable = [finding for finding in findings if "nothing is known to hold" in str(finding)]
         assert bool(startable) is is_startable, name
+
+
+def test_a_gateway_that_does_not_answer() -> None:
+    """It is named with the default route, because the router may have another address now. One that
+    has answered is right, whatever its age.
+    """
+    host = HOSTS["waiting: for the gateway of the routes"]()
+    [finding] = find_status(host).findings
+    assert finding.sentence == (
+        "172.16.0.0/17 and 172.16.128.0/17 need the gateway 10.0.0.1, which does not answer on eth0"
+    )
+    assert "the default route is [default via 10.0.0.1 dev eth0" in str(finding.remedy)
+    table = host.files.texts["/proc/net/arp"]
+    host.files.texts["/proc/net/arp"] = table.replace("0x0  ", "0x2  ", 1)
+    assert find_status(host).state == "in force"
 
 
 # Parts of the answer.

@@ -28,11 +28,8 @@ from hostrouting.testing import (
     FakeKernel,
     FakeManager,
     FaultyBackend,
-    cni_node,
-    ecmp_node,
     h200,
     plain_vm,
-    vpn_node,
 )
 from hostrouting.testing.contract import BackendContract, contract_host
 from phases.testing import FakeClock
@@ -311,37 +308,15 @@ def test_an_image_has_the_files_of_a_real_one(tmp_path: Path) -> None:
     assert str(image.kernel) == str(FakeHost.local().kernel)
 
 
-BY_ETH0 = "default via 10.0.0.1 dev eth0 proto dhcp metric 100"
-BY_BOTH = (
-    "default proto static nexthop via 10.0.0.1 dev eth0 weight 1 "
-    "nexthop via 10.1.0.1 dev eth1 weight 1"
-)
-BY_CNI0 = "10.244.0.0/24 dev cni0 proto kernel scope link src 10.244.0.1"
-BY_WG0 = "default dev wg0 table 51820 proto boot scope link"
-
-
-@pytest.mark.parametrize(
-    ("make", "address", "route", "forwards"),
-    [
-        (plain_vm, "192.0.2.1", BY_ETH0, True),
-        (h200, "192.0.2.1", BY_ETH0, True),
-        (ecmp_node, "192.0.2.1", BY_BOTH, False),
-        (cni_node, "10.244.0.9", BY_CNI0, True),
-        (cni_node, "10.244.2.9", "10.244.2.0/24 via 10.0.0.6 dev eth0 proto unspec", True),
-        (vpn_node, "192.0.2.1", BY_WG0, True),
-    ],
-)
-def test_the_ready_made_hosts(
-    make: Callable[[], FakeKernel], address: str, route: str, *, forwards: bool
-) -> None:
-    """Each leads packets as its description says. Nodes of Kubernetes forward: otherwise nothing
-    would be expected of the packets of pods.
+@pytest.mark.parametrize("make", [plain_vm, h200])
+def test_the_ready_made_hosts(make: Callable[[], FakeKernel]) -> None:
+    """Each leaves by eth0. Nodes of Kubernetes forward: otherwise nothing would be expected of the
+    packets of pods.
     """
     snapshot = make().snapshot()
-    assert str(Fib(snapshot, 4).lookup(address).route) == route
-    assert snapshot.ipv6_forwarding is forwards
-    ports = [link.name for link in snapshot.links if link.master == "cni0"]
-    assert ports == (["veth0", "veth1"] if make is cni_node else [])
+    default = "default via 10.0.0.1 dev eth0 proto dhcp metric 100"
+    assert str(Fib(snapshot, 4).lookup("192.0.2.1").route) == default
+    assert snapshot.ipv6_forwarding is True
 
 
 def test_what_a_test_reads_of_files() -> None:

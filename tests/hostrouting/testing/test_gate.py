@@ -12,15 +12,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.node.start import Start
 from hostrouting.release import PASSED
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import (
-    FakeHost,
-    FakeKernel,
-    cni_node,
-    ecmp_node,
-    h200,
-    plain_vm,
-    vpn_node,
-)
+from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from phases.testing import FakeClock
 from tests.support.node import (
     DEFAULT,
@@ -33,6 +25,7 @@ from tests.support.node import (
     without_default,
 )
 from tests.support.tasks import manager_of
+from tests.support.topologies import cni_node, ecmp_node, vpn_node
 
 MACHINE = "systemd-nspawn@kube1.service"
 ESCAPING = wanting(units=(UNIT, "systemd-nspawn@.service"))

@@ -27,11 +27,11 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.rule import Rule, RuleAction
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.testing import vpn_node
 from hostrouting.testing.kernel import FakeKernel
 from tests.support.commands import rule_command
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.topologies import vpn_node
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 

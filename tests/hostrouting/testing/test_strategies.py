@@ -9,8 +9,8 @@ from hypothesis.strategies import SearchStrategy
 
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.route import TABLE_LOCAL
-from hostrouting.testing import contract, strategies
-from hostrouting.testing.strategies import configs
+from hostrouting.testing import contract
+from tests.support.configs import configs
 from tests.support.routing import prefixes, routes, rules, small_block
 
 FOUR = small_block(4)
@@ -49,12 +49,11 @@ def test_a_configuration_is_valid(config: HostRoutingConfig) -> None:
 
 
 def test_public_names() -> None:
-    """`__all__` of the modules that tests import from has their public functions and classes."""
-    for module in (strategies, contract):
-        public: set[str] = set()
-        for name, value in vars(module).items():
-            is_its_own = getattr(value, "__module__", "") == module.__name__
-            if is_its_own and callable(value) and not name.startswith("_"):
-                public.add(name)
-        assert public <= set(module.__all__)
-        assert all(hasattr(module, name) for name in module.__all__)
+    """`__all__` of the contract suite has its public functions and classes."""
+    public: set[str] = set()
+    for name, value in vars(contract).items():
+        is_its_own = getattr(value, "__module__", "") == contract.__name__
+        if is_its_own and callable(value) and not name.startswith("_"):
+            public.add(name)
+    assert public <= set(contract.__all__)
+    assert all(hasattr(contract, name) for name in contract.__all__)

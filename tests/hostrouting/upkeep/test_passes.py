@@ -18,7 +18,7 @@ from hostrouting.finding import Name
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm, vpn_node
+from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from hostrouting.upkeep.passes import PARTS, Part, PassOutcome, configured_parts, run_pass
 from tests.support.node import (
     HALVES,
@@ -31,7 +31,7 @@ from tests.support.node import (
     without_default,
 )
 from tests.support.nodes import block_of, nodes
-from tests.support.topologies import WithoutIPv6, marked_vm
+from tests.support.topologies import WithoutIPv6, marked_vm, vpn_node
 
 MODES: tuple[Mode, ...] = ("STRICT", "WARN")
 IN_THE_WAY = Route.to(HALVES[0], dev="ib0", protocol=4)

@@ -1,12 +1,4 @@
-"""Hypothesis strategies for property tests of code that uses hostrouting; they need hypothesis.
-
-Code that renders a configuration into another program's file can be tested with any configuration::
-
-    @given(configs())
-    def test_no_value_becomes_a_line(config): ...
-
-The other strategies are valid parts of a configuration.
-"""
+"""Configurations, and valid parts of one, as hypothesis draws them."""
 
 from __future__ import annotations
 
@@ -21,8 +13,6 @@ from hostrouting.model.prefix import IP, Prefix, as_ipv4, ip_at, is_reserved, wi
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
-
-__all__ = ["configs", "device_names", "gateways", "networks", "static_routes"]
 
 _UNITS = (
     "k3s.service",
