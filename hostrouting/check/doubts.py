@@ -172,8 +172,9 @@ def _cards(snapshot: Snapshot) -> list[Link]:
 
 
 def devices_to_name(devs: Sequence[str], report: FamilyReport) -> list[str]:
-    """The devices to choose from: these, or, if there is only one, the cards as well."""
-    if len(devs) > 1:
+    """The devices to choose from: these, and if no network card is among them, the cards."""
+    links = report.snapshot.links_by_name
+    if any(is_card(links.get(dev), links) for dev in devs):
         return [*devs]
     return [*dict.fromkeys([*devs, *cards_with_address(report)])]
 

@@ -123,7 +123,7 @@ def _describe_escapes(family: FamilyReport, mode: Mode) -> Iterator[Finding]:
             if escape.kind != OVERLAP:
                 remedy = in_turn(_how_to_delete_decider(escape.decision))
             # In STRICT, a unit that does not start tempts to allow what should be repaired.
-            elif mode == "WARN" and _are_virtual(escape.devs, family):
+            elif mode == "WARN" and _may_be_intended(escape.devs, family):
                 kinds = kinds_of(escape.devs, family)
                 facts["mayAllow"] = kinds
                 remedy = how_to_allow(kinds, repair_line("--allow", kinds, family.cidrs))
@@ -132,11 +132,14 @@ def _describe_escapes(family: FamilyReport, mode: Mode) -> Iterator[Finding]:
         yield Finding(name, _SEVERITIES[mode], sentence, where, remedy, facts)
 
 
-def _are_virtual(devs: Iterable[str], family: FamilyReport) -> bool:
-    """Whether none of these is hardware, which has no kind, or a partition of InfiniBand."""
+def _may_be_intended(devs: Iterable[str], family: FamilyReport) -> bool:
+    """Whether each of these is a tunnel, a dummy or a bridge of guests. To allow a network card or
+    InfiniBand would only silence the check: a second card is the outage that it is for.
+    """
     links = family.snapshot.links_by_name
     for dev in devs:
-        if dev not in links or not links[dev].kind or links[dev].type == ARPHRD_INFINIBAND:
+        link = links.get(dev)
+        if link is None or not link.kind or link.type == ARPHRD_INFINIBAND or is_card(link, links):
             return False
     return True
 
@@ -356,13 +359,36 @@ def _describe_costs(family: FamilyReport) -> Iterator[Finding]:
 
 def _consequence(dev: str, family: FamilyReport) -> str:
     """What it means that traffic moves from this device."""
-    links = family.snapshot.links_by_name
-    link = links.get(dev)
+    link = family.snapshot.links_by_name.get(dev)
     if link is not None and link.type == ARPHRD_INFINIBAND:
         return "; RDMA uses no routes, except that rdma_cm looks for its peers by them"
-    if link is not None and link.kind == BRIDGE and not is_card(link, links):
+    if _leads_to_guests(dev, family):
         return "; containers or virtual machines behind the bridge are no longer reached"
     return ""
+
+
+def _leads_to_guests(dev: str, family: FamilyReport) -> bool:
+    """Whether the device is a bridge that leads only to containers or virtual machines."""
+    links = family.snapshot.links_by_name
+    link = links.get(dev)
+    return link is not None and link.kind == BRIDGE and not is_card(link, links)
+
+
+def caveat_of_repair(report: CheckReport) -> str:
+    """What stands beside the command of the repair, in parentheses: that it repairs only a part, or
+    what it cuts off; empty if there is nothing to say.
+    """
+    caveats: list[str] = []
+    if any(family.repair.unrepairable for family in report.families):
+        caveats.append("repairs only a part")
+    cut_off: dict[str, None] = {}
+    for family in report.families:
+        for cost in family.repair.costs:
+            if _leads_to_guests(cost.dev, family):
+                cut_off[cost.dev] = None
+    if cut_off:
+        caveats.append(f"cuts off what is behind {spoken([*cut_off])}")
+    return f" ({', and '.join(caveats)})" if caveats else ""
 
 
 # What is allowed.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hostrouting.check.doubts import how_to_allow
-from hostrouting.check.sentences import repair_commands
+from hostrouting.check.sentences import caveat_of_repair, repair_commands
 from hostrouting.command import LineToType, Operator, call, joined
 from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.install.typed_commands import allow_options
@@ -97,7 +97,7 @@ def _ways_out(findings: Iterable[Finding], check: HostCheck, who: Operator) -> l
         how_to_allow(kinds, check.repair_line(allow_options(kinds))) for kinds in to_allow.values()
     ]
     lines: dict[str, None] = {}
-    for remedy in [*allowing, *remedies]:
+    for remedy in [*remedies, *allowing]:
         words, command = remedy.parts_for(who)
         lines[LineToType(f"{words[0].upper()}{words[1:]}", command)] = None
     return list(lines)
@@ -107,17 +107,17 @@ def _repair_lines(check: HostCheck, who: Operator) -> Iterator[str]:
     """The repair until the next boot, and for good."""
     if not _shows_repair(check):
         return
-    part = " (repairs only a part)" if check.named("unsafe") else ""
+    caveat = caveat_of_repair(check.report)
     commands = repair_commands(check.report)
     if len(commands) > _MOST_COMMANDS:
         commands = (joined(" | ", call(f"repair{check.repair_options} --commands"), "sh"),)
     if commands:
-        yield f"Until the next boot, {who}{part}:"
+        yield f"Until the next boot, {who}{caveat}:"
         for command in commands:
             yield LineToType("  ", who.line(command))
     for loss in check.losses:
         yield f"The repair takes something away: {loss}"
-    yield f"Permanently, {who}{part}:"
+    yield f"Permanently, {who}{caveat}:"
     yield LineToType("  ", who.line(check.repair_line()))
 
 

@@ -39,6 +39,17 @@ class Run(NamedTuple):
         return tuple(step.error for step in steps if step.error is not None)
 
     @property
+    def reasons(self) -> set[str]:
+        """The sentences of the findings that its lines have as the reasons of a failure."""
+        reasons: set[str] = set()
+        for error in self.errors:
+            if isinstance(error, RouteOverlapError):  # the page of a check has them
+                continue
+            if isinstance(error, HostRoutingError):
+                reasons |= {finding.sentence for finding in error.findings}
+        return reasons
+
+    @property
     def stopped(self) -> str:
         """What has stopped the run, such as a signal; empty if nothing has."""
         if self.report.ok:

@@ -194,9 +194,8 @@ class Route(NamedTuple):
     lifetime.
     """
     unread: tuple[str, ...] = ()
-    """What else the kernel lists about the route and its next hops, in the words of `ip`, some
-    without their values ("hoplimit 64", "encap seg6"). A route with such words differs from one
-    without them, and cannot be made again."""
+    """The encapsulations of its next hops, in the words of `ip`, without their values
+    ("encap seg6"). A route with one differs from one without, and cannot be made again."""
 
     @classmethod
     def to(
@@ -381,6 +380,13 @@ def _is_joined(entry: Route) -> bool:
     return len(entry.next_hops) == 1 and entry.has_gateway
 
 
+def _protocol_to_type(number: int) -> str:
+    """The protocol as any `ip` reads it: its name as in a route's text, if `ip` knows that without
+    /etc/iproute2/rt_protos, as it does up to DHCP.
+    """
+    return protocol_name(number) if number <= PROTOCOL_DHCP else str(number)
+
+
 def deletion_command(route: Route) -> str:
     """The command that deletes this route.
 
@@ -403,5 +409,5 @@ def deletion_command(route: Route) -> str:
     if route.metric:
         words.append(f"metric {route.metric}")
     if route.protocol:  # 0 would match any
-        words.append(f"proto {route.protocol}")
+        words.append(f"proto {_protocol_to_type(route.protocol)}")
     return command_of(*words)

@@ -16,9 +16,9 @@ from hostrouting.gate.unit_states import State, UnitState, unit_states
 from hostrouting.host.files import LocalFiles
 from hostrouting.testing import FakeFiles, FakeManager
 from tests.support.gate import LAYOUT, gate_tests, host
-from tests.support.inside_manager import InsideManager
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
+from tests.system.inside_manager import InsideManager
 
 pytestmark = gate_tests
 

@@ -60,12 +60,22 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
 
 
 def _lines(outcome: Run, status: Status, who: Operator) -> Iterator[str]:
-    """What the run has done, and how the host is now, as status says it."""
+    """What the run has done, and how the host is now, as status says it; but not again what the
+    run has failed for.
+    """
     headline, *page = status_lines(status, who)
-    yield from outcome.lines(who, _success(status))
-    if not outcome.report.ok or (status.causes and outcome.effects.changed):
+    said = [*outcome.lines(who, _success(status))]
+    yield from said
+    causes = {cause.sentence for cause in status.causes}
+    if outcome.report.ok:
+        is_new = bool(causes) and outcome.effects.changed
+    else:
+        is_new = not causes or not causes.issubset(outcome.reasons)
+    if is_new:
         yield headline  # what to do about it follows
-    yield from page
+    for line in page:
+        if line not in said:
+            yield line
 
 
 def _without_old_reasons(status: Status) -> Status:

@@ -2,11 +2,17 @@
 
 import pytest
 
+from hostrouting.check.sentences import check_findings
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link, Snapshot
+<<<<<<< HEAD
+from hostrouting.testing import plain_vm, vpn_node
+from tests.support.topologies import address, checked, vm_with
+=======
 from hostrouting.testing import plain_vm
 from tests.support.topologies import checked, vm_with, vpn_node
+>>>>>>> c6fb683e49fd1f86154163d3079975cbdb8a7b81
 
 ANYWHERE = Prefix.parse("0.0.0.0/0")
 ETH1 = Link(name="eth1", index=9)
@@ -77,6 +83,14 @@ def test_only_a_tunnel_has_a_default_route() -> None:
     assert " --dev eth0 | " in eth0.command
 
 
+def test_a_card_was_renamed() -> None:
+    """The card with the default route is named, and not another one, which would be the outage."""
+    host = vm_with(links=(ETH1,), addresses=(address("10.1.0.4/24", "eth1"),))
+    findings = check_findings(checked(host, "172.16.0.0/16", expected_devs=["eth9"]))
+    [unsafe] = [finding for finding in findings if finding.name == "unsafe"]
+    assert unsafe.facts["candidates"] == ["eth0"]
+
+
 def test_a_route_that_may_lose_packets() -> None:
     """The device is allowed or the route is deleted, by a command."""
     on_link = Route.to("172.16.5.0/24", dev="eth0", protocol=3)
@@ -87,7 +101,7 @@ def test_a_route_that_may_lose_packets() -> None:
     allow, delete = doubt.remedy.ways()
     assert allow.words == "if leaving through eth0 is intended"
     assert " --allow eth0 | " in allow.command
-    assert delete.command == "ip route del 172.16.5.0/24 dev eth0 table main proto 3"
+    assert delete.command == "ip route del 172.16.5.0/24 dev eth0 table main proto boot"
 
 
 def test_one_doubt_about_several_cidrs_is_one_finding() -> None:

@@ -227,10 +227,17 @@ def test_no_device_is_to_be_allowed_while_a_route_hides_pods() -> None:
     assert "--allow" not in "".join(str(finding.remedy) for finding in of_both)
 
 
-def test_to_allow_a_partition_of_infiniband_is_no_remedy() -> None:
-    """It has a kind, as virtual devices do, and leads into InfiniBand as the card does."""
-    partition = Link(name="ib0.8001", index=10, kind="ipoib", type=32)
-    host = vm_with(Route.to(CIDR, dev="ib0.8001"), links=(IB0, partition))
+@pytest.mark.parametrize(
+    "link",
+    [
+        pytest.param(Link("ib0.8001", index=10, kind="ipoib", type=32), id="InfiniBand"),
+        pytest.param(Link("bond1", index=10, kind="bond"), id="a card"),
+        pytest.param(Link("eth1", index=10, kind="veth"), id="a card of a machine"),
+    ],
+)
+def test_to_allow_a_card_is_no_remedy(link: Link) -> None:
+    """It has a kind, as virtual devices do, and is the outage that a check is for."""
+    host = vm_with(Route.to(CIDR, dev=link.name), links=(link,))
     [escape, *_] = findings(host, mode="WARN")
     assert escape.name == "overlap"
     assert escape.remedy is None

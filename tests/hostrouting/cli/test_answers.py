@@ -110,7 +110,7 @@ def test_a_plan_for_another_host(tmp_path: Path) -> None:
     page = say("plan", "--config", str(file), "--snapshot", "-", host=here, stdin=saved)
     assert page.lines[0].startswith("WOULD FAIL: ")
     assert "GATE-OPEN" not in page.out
-    deletion = "ip route del 172.16.0.0/17 dev ib3 table main proto 4"
+    deletion = "ip route del 172.16.0.0/17 dev ib3 table main proto static"
     assert f", on that host as root: {deletion}" in page.out
 
 
@@ -251,7 +251,7 @@ def test_a_deletion_is_proposed_once() -> None:
     """Where a blackhole hides pods, `check` and `repair` have its deletion once."""
     kernel = cni_node()
     kernel.ip_route("add", Route(Prefix.parse("10.244.0.128/25"), type="blackhole", protocol=4))
-    command = "ip route del 10.244.0.128/25 table main proto 4"
+    command = "ip route del 10.244.0.128/25 table main proto static"
     assert say("check", "10.244.0.0/24", kernel=kernel).out.count(command) == 1
     assert say("repair", "10.244.0.0/24", kernel=kernel).err.count(command) == 1
 

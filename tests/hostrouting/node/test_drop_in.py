@@ -17,9 +17,9 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.gate.unit_gates import judge_gates
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
+from tests.hostrouting.node.sandboxed_node import SandboxedNode, command_of, run_on_each
 from tests.support.compiled import compiled_program
 from tests.support.node import UNIT, wanting
-from tests.support.sandboxed_node import SandboxedNode, command_of, run_on_each
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
