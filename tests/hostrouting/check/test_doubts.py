@@ -6,13 +6,8 @@ from hostrouting.check.sentences import check_findings
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link, Snapshot
-<<<<<<< HEAD
-from hostrouting.testing import plain_vm, vpn_node
-from tests.support.topologies import address, checked, vm_with
-=======
 from hostrouting.testing import plain_vm
-from tests.support.topologies import checked, vm_with, vpn_node
->>>>>>> c6fb683e49fd1f86154163d3079975cbdb8a7b81
+from tests.support.topologies import address, checked, vm_with, vpn_node
 
 ANYWHERE = Prefix.parse("0.0.0.0/0")
 ETH1 = Link(name="eth1", index=9)
