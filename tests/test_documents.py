@@ -97,7 +97,7 @@ def test_shown_commands(name: str) -> None:
             make_parser(words).parse_args(words)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/install.md", "docs/devices.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/devices.md"])
 def test_answers(name: str, tmp_path: Path) -> None:
     """A page shows what a command answers, from its first line on, on an H200 with a private device
     of WireGuard.

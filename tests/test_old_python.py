@@ -10,6 +10,8 @@ import os
 import re
 import shutil
 import sys
+from functools import cache
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -37,15 +39,19 @@ NODE_LINE = re.compile(
 pytestmark = pytest.mark.linux
 
 
+@cache
 def old_interpreters() -> list[str]:
     """The interpreters of this machine that are too old: one of each version, from the PATH."""
-    found: list[str] = []
+    interpreters: list[str] = []
     for minor in TOO_OLD:
-        path = shutil.which(f"python3.{minor}") or ""
-        # pyenv also has a program for what it cannot start.
-        if path and not completed([path, "-c", ""]).returncode:
-            found.append(path)
-    return found
+        path = shutil.which(f"python3.{minor}")
+        if path is None:
+            continue
+        # pyenv has a script in its place, also for what it cannot start.
+        done = completed([path, "-c", "import sys; print(sys.executable)"])
+        if not done.returncode:
+            interpreters.append(done.stdout.strip())
+    return interpreters
 
 
 @pytest.mark.parametrize("name", LOADED_BEFORE_THE_CHECK)
@@ -98,12 +104,12 @@ def test_on_a_python_that_is_too_old(tmp_path: Path) -> None:
             assert LINE.fullmatch(done.stderr), done.stderr
 
 
-@pytest.mark.parametrize("function", ["gate", "boot", "guard"])
-def test_on_a_node_whose_python_is_too_old(tmp_path: Path, function: str) -> None:
+def test_on_a_node_whose_python_is_too_old(tmp_path: Path) -> None:
     """Also what only units call says so, in one line of the journal, and lets no unit start."""
-    code = HostLayout.call_code.format(function)
-    for interpreter in old_interpreters():
-        words = [interpreter, "-I", "-S", "-c", code, "x", str(single_file(tmp_path))]
+    archive = single_file(tmp_path)
+    for interpreter, function in product(old_interpreters(), ["gate", "boot", "guard"]):
+        code = HostLayout.call_code.format(function)
+        words = [interpreter, "-I", "-S", "-c", code, "x", str(archive)]
         done = completed(words, cwd=tmp_path)
         assert done.returncode == REFUSED
         assert NODE_LINE.fullmatch(done.stderr), done.stderr

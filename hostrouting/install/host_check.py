@@ -14,7 +14,7 @@ from hostrouting.check.sentences import check_findings
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import Fault, HostError, HostRoutingError, is_denied
-from hostrouting.finding import ESCAPES, WRONG, Finding, Name, Remedy
+from hostrouting.finding import ESCAPES, Finding, Name, Remedy
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.networkd import find_networkd
 from hostrouting.install.typed_commands import (
@@ -62,11 +62,6 @@ class HostCheck(NamedTuple):
         all_options = f"{self.repair_options}{options}"
         consent = bool(self.losses)
         return repair_pipeline(all_options, needs_consent=consent, into=into, more=more)
-
-    @property
-    def is_wrong(self) -> bool:
-        """Whether addresses escape, or there is no default route."""
-        return bool(self.named(*WRONG))
 
     def named(self, *names: Name) -> list[Finding]:
         """The findings with one of these names."""

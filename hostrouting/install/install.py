@@ -16,8 +16,8 @@ routing is right.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
@@ -76,27 +76,17 @@ def install(
         started, guard_failure = _try_to_start_guard(host, plan, ctx)  # 6
         effects += started
 
-    try:  # 7
+    with _keeping(guard_failure, ctx):  # 7
         if as_steps:
             # All parts: one that the run leaves out is a skipped step.
             results = _do_as_steps(parts, wanted, keep, ctx)
         else:
             results = _do_here(chosen, wanted, keep, ctx, effects)
-    except BaseException:  # also Cancelled: the guard's failure must not be lost
-        if guard_failure is not None and ctx.step is not None:
-            ctx.step.failures = (*ctx.step.failures, *guard_failure.failures)
-        raise
     for result in results:
         effects += effects_of(result)
     if guard_failure is not None:
         _raise_with(guard_failure, effects, ctx)
-
-    skips = [result for result in results if isinstance(result, phases.Skip)]  # 8
-    if effects.changed or len(skips) < len(results):
-        return effects
-    if as_steps or not skips:
-        return phases.Skip("everything is as it should be")
-    return skips[-1]
+    return _result(effects, results, as_steps=as_steps)  # 8
 
 
 def parts_of_run(parts: Iterable[Part], ctx: phases.Context) -> list[Part]:
@@ -134,6 +124,17 @@ def _try_to_start_guard(
     except phases.TaskFailed as failure:
         return Effects(), failure
     return effects_of(step.result), None
+
+
+@contextmanager
+def _keeping(failure: phases.TaskFailed | None, ctx: phases.Context) -> Iterator[None]:
+    """If the block fails, or is cancelled, the report also has this failure of the guard."""
+    try:
+        yield
+    except BaseException:
+        if failure is not None and ctx.step is not None:
+            ctx.step.failures = (*ctx.step.failures, *failure.failures)
+        raise
 
 
 def _do_as_steps(
@@ -182,3 +183,17 @@ def _raise_with(failure: phases.TaskFailed, effects: Effects, ctx: phases.Contex
         ctx.step.result = effects
     with having_changed(effects.changes, effects.files, effects.operations):
         raise failure
+
+
+def _result(
+    effects: Effects, results: Sequence[object], *, as_steps: bool
+) -> Effects | phases.Skip:
+    """The result of a run in which nothing failed: a Skip if there was nothing to do, with the
+    reason of the last part where these are not steps of their own.
+    """
+    skips = [result for result in results if isinstance(result, phases.Skip)]
+    if effects.changed or len(skips) < len(results):
+        return effects
+    if as_steps or not skips:
+        return phases.Skip("everything is as it should be")
+    return skips[-1]

@@ -194,9 +194,8 @@ class Route(NamedTuple):
     lifetime.
     """
     unread: tuple[str, ...] = ()
-    """What else the kernel lists about the route and its next hops, in the words of `ip`, some
-    without their values ("hoplimit 64", "encap seg6"). A route with such words differs from one
-    without them, and cannot be made again."""
+    """The encapsulations of its next hops, in the words of `ip`, without their values
+    ("encap seg6"). A route with one differs from one without, and cannot be made again."""
 
     @classmethod
     def to(

@@ -128,7 +128,7 @@ class Start:
         else:
             self._leave_note(is_refused=False)
             return PASSED
-        say(ERROR, f"{self._unit} was not started: see the lines above")
+        say(ERROR, f"{self._unit} was refused: see the lines above")
         if advice:
             say(NOTICE, advice)
         self._leave_note(is_refused=True)

@@ -19,7 +19,7 @@ it is not wanted, the plan cannot be applied, which `apply` finds out.
 from collections.abc import Container, Iterable, Sequence
 
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
-from hostrouting.model.prefix import IPV4, IPV6, Prefix
+from hostrouting.model.prefix import IPV4, Prefix
 from hostrouting.model.route import (
     OURS,
     PREFERENCES,
@@ -202,9 +202,8 @@ def _stale_entries(
     again if `apply` rolls back.
 
     A request to delete an entry could take another one before it (`deletion_could_take`). So those
-    by a nexthop object go first, then those with fewer next hops, and of these, those with more
-    attributes. An entry whose deletion could take a wanted one is left alone: it comes after that,
-    so Linux does not use it.
+    with fewer next hops go first. An entry whose deletion could take a wanted one is left alone: it
+    comes after that, so Linux does not use it.
     """
     kept: list[Route] = []
     stale: list[Route] = []
@@ -216,42 +215,22 @@ def _stale_entries(
         elif not any(deletion_could_take(entry, before) for before in kept):
             stale.append(entry)
     stale.reverse()
-    stale.sort(key=_order_of_deletion)
+    stale.sort(key=lambda entry: len(entry.next_hops))
     return stale
-
-
-def _order_of_deletion(entry: Route) -> tuple[bool, int, int]:
-    has_object = entry.nexthop_id is not None
-    return not has_object, len(entry.next_hops), -len(_optional_attributes(entry))
 
 
 def deletion_could_take(deleted: Route, other: Route) -> bool:
     """Whether a request to delete the first route could take the other one of ours with its key, if
-    that comes before it.
+    that comes before it: if the deleted one begins with all its next hops. In IPv4, a request has a
+    list of next hops, even of a single one, because without a list Linux would compare only the
+    first (`kernel.netlink.routes`). In IPv6, a route cannot even have one next hop twice.
 
-    A route by a nexthop object is deleted by the number of the object; without one, a request takes
-    no such route in IPv4, and any in IPv6.
-
-    Any other could be taken if the deleted one begins with all its next hops, and it has each
-    optional attribute of the deleted one. In IPv4, a request has a list of next hops, even of a
-    single one, because without a list Linux would compare only the first
-    (`kernel.netlink.routes`). In IPv6, a route cannot even have one next hop twice.
+    Not judged: several of ours with one key that differ by what hostrouting gives no route, such as
+    an mtu or a nexthop object. If a request takes the wrong one of these, `apply` reads that back.
     """
-    if deleted.nexthop_id != other.nexthop_id:
-        return deleted.nexthop_id is None and deleted.prefix.family == IPV6
-    if (deleted.type, deleted.scope) != (other.type, other.scope):
-        return False
-    if not _optional_attributes(deleted).items() <= _optional_attributes(other).items():
-        return False
     next_hops = [(hop.dev, hop.gateway) for hop in other.next_hops]
     first_ones = [(hop.dev, hop.gateway) for hop in deleted.next_hops[: len(next_hops)]]
     return next_hops == first_ones
-
-
-def _optional_attributes(route: Route) -> dict[str, object]:
-    """What a request to delete a route need not say: then it also takes one that has this."""
-    attributes = {"src": route.prefsrc, "mtu": route.mtu, "advmss": route.advmss}
-    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _conflict(

@@ -277,12 +277,6 @@ class RoutePlan(NamedTuple):
             routes += as_listed(entries)
         return snapshot._replace(routes=tuple(routes))
 
-    def __str__(self) -> str:
-        lines = [str(step) for step in self.steps]
-        lines += [f"? {route}" for route in self.waiting]
-        lines += [f"? {finding.sentence}" for finding in self.reply_findings]
-        return "\n".join(lines) or "no routes are configured, and hostrouting has added none"
-
 
 def _reply_finding(conflict: Step) -> Finding:
     """A conflict about the route for replies to probes, which is not in staticRoutes."""

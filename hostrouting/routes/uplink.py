@@ -13,7 +13,7 @@ nothing away from a host that works.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -196,16 +196,7 @@ class Uplink:
         next_hops = _taken_over(hops, gateway)
         if gateway is None or next_hops:
             return next_hops
-        return (NextHop(self._dev_near(gateway, hops), gateway),)
-
-    def _dev_near(self, gateway: IP, hops: Sequence[NextHop]) -> str | None:
-        """The device of the first next hop on whose link the gateway is; if it is on none of these,
-        that of the first, which `_missing_for_hop` names then.
-        """
-        for hop in hops:
-            if self._is_near(gateway, hop.dev):
-                return hop.dev
-        return hops[0].dev
+        return (NextHop(hops[0].dev, gateway),)
 
     def _complete_by_device(self, dev: str, gateway: IP | None) -> _HopsOrNeed:
         """As in the best default route through the device, in any table."""

@@ -16,7 +16,6 @@ Each test gets a new backend. It must describe the host of `contract_host`:
 - ib0, up, with 172.16.1.10/16;
 - idle0, down, without an address;
 - br0, up, a bridge, and port0, up, a veth that is a port of br0, both without an IPv4 address;
-- dark0, up, without a carrier, with 10.9.0.1/24;
 - no device with an XDP program, or with IPv6 turned off, and no forwarding of IPv6;
 - the rules that the kernel has itself, and those in `RULES`;
 - only the routes that the kernel adds itself.
@@ -24,7 +23,7 @@ Each test gets a new backend. It must describe the host of `contract_host`:
 If a backend does not support something, override the test and skip it.
 
 Not asked, because no change of a backend makes them: the peer of an address, the number of a
-nexthop object, and the preference, the sources, the lifetime and the `unread` words of a route. The
+nexthop object, and the preference, the sources, the lifetime and the encapsulations of a route. The
 suite only finds a backend that invents them.
 """
 
@@ -57,7 +56,6 @@ ADDRESSES = (
     ("eth0", "10.0.0.4/24"),
     ("eth0", "2001:db8::4/64"),
     ("ib0", "172.16.1.10/16"),
-    ("dark0", "10.9.0.1/24"),
 )
 """The addresses of the host that the suite requires, beside those of lo."""
 RULES = (
@@ -120,10 +118,8 @@ def contract_host() -> FakeKernel:
     kernel.add_link("idle0", up=False)
     kernel.add_link(Link(name="br0", index=0, kind="bridge"))
     kernel.add_link(Link(name="port0", index=0, kind="veth", master="br0"))
-    kernel.add_link("dark0")
     for dev, interface in ADDRESSES:
         kernel.add_address(dev, interface)
-    kernel.lose_carrier("dark0")
     for rule in RULES:
         kernel.add_rule(rule)
     return kernel
@@ -388,16 +384,12 @@ class BackendContract:
             _equal(set(_installed(backend)), set(routes), "a route is read back as it was added")
 
     def test_the_state_of_a_next_hop_is_the_kernels(self) -> None:
-        """A snapshot has the state of a next hop, so that a repair can be judged; in a request, it
-        is ignored.
-        """
-        route = _ours("192.0.2.0/24", gateway="10.9.0.2", dev="dark0")
-        with_linkdown_hop = _with_hop(route, linkdown=True)
+        """In a request, the state of a next hop is ignored."""
+        route = _ours("192.0.2.0/24")
         with self.make() as backend:
             _accepts(backend, "add", _with_hop(route, dead=True))
-            promise = "a next hop is linkdown if its device has no carrier"
-            _equal(_installed(backend), [with_linkdown_hop], promise)
-            _accepts(backend, "delete", with_linkdown_hop)
+            _equal(_installed(backend), [route], "a next hop is as the kernel finds it")
+            _accepts(backend, "delete", _with_hop(route, linkdown=True))
 
     def test_add_refuses_a_key_that_is_held(self) -> None:
         """`add` is refused (exists) if any route has the destination and metric; another metric is

@@ -40,7 +40,7 @@ def why_refused(host: FakeHost, unit: str, ctx: phases.Context | None) -> tuple[
         reasons = _reasons_of_pass(host, unit, ctx)
     if not reasons:
         return ()
-    reasons.append(f"{unit} was not started: see the lines above")
+    reasons.append(f"{unit} was refused: see the lines above")
     return tuple(f"hostrouting: {reason}" for reason in reasons)
 
 

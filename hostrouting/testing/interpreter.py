@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import attrs
 
 from hostrouting.boot.program import pack, stamp_of
@@ -25,7 +27,12 @@ class FakeInterpreter:
     def compile(self, path: str, sources: bytes) -> bytes:
         if self.broken:
             raise cannot_run(path, self.broken)
-        return pack({}, stamp_of(sources))
+        return _without_files(sources)
 
     def why_not_run(self) -> str:
         return self.broken
+
+
+@cache
+def _without_files(program: bytes) -> bytes:
+    return pack({}, stamp_of(program))

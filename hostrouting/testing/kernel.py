@@ -6,7 +6,7 @@ appended or deleted. A property test compares it with Linux after each event.
 
 The rest is left out, as follows; a test that relies on it is not warned:
 
-- a device that is set up has a carrier until a test takes it away for good, and is never set down;
+- a device that is set up has a carrier, and is never set down;
 - an address goes only with its device;
 - an address has no peer, broadcast address, metric or scope of its own;
 - link-local addresses and IPv6 routes to multicast addresses are only there if a test adds them,
@@ -103,7 +103,6 @@ class FakeKernel(RouteBackend):
         self._ipv6_forwarding = ipv6_forwarding
         self._links: dict[str, Link] = {}
         self._addresses: list[Address] = []
-        self._without_carrier: set[str] = set()
         self._rules = [*default_rules(IPV4), *default_rules(IPV6)]
         self._routes: dict[tuple[int, Prefix], list[Route]] = {}
         """The entries by table and prefix, sorted by metric; in IPv6, an entry has at most one next
@@ -192,7 +191,6 @@ class FakeKernel(RouteBackend):
             for port in self._links.values():
                 if port.master == name:
                     self._links[port.name] = port._replace(master=None)
-            self._without_carrier.discard(name)
             for place, routes in self._routes.items():
                 left = [route for route in routes if not _goes_with(route, name, lost)]
                 self._routes[place] = left
@@ -208,15 +206,6 @@ class FakeKernel(RouteBackend):
                 self._add_loopback_addresses(name)
             for address in self._addresses_on(name):
                 self._add_routes_of(address)
-
-    def lose_carrier(self, name: str) -> None:
-        """Take the carrier from a device that is up: its routes stay, and Linux still uses them
-        (`linkdown`).
-        """
-        with self._changing(f"take the carrier from {name}"):
-            if not self._link(name).up:
-                raise KernelError(errno.ENETDOWN, f"{name} is down")
-            self._without_carrier.add(name)
 
     def add_address(self, dev: str, interface: str) -> Address:
         """Add an address such as 10.0.0.4/24 to a device, with its routes. An IPv6 address is
@@ -279,23 +268,13 @@ class FakeKernel(RouteBackend):
     def _listed_routes(self) -> Iterator[Route]:
         """The routes as Linux lists them: IPv6 entries with one metric are one route."""
         for place in sorted(self._routes, key=lambda place: (place[1].family, *place)):
-            entries = map(self._with_carriers, self._routes[place])
-            for _, alike in groupby(entries, key=lambda entry: entry.metric):
+            for _, alike in groupby(self._routes[place], key=lambda entry: entry.metric):
                 yield from as_listed([*alike])
 
     def _fib(self, family: int) -> Fib:
         if family not in self._fibs:
             self._fibs[family] = Fib(self._now(), family)
         return self._fibs[family]
-
-    def _with_carriers(self, route: Route) -> Route:
-        """The route, whose next hops are linkdown where the device has no carrier; a local route
-        needs none.
-        """
-        if route.type == "local" or self._without_carrier.isdisjoint(route.devs):
-            return route
-        hops = [hop._replace(linkdown=hop.dev in self._without_carrier) for hop in route.next_hops]
-        return route._replace(next_hops=tuple(hops))
 
     def _require_open(self) -> None:
         if self._closed:

@@ -411,9 +411,6 @@ HOSTS: dict[str, Callable[[], FakeHost]] = {
         written(LAYOUT.opening_path, "ticket 4711\n"),
         lambda host: [change(host) for change in UNITS["fails"]],
     ),
-    "open: by a drop-in that systemd has loaded, and addresses escape": right_but(
-        load_override, lose_routes
-    ),
     "open: by an administrator": right_but(written(LAYOUT.opening_path, "ticket 4711\n")),
     "open: by a drop-in": right_but(written(OVERRIDE, "[Service]\nExecCondition=\n")),
     "open: by a drop-in that systemd has loaded": right_but(load_override),

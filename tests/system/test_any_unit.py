@@ -134,7 +134,7 @@ def every_kind_of_unit(system: System) -> None:
     assert start_all(system, *KINDS) == {"failed"}
     for kind in KINDS.keys() - {"log"}:
         journal = system.journal(f"{kind}.service")
-        assert f"{kind}.service was not started: see the lines above" in journal
+        assert f"{kind}.service was refused: see the lines above" in journal
         assert "OVERLAP: 172.16.0.0/16 leaves through ib0" in journal
     overlap(system, "del")
     system.must("systemctl", "reset-failed")
@@ -199,7 +199,7 @@ def what_is_not_a_decision(system: System) -> None:
     """Of all exit statuses of the program, one lets the unit start. Another process of a unit is
     not asked.
     """
-    refused_by_the_program = "plain.service was not started: the gate could not be run"
+    refused_by_the_program = "plain.service was refused: the gate could not be run"
     for status in (0, 1, REFUSED, 254, 255):
         system.outside(LAYOUT.program_path).write_bytes(program_that_exits_with(status))
         assert start_all(system, "plain") == {"failed"}, status

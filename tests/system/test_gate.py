@@ -57,7 +57,7 @@ def no_machine_starts_while_an_address_escapes(system: System) -> None:
     assert not gate.has_started(system, "kube2")
     errors = log_of(system, "err")
     assert f"{ESCAPE} [{CIDR} dev ib0 proto kernel" in errors
-    assert f"{KUBE1} was not started: see the lines above" in errors
+    assert f"{KUBE1} was refused: see the lines above" in errors
     assert gate.markers(system) == {LAYOUT.detected_path}
 
 
@@ -99,7 +99,7 @@ def test_routes_that_cannot_be_installed() -> None:
         journal = system.journal(KUBE1)
         assert "a route that is not hostrouting's has the same destination and metric" in journal
         assert f"metric: [{CIDR} dev ib0 proto kernel " in journal
-        assert f"{KUBE1} was not started" in journal
+        assert f"{KUBE1} was refused" in journal
         assert f"{CIDR} dev ib0 proto kernel" in system.must("ip", "route", "show", CIDR)
         assert gate.ours(system) == []
         gate.remove(system)

@@ -106,7 +106,7 @@ def each_is_refused(system: System) -> None:
         assert "network-online.target" in system.show(unit, "Wants").split()
         journal = system.journal(unit)
         assert f"hostrouting: {reason}" in journal, unit
-        assert f"hostrouting: {unit} was not started: see the lines above" in journal, unit
+        assert f"hostrouting: {unit} was refused: see the lines above" in journal, unit
         assert not is_active(system, unit), unit
 
 

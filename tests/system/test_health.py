@@ -15,8 +15,8 @@ from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
 from hostrouting.install.difference import needs_reload
 from tests.support.gate import LAYOUT, gate_tests, host, hostrouting
-from tests.support.inside_manager import InsideManager
 from tests.support.systemd import System
+from tests.system.inside_manager import InsideManager
 
 pytestmark = gate_tests
 

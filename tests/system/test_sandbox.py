@@ -63,7 +63,7 @@ def test_the_sandbox() -> None:
     """A unit can read the routing and write its results and, but for the check, change routes; one
     that runs nft can end it.
     """
-    probe = Path(__file__).resolve().parents[1] / "support" / "probe.py"
+    probe = Path(__file__).with_name("probe.py")
     with host(ALL, machines=()) as system:
         system.must("systemctl", "stop", HostLayout.guard_unit)
         system.must("mkdir", "-p", HostLayout.state_directory)

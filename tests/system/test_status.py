@@ -87,7 +87,7 @@ def test_a_refused_unit() -> None:
         type_line(system, proposed(page, REPAIR))
 
         page = status(system)
-        assert page.startswith(f"DIFFERS: {KUBELET} was refused, and nothing is known")
+        assert page.startswith(f"DIFFERS: {KUBELET} was refused by the gate, and nothing is known")
         type_line(system, proposed(page, f"systemctl start {KUBELET}"))
         assert_right(system)
 
@@ -134,7 +134,7 @@ def a_guard_that_has_failed(repaired: System) -> None:
 
 def a_unit_that_waits_for_a_lock(repaired: System) -> None:
     """Given a service that has locked the node, kubelet waits in the gate: the page names its
-    process, and when that has ended, kubelet starts.
+    process, and when it is stopped, kubelet starts.
     """
     script = f"exec 9<>{LAYOUT.lock_path}; flock 9; exec sleep infinity"
     repaired.must("systemd-run", "--quiet", "--unit=backup", "bash", "-c", script)
@@ -145,7 +145,7 @@ def a_unit_that_waits_for_a_lock(repaired: System) -> None:
     repaired.must("systemctl", "restart", "--no-block", KUBELET)
     wait_for("the page to name it", lambda: locked in hostrouting(repaired, "status").stdout)
 
-    type_line(repaired, proposed(hostrouting(repaired, "status").stdout, "kill "))
+    type_line(repaired, proposed(hostrouting(repaired, "status").stdout, "systemctl stop"))
     wait_for("kubelet", lambda: repaired.show(KUBELET, "ActiveState") == "active")
 
 

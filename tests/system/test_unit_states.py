@@ -16,9 +16,9 @@ from hostrouting.gate.unit_states import State, UnitState, unit_states
 from hostrouting.host.files import LocalFiles
 from hostrouting.testing import FakeFiles, FakeManager
 from tests.support.gate import LAYOUT, gate_tests, host
-from tests.support.inside_manager import InsideManager
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
+from tests.system.inside_manager import InsideManager
 
 pytestmark = gate_tests
 
@@ -134,7 +134,7 @@ def a_gate_that_does_not_run(system: System) -> None:
         assert start(system) == 1
     finally:
         system.must("kill", "-CONT", journal)
-    said = f"{UNIT} was not started: the gate could not be run"
+    said = f"{UNIT} was refused: the gate could not be run"
     wait_for("the journal to have it", lambda: said in "".join(state(system).reasons))
     assert state(system).state == "refused"
     for verb in RELOADS:

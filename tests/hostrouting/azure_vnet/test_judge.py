@@ -277,7 +277,12 @@ def test_what_is_not_azure_vnets() -> None:
         Link(name="azure7", index=7, kind="dummy"),
         Link(name="azure0-1", index=8, kind="bridge"),
     ]
-    changes: list[dict[str, Any]] = [{"table": 100}, {"tos": 4}, {"mtu": 9}, {"unread": ("realm",)}]
+    changes: list[dict[str, Any]] = [
+        {"table": 100},
+        {"tos": 4},
+        {"mtu": 9},
+        {"unread": ("encap ip",)},
+    ]
     changes += [
         {"next_hops": (*BY_BRIDGE.next_hops, *BY_VETH.next_hops)},
         *({"protocol": number} for number in (9, 12, 16, 213)),

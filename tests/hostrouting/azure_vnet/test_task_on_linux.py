@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hostrouting.azure_vnet.task import CleanupPlan
-from tests.support.azure_node import AzureNode, State
+from tests.hostrouting.azure_vnet.azure_node import AzureNode, State
 from tests.support.azure_rules import LOOK_ALIKES, NODE_RULES, add_rules, pod_rules
 from tests.support.children import running
 from tests.support.namespace import Namespace

@@ -11,7 +11,7 @@ import pytest
 
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS, Route
-from tests.support.machine import H200, Machine, private_machine
+from tests.hostrouting.cli.machine import H200, Machine, private_machine
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]

@@ -25,11 +25,11 @@ from hostrouting.host.host import Host
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.node.clock import MachineClock
 from hostrouting.node.guard import Guard
+from tests.hostrouting.cli.machine import H200, Machine, private_machine
+from tests.hostrouting.cli.terminal import ATerminal
 from tests.support.compiled import compiled_program
 from tests.support.incidents import GUARDED, config
-from tests.support.machine import H200, Machine, private_machine
 from tests.support.tasks import CIDR, LAYOUT, REPAIR
-from tests.support.terminal import ATerminal
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 

@@ -49,6 +49,22 @@ def test_whose(path: str, text: str, *, ours: bool, refused: str) -> None:
     assert not is_ours(files, "/etc/systemd/system/absent.service")
 
 
+@pytest.mark.parametrize("target", [UNIT, "/dev/null", "/etc/another.service"])
+def test_the_place_of_a_link(target: str) -> None:
+    """By its path, systemd starts a unit of ours, whatever link or file is there; but a folder is
+    not replaced.
+    """
+    path = "/etc/systemd/system/multi-user.target.wants/static-routes.service"
+    files = FakeFiles({"/etc/another.service": "[Service]\n"})
+    link = File(path, target=UNIT)
+    files.link(path, target)
+    assert link.find_obstacle(files) is None
+    files.write(f"{path}s/file", "text")
+    obstacle = File(f"{path}s", target=UNIT).find_obstacle(files)
+    assert obstacle is not None
+    assert str(obstacle) == f"cannot write {path}s: it is a directory; remove it"
+
+
 def test_difference() -> None:
     """A file differs until it is written, and again if its text, mode or target is another."""
     files = FakeFiles()

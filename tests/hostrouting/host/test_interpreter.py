@@ -12,6 +12,7 @@ from hostrouting.errors import RequirementError
 from hostrouting.host.interpreter import NodeInterpreter
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeFiles
+from tests.support.compiled import compiled_program
 
 USUAL = "/usr/bin/python3"
 
@@ -95,13 +96,6 @@ FIRST_LINES = "import sys; print('a warning', file=sys.stderr)"
 class TestCompile:
     """What becomes of the sources, or why nothing does."""
 
-    def test_a_real_one(self) -> None:
-        """The stamp names it, and the rest of the stamp is as before."""
-        sources = Program().content()
-        program = NodeInterpreter(FakeFiles()).compile(sys.executable, sources)
-        assert stamp_of(program).python == sys.implementation.cache_tag
-        assert stamp_of(program)._replace(python="") == stamp_of(sources)
-
     @staticmethod
     def reason(path: str) -> str:
         """Why this interpreter cannot compile the program; the error has one finding."""
@@ -132,11 +126,13 @@ class TestCompile:
         assert self.reason(python(tmp_path, FIRST_LINES, code)).startswith(reason)
 
     def test_one_that_is_replaced(self, tmp_path: Path) -> None:
-        """It is tried anew, in the same process: moved there, written there, and if it is gone."""
+        """The stamp names it, and is else that of the sources. It is tried anew, in the same
+        process: moved there, written there, and if it is gone.
+        """
         path = python(tmp_path, "")
         sources = Program().content()
         program = NodeInterpreter(FakeFiles()).compile(path, sources)
-        assert stamp_of(program).python == sys.implementation.cache_tag
+        assert stamp_of(program) == stamp_of(sources)._replace(python=sys.implementation.cache_tag)
         status = os.stat(path)
         (tmp_path / "new").mkdir()
         another = script(tmp_path / "new", "exit 3")
@@ -157,8 +153,9 @@ class TestCompile:
         monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/agent")
         monkeypatch.setenv("PYTHONHOME", "/opt/agent")
         kept = tmp_path / "environment"
-        path = script(tmp_path, f"env >{kept}", f'exec {shlex.quote(sys.executable)} "$@"')
-        NodeInterpreter(FakeFiles()).compile(path, Program().content())
+        path = script(tmp_path, f"env >>{kept}", "exit 3")
+        monkeypatch.setattr(HostLayout, "python_path", path)
+        assert self.reason(path) == NodeInterpreter(FakeFiles()).why_not_run() == "it ended with 3"
         names = {line.partition("=")[0] for line in kept.read_text().splitlines()}
         assert names - {"PWD", "OLDPWD", "SHLVL", "_"} == {"PATH", "PYTHONHASHSEED"}
 
@@ -171,7 +168,7 @@ class TestRun:
     def program(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         """An installed program and its interpreter, in this folder."""
         path = tmp_path / "hostrouting.pyz"
-        path.write_bytes(Program().content())
+        path.write_bytes(compiled_program(sys.executable))
         os.symlink(sys.executable, tmp_path / "python")
         monkeypatch.setattr(HostLayout, "python_path", str(tmp_path / "python"))
         monkeypatch.setattr(HostLayout, "program_path", str(path))

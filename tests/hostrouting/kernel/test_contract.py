@@ -27,9 +27,8 @@ def address_command(dev: str, interface: str) -> str:
 
 HOST = [
     "link set lo up",
-    *ports("eth0", "ib0", "idle0", "port0", "dark0"),
+    *ports("eth0", "ib0", "idle0", "port0"),
     "link set idle0 down",
-    "link set peer-dark0 down",
     # Without a delay, its port forwards at once, and nothing changes later. It is up before it has
     # a port: the other way round, Linux takes a second to report its carrier.
     "link add br0 type bridge forward_delay 0",

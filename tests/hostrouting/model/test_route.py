@@ -39,8 +39,8 @@ ROUTES = {
     "local ::1/128 proto unspec scope host expires 0sec": Route.to("::1", type="local")._replace(
         scope=254, expired=True
     ),
-    "::1/128 proto unspec hoplimit 64 pref low": Route.to("::1")._replace(
-        preference="low", expired=False, unread=("hoplimit 64",)
+    "::1/128 proto unspec encap ip6 pref low": Route.to("::1")._replace(
+        preference="low", expired=False, unread=("encap ip6",)
     ),
     "blackhole 10.9.0.0/16 table 100 proto unspec": Route.to(
         "10.9.0.0/16", type="blackhole", table=100

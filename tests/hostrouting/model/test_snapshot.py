@@ -32,7 +32,7 @@ RULE = RULE._replace(fwmask=0xFF, others=(("tos", "0x10"),), l3mdev=True)
 RULE = RULE._replace(suppress_prefixlength=0, suppress_ifgroup=7)
 HOP = NextHop("é", as_ip("fe80::1"), 2, onlink=True, linkdown=True, dead=True)
 ROUTE = Route(BLOCK, (HOP,), 100, 1, 0x10, "local", 253, 4, IP, 1400, 1300, 9, BLOCK, "high")
-ROUTE = ROUTE._replace(expired=True, unread=("lock",))
+ROUTE = ROUTE._replace(expired=True, unread=("encap seg6",))
 FULL = Snapshot((LINK, Link("é", 2)), (ADDRESS,), (RULE,), (ROUTE,), ipv6_forwarding=True)
 FULL = FULL._replace(name_servers=(IP,), family=6, restless=True)
 

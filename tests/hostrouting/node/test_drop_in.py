@@ -17,9 +17,9 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.gate.unit_gates import judge_gates
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
+from tests.hostrouting.node.sandboxed_node import SandboxedNode, command_of, run_on_each
 from tests.support.compiled import compiled_program
 from tests.support.node import UNIT, wanting
-from tests.support.sandboxed_node import SandboxedNode, command_of, run_on_each
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -34,7 +34,7 @@ PASSES = wanting(cidrs=())
 """A configuration that gates the unit, and nothing holds it back."""
 WAITS = wanting("10.9.0.0/16")
 """One that waits for a default route."""
-COULD_NOT_BE_RUN = f"<3>hostrouting: {UNIT} was not started: the gate could not be run"
+COULD_NOT_BE_RUN = f"<3>hostrouting: {UNIT} was refused: the gate could not be run"
 OPENED = f"<4>hostrouting: {UNIT} starts UNCHECKED: {HostLayout.opening_path}: "
 
 
@@ -303,7 +303,7 @@ def test_a_signal(node: SandboxedNode, shell: tuple[str, ...]) -> None:
     status, *log = done.stdout.splitlines()
     assert status == "255"
     assert "SIGTERM ended this while it waited: " in log[-2]
-    assert log[-1] == f"<3>hostrouting: {UNIT} was not started: see the lines above"
+    assert log[-1] == f"<3>hostrouting: {UNIT} was refused: see the lines above"
 
 
 def test_the_lock(node: SandboxedNode) -> None:

@@ -39,7 +39,7 @@ CONFIG = HostLayout.config_path
 GATE_D = HostLayout.gate_directory
 BROKEN = wanting()
 """An H200 node with this configuration is refused: InfiniBand catches the fabric."""
-NOT_STARTED = f"3 {UNIT} was not started: see the lines above"
+SAID_REFUSED = f"3 {UNIT} was refused: see the lines above"
 
 
 class Scripts:
@@ -109,7 +109,7 @@ def test_all_is_right(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_refusal(capfd: pytest.CaptureFixture[str]) -> None:
-    """Each finding is said once; the last lines are that the unit was not started, and how to start
+    """Each finding is said once; the last lines are that the unit was refused, and how to start
     it all the same. The note has the errors.
     """
     host = node(BROKEN)
@@ -120,7 +120,7 @@ def test_a_refusal(capfd: pytest.CaptureFixture[str]) -> None:
         "4 ACTION: 2",
         "4 REPAIR-CO",
     ]
-    assert not_started == NOT_STARTED
+    assert not_started == SAID_REFUSED
     assert advice.startswith("5 to start ALL gated units without any check until the next boot")
     assert advice.endswith(HostLayout.opening_command)
     note = note_of(host)
@@ -165,7 +165,7 @@ def test_what_others_can_change(path: str, entry: Entry, capfd: pytest.CaptureFi
     first, not_started, _ = logged(capfd)
     assert first.startswith("3 FILE: ")
     assert path in first
-    assert not_started == NOT_STARTED
+    assert not_started == SAID_REFUSED
     assert host.kernel.snapshot() == h200().snapshot()
 
 
@@ -393,7 +393,7 @@ def test_a_default_route_that_does_not_come(
         f"6 {UNIT}"[:14],
         "3 ROUTE-WAITS:",
         "3 NO-DEFAULT-R",
-        NOT_STARTED[:14],
+        SAID_REFUSED[:14],
         "5 to start ALL",
     ]
 
@@ -483,7 +483,7 @@ def test_what_ends_a_start(
     assert interrupted(error) == REFUSED
     lines = logged(capfd)
     assert [line for line in lines if line.startswith(said.format(activity))]
-    assert lines[-1 if isinstance(error, Stopped) else -2] == NOT_STARTED
+    assert lines[-1 if isinstance(error, Stopped) else -2] == SAID_REFUSED
 
 
 def test_something_hangs(

@@ -7,8 +7,8 @@ from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.keep import keep_routes
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.testing import FakeKernel
+from tests.hostrouting.routes.own_routes import configured, fake
 from tests.support.ip_text import route_of
-from tests.support.own_routes import configured, fake
 from tests.support.sections import static
 
 WAITS = static("20.3.0.0/16", dev="eth9")

@@ -19,9 +19,7 @@ from hostrouting.model.route import (
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.plan import plan_static_routes, reply_routes
 from hostrouting.testing import h200, plain_vm
-from tests.support.examples import scaled
-from tests.support.ip_text import route_of, routes_of, text_rows
-from tests.support.own_routes import (
+from tests.hostrouting.routes.own_routes import (
     FOREIGN,
     HOPS,
     PREFIXES,
@@ -32,6 +30,8 @@ from tests.support.own_routes import (
     put,
     wishes,
 )
+from tests.support.examples import scaled
+from tests.support.ip_text import route_of, routes_of, text_rows
 from tests.support.sections import static
 
 ORDER = ["conflict", "keep", "add", "delete"]
@@ -149,8 +149,8 @@ def test_what_holds_a_key(row: str) -> None:
 
 
 def test_what_an_operator_reads(snapshot: object) -> None:
-    """A plan reads as a diff: conflicts, kept, added and deleted routes, and those that wait while
-    ours stay.
+    """A plan reads as a diff: conflicts, kept, added and deleted routes; findings name the routes
+    that wait, or stay.
     """
     ours = [
         Route.to("10.1.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS),
@@ -169,7 +169,7 @@ def test_what_an_operator_reads(snapshot: object) -> None:
     ]
     plan = plan_static_routes(configured(*wanted), h200().snapshot().with_routes(ours))
     findings = [json.dumps(finding.to_mapping()) for finding in plan.findings()]
-    assert snapshot == "\n".join([str(plan), *findings])
+    assert snapshot == "\n".join([*map(str, plan.steps), *findings])
 
 
 @pytest.mark.parametrize(
@@ -315,11 +315,6 @@ fd20::/32 proto ours metric 1024 nexthop via fe80::1 dev eth0 nexthop via fe80::
 A proto ours; PLACE proto ours A_AND_B              | via 10.0.0.1 dev eth0 | keep
 PLACE proto ours A_AND_B; A proto ours              | via 10.0.0.1 dev eth0 | keep, delete
 A proto 186; B proto ours                           | via 10.0.0.1 dev eth0 | keep, delete
-A proto ours; PLACE proto ours mtu 1400 A_AND_B     | via 10.0.0.1 dev eth0 | keep, delete
-A proto ours; PLACE proto ours advmss 1300 A_AND_B  | via 10.0.0.1 dev eth0 | keep, delete
-A proto ours; PLACE proto ours src 10.0.0.4 A_AND_B | via 10.0.0.1 dev eth0 | keep, delete
-A proto ours; PLACE proto ours scope 253 A_AND_B    | via 10.0.0.1 dev eth0 | keep, delete
-A proto ours; multicast PLACE proto ours A_AND_B    | via 10.0.0.1 dev eth0 | keep, delete
 
 # Without a default route: ours that Linux uses stays, by devices that are up, as far as it is named
 -; A proto ours                                | | keep
@@ -526,7 +521,6 @@ class TestReplyRoute:
         assert finding.name == name
         assert finding.severity == "warning"
         assert 'write another "metric"' not in str(finding)  # the reply route has none
-        assert str(plan) == f"? {finding.sentence}"
 
     def test_wanted(self) -> None:
         """There is one for the device of the probe rewrite. Without ensureRoute there is none, and

@@ -16,11 +16,11 @@ from hostrouting.model.route import OURS, TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import default_rules
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.uplink import Need, Uplink
+from tests.hostrouting.routes.own_routes import HOPS, entry
 from tests.support.commands import furnish
 from tests.support.examples import scaled
 from tests.support.ip_text import routes_of, text_rows
 from tests.support.namespace import Namespace, private_namespace
-from tests.support.own_routes import HOPS, entry
 from tests.support.topologies import host
 
 INTERFACES = [("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24"), ("wg0", "10.2.0.4/24")]
@@ -93,7 +93,6 @@ default nexthop via 10.0.0.1 dev eth0 weight 2 linkdown nexthop via 10.1.0.1 dev
 | | nexthop via 10.0.0.1 dev eth0 weight 2 nexthop via 10.1.0.1 dev eth1 weight 3
 default nexthop via 10.0.0.1 dev eth0 weight 2 nexthop dev eth1 dead | | via 10.0.0.1 dev eth0
 default nexthop dev eth0 weight 2 nexthop dev eth1 weight 3 | dev eth1 | dev eth1 scope link
-default nexthop dev eth0 nexthop dev eth1 | via 10.1.0.7 | via 10.1.0.7 dev eth1
 default nexthop dev eth0 nexthop dev eth1 | via 10.0.0.7 | via 10.0.0.7 dev eth0
 default nexthop dev eth0 nexthop dev eth1 | via 10.5.0.7 \
 | an address or route on eth0 that reaches the gateway 10.5.0.7 directly

@@ -96,7 +96,7 @@ def test_what_is_worse_than_another_card(name: str, worst: str) -> None:
         ("differs: addresses escape, and k3s is not gated", ["overlap", "unit-not-gated"]),
         ("differs: the guard has failed, and routes are missing", ["overlap", "unit"]),
         ("differs: kubelet fails by itself, and the gate is open", ["unit", "gate-open"]),
-        ("open: by a drop-in that systemd has loaded, and addresses escape", [
+        ("open: a drop-in is deleted, another card is better, and addresses escape", [
             "gate-open", "overlap",
         ]),
         ("waiting: for a default route", ["no-default-route"]),

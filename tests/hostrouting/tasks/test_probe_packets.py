@@ -1,5 +1,5 @@
 """The probe rewrite, tested with packets: a balancer, a node and a pod, as described in
-`tests.support.balancer`.
+`tests.hostrouting.tasks.balancer`.
 """
 
 import os
@@ -22,8 +22,8 @@ from hostrouting.tasks.configure import Remove
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.testing import FakeFiles, FakeManager
 from hostrouting.upkeep.passes import PassOutcome, run_pass
-from tests.support import balancer, packets
-from tests.support.balancer import (
+from tests.hostrouting.tasks import balancer, packets
+from tests.hostrouting.tasks.balancer import (
     GLOBAL,
     HARDWARE,
     NODE,

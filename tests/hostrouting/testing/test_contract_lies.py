@@ -200,10 +200,6 @@ ABOUT_THE_HOST: dict[str, tuple[Lie, str]] = {
         snapshots(lambda it: it._replace(ipv6_forwarding=True)),
         "whether IPv6 is forwarded; seen: True",
     ),
-    "no linkdown": (
-        told_of_each("hops", linkdown=False),
-        "a next hop is linkdown if its device has no carrier",
-    ),
     "routes of the kernel by another device": (
         snapshots(with_the_kernels_routes_elsewhere),
         "that the kernel adds for an address; missing: ",
@@ -312,7 +308,7 @@ ABOUT_CHANGES: dict[str, tuple[Lie, str]] = {
         misread(lambda route: with_hops(route, onlink=False), "add"),
         "onlink proto hostrouting is done; seen: gateway-not-on-link",
     ),
-    "a state in a request is a wish": (changes(obeying_states), "dark0 dead"),
+    "a state in a request is a wish": (changes(obeying_states), "eth0 dead"),
     "another route is overwritten": (changes(overwriting), "is refused; seen: done"),
     "any protocol is deleted": (
         misread(lambda route: route._replace(protocol=0), "delete"),

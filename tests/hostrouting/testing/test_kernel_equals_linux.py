@@ -112,11 +112,6 @@ class Linux:
         """Set a device up."""
         self.ip.link("set", index=self.index(name), state="up")
 
-    def lose_carrier(self, name: str) -> None:
-        """Set the other end down."""
-        self.index(name)
-        self.ip.link("set", index=self.index(FAR + name), state="down")
-
     def add_address(self, dev: str, interface: str) -> None:
         """Add an address that is usable at once; without a broadcast address, which pyroute2 would
         add.
@@ -325,13 +320,6 @@ class TwoKernels(stateful.RuleBasedStateMachine):
         """Set a device up, which may have come again, or have gone."""
         self.both("set_up", name)
 
-    @stateful.rule(name=NAMES)
-    def lose_carrier(self, name: str) -> None:
-        """Take the carrier from a device that is up."""
-        links = self.fake.snapshot().links_by_name
-        assume(name in links and links[name].up)
-        self.both("lose_carrier", name)
-
     @stateful.rule(name=NAMES, interface=st.sampled_from(INTERFACES))
     def add_address(self, name: str, interface: str) -> None:
         """Add an address, perhaps one that is there."""
@@ -458,12 +446,6 @@ HISTORIES: dict[str, list[tuple[Any, ...]]] = {
         ("add_link", BRIDGE),
         ("add_link", Link("port0", 0, "veth", master="br0")),
         ("delete_link", "br0"),
-    ],
-    "a device that comes again has a carrier": [
-        ("lose_carrier", "eth0"),
-        ("delete_link", "eth0"),
-        ("add_link", "eth0"),
-        (*ADD, Route.to("10.9.0.0/16", dev="eth0")),
     ],
     "a device that is up is not set up again": [
         ADDRESS,

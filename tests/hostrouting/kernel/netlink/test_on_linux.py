@@ -264,23 +264,6 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
     }
 
 
-def test_words_that_are_not_read(namespace: Namespace, backend: NetlinkBackend) -> None:
-    """They are named, because a route that replaces this one would lose them; so is the lock of an
-    MTU, which path MTU discovery does not change then.
-    """
-    namespace.batch(
-        [
-            "route add 5.0.0.0/8 via 10.0.0.1 initcwnd 10 quickack 1 realm 7",
-            "route add 6.0.0.0/8 via 10.0.0.1 realm 3/7",
-            "route add 7.0.0.0/8 via 10.0.0.1 mtu lock 1400",
-        ]
-    )
-    routes = [route for route in backend.snapshot().routes if route.unread]
-    unread = [("initcwnd 10", "quickack 1", "realm 7"), ("realms 3/7",), ("lock",)]
-    assert [route.unread for route in routes] == unread
-    assert routes[2].mtu == 1400
-
-
 def test_next_hops_side_by_side() -> None:
     """Each has its own gateway, whatever the next one begins with: the flags `onlink dead` of a
     next hop have the number of a gateway.

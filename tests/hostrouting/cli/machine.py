@@ -16,7 +16,7 @@ from tests.support.inside import CommandLines
 from tests.support.namespace import Namespace
 from tests.support.programs import completed
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 H200 = commands_of(h200())
 # If the process of the test is killed, its end of the pipe is closed, and cat ends. Of /etc only
 # the loader's cache and the links of Debian's alternatives, such as ebtables, are needed: hundreds,

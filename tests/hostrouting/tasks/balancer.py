@@ -24,9 +24,9 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import attrs
 
+from tests.hostrouting.tasks.packets import ECHO_REPLY, Packet, echo_request
 from tests.support.commands import up
 from tests.support.namespace import Namespace, private_namespace
-from tests.support.packets import ECHO_REPLY, Packet, echo_request
 
 PROBE, GLOBAL = "fe80::1234:5678:9abc", "2603:1062:0:1:fe80:1234:5678:9abc"
 OWN, OWN_GLOBAL, HARDWARE = "fe80::b", "2001:db8:1::b", bytes([2, 0, 0, 0, 0, 11])
