@@ -152,8 +152,8 @@ class Prefix(_Block):
 
 
 def extent(family: int, first: int, last: int) -> str:
-    """The addresses first to last (both included, at least one) as text: one address, one prefix, or
-    both ends.
+    """The addresses from first to last (at least one) as text: one address, one prefix, or both
+    ends.
     """
     if first == last:
         return str(ip_at(family, first))
