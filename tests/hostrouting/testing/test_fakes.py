@@ -14,6 +14,8 @@ import phases
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, HostError
 from hostrouting.fib.engine import Fib
+from hostrouting.fleet import check_snapshots
+from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import SystemdManager
@@ -107,6 +109,13 @@ MISTAKES: dict[str, Callable[[], object]] = {
     "happening is None; it must be a function": lambda: h200().later(ANYTHING),
     "happening is None; it must be a funct": lambda: FaultyBackend(h200()).meanwhile(
         "change", ANYTHING
+    ),
+    "mode is 600; it must be from 0 to 0o777": lambda: FakeFiles().write("/a", "", mode=600),
+    "mode is 600; it must be from 0 to": lambda: LocalFiles().write("/a", "", mode=600),
+    "kind is 'timeuot'; it must be one of": lambda: BackendError("x", kind="timeuot"),
+    r"root is '//', which is this machine: use Host.local": lambda: Host.offline("//"),
+    r"^directories is 'nodes'; .*: \[directory\]$": lambda: check_snapshots(
+        "nodes", HostRoutingConfig(), ANYTHING
     ),
     "verb is '60'; it must be add, ": lambda: h200().ip_route(TEXT, CHANGES[0].route),
     r"route is '60'; it must be a Route: Route.to\(": lambda: h200().ip_route("add", TEXT),
