@@ -242,7 +242,7 @@ def _predicate(escape: Escape) -> str:
 def _doubt_in_words(doubt: Finding) -> str:
     if doubt.name not in DOUBTS:  # it is the flaw that makes a verdict undecided
         return "one of Linux's own rules is missing"
-    return DOUBTS[doubt.name].sentence.format(where="some addresses", reason="…")
+    return DOUBTS[doubt.name].sentence.format(where="some addresses", reason="...")
 
 
 def group_nodes(results: Iterable[NodeResult]) -> tuple[NodeGroup, ...]:

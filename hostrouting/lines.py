@@ -20,7 +20,7 @@ def capped(lines: Sequence[str]) -> Iterator[str]:
 def count_of_others(things: Sequence[object]) -> Iterator[str]:
     """The line that counts those of the things which are not shown, if there are any."""
     if len(things) > SHOWN:
-        yield f"  … and {len(things) - SHOWN:,} more; --json shows all"
+        yield f"  ... and {len(things) - SHOWN:,} more; --json shows all"
 
 
 def indented(verb: str, things: Iterable[object]) -> Iterator[str]:

@@ -29,10 +29,8 @@ def bad_input(name: str, rule: str, remedy: str, value: str = "") -> ConfigError
 
 
 def typed_name(path: str) -> str:
-    """The file as it is typed in a shell, also one like an option. Standard input has no name."""
-    if path == "-":
-        return "FILE"
-    if path.startswith("-"):
+    """The file as it is typed in a shell, also one like an option; `-` is standard input again."""
+    if path.startswith("-") and path != "-":
         path = f"./{path}"
     return shlex.quote(path)
 

@@ -68,7 +68,7 @@ def _strips(report: CheckReport, width: int) -> Iterator[Text]:
             strips += [_strip_of(cidr, family, width) for cidr in family.cidrs]
     yield from strips[:_MOST_STRIPS]
     if len(strips) > _MOST_STRIPS:
-        yield Text(f"  … and {counted(len(strips) - _MOST_STRIPS, 'more CIDR')}")
+        yield Text(f"  ... and {counted(len(strips) - _MOST_STRIPS, 'more CIDR')}")
     if strips:
         yield _legend()
 

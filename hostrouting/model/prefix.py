@@ -152,19 +152,19 @@ class Prefix(_Block):
 
 
 def extent(family: int, first: int, last: int) -> str:
-    """The addresses first … last (both included, at least one) as text: one address, one prefix, or
-    both ends.
+    """The addresses from first to last (at least one) as text: one address, one prefix, or both
+    ends.
     """
     if first == last:
         return str(ip_at(family, first))
     block = next(prefixes_between(family, first, last))
     if block.last == last:
         return str(block)
-    return f"{block.ip}\N{EN DASH}{ip_at(family, last)}"
+    return f"{block.ip}-{ip_at(family, last)}"
 
 
 def prefixes_between(family: int, first: int, last: int) -> Iterator[Prefix]:
-    """The fewest blocks that together cover exactly the addresses first … last, in order."""
+    """The fewest blocks that together cover exactly the addresses first to last, in order."""
     ends: list[Any] = [ip_at(family, first), ip_at(family, last)]  # both of one family
     return map(Prefix.of, summarize_address_range(*ends))
 

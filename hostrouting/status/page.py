@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from hostrouting.check.sentences import caveat_of_repair
 from hostrouting.command import AS_ROOT, LineToType, Operator, call
 from hostrouting.config.mistypes import MISTYPES
 from hostrouting.gate.unit_gates import APPLY
@@ -51,7 +52,8 @@ def status_lines(status: Status, who: Operator = AS_ROOT) -> Iterator[str]:
     yield from _verdict_lines(status, who)
     if status.command:
         yield ""
-        yield f"To make this host right, {who}:"
+        caveat = "" if status.check is None else caveat_of_repair(status.check.report)
+        yield f"To make this host right, {who}{caveat}:"
         yield LineToType("  ", who.line(status.command))
 
 

@@ -33,7 +33,7 @@ DOUBT = "UNDECIDED: it is unclear whether packets to 10.0.0.0/8 should leave thr
         ("undecided", f"{DOUBT}\nUNDECIDED: more\n", 3, DOUBT),
         (
             "detected",
-            "OVERLAP: 10.9.0.0\N{EN DASH}10.9.0.9 by ib0\nOVERLAP: more\n",
+            "OVERLAP: 10.9.0.0-10.9.0.9 by ib0\nOVERLAP: more\n",
             1,
             "OVERLAP: 10.9.0.0-10.9.0.9 by ib0",
         ),

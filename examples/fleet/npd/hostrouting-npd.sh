@@ -4,8 +4,7 @@
 markers=${1:-/run/aks-flex-node}/route-overlap
 
 first_line() {
-  # node-problem-detector cuts a long line, perhaps between the bytes of a dash.
-  sed 's/–/-/g; q' "$1" 2>/dev/null
+  sed q "$1" 2>/dev/null
 }
 
 if line=$(first_line "$markers.detected"); then

@@ -108,7 +108,9 @@ def _read_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig
     config = find_config(arguments, host)
     if arguments.config is None and config == HostRoutingConfig():
         rule = "no configuration is given, and none is installed here"
-        raise bad_input("--config", rule, "name a file")
+        example = repair_pipeline(" 172.16.64.0/24", into="plan")
+        remedy = f"name a file, or plan a repair: {as_whom(arguments).line(example)}"
+        raise bad_input("--config", rule, remedy)
     return gating(config, arguments.gate)
 
 

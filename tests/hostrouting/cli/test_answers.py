@@ -96,7 +96,7 @@ def test_a_plan_of_nothing(options: tuple[str, ...]) -> None:
     page = say("plan", *options, host=FakeHost(kernel=h200()), stdin=saved)
     assert page.code == 2
     reason = "no configuration is given, and none is installed here; name a file"
-    assert f"--config: {reason}" in page.err
+    assert f"--config: {reason}, or plan a repair: hostrouting repair " in page.err
 
 
 def test_a_plan_for_another_host(tmp_path: Path) -> None:

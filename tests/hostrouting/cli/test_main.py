@@ -500,8 +500,8 @@ def test_a_stream_without_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
     """What its encoding does not have is escaped."""
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
-    assert write(Answer(0, {}, ["… and 1 more"]), as_json=False) == 0
-    assert written.getvalue() == b"\\u2026 and 1 more\n"
+    assert write(Answer(0, {}, ["by \N{SNOWMAN}0"]), as_json=False) == 0
+    assert written.getvalue() == b"by \\u26030\n"
 
 
 # The second and the third separate lines for Python.

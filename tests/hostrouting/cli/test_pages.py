@@ -378,7 +378,7 @@ def test_many_escapes() -> None:
     for number in range(100):
         kernel.ip_route("add", Route.to(f"172.16.{number}.0/31", dev="eth7"))
     said = say("check", CIDR, kernel=kernel)
-    assert "  … and 79 more; --json shows all" in said.lines
+    assert "  ... and 79 more; --json shows all" in said.lines
     assert say("check", CIDR, "--json", kernel=kernel).out.count('"name": "overlap"') == 100
 
 
@@ -396,4 +396,4 @@ def test_many_conflicts(tmp_path: Path) -> None:
 
     assert said.out.count("\n  ! ") == 20
     assert said.out.count("\n      write ") == said.out.count("\n      if nothing needs ") == 20
-    assert "  … and 2 more; --json shows all" in said.lines
+    assert "  ... and 2 more; --json shows all" in said.lines

@@ -84,7 +84,7 @@ def test_a_plan_of_what_is_installed_where_addresses_escape() -> None:
         "  hostrouting repair | hostrouting apply --config -",
     ]
     of_a_file = plan_installed(host).lines
-    assert of_a_file[-1] == "  hostrouting repair --config FILE | hostrouting apply --config -"
+    assert of_a_file[-1] == "  hostrouting repair --config - | hostrouting apply --config -"
 
 
 def test_a_plan_that_is_refused_proposes_nothing_that_is_refused_as_well() -> None:

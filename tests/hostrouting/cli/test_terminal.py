@@ -153,7 +153,7 @@ def test_one_address_that_escapes_is_seen() -> None:
 
 def test_strips_that_are_not_shown_are_counted() -> None:
     """Twenty are shown; a line says how many more there are."""
-    for count, last in ((20, "  10.19.0.0/16"), (22, "  … and 2 more CIDRs")):
+    for count, last in ((20, "  10.19.0.0/16"), (22, "  ... and 2 more CIDRs")):
         page = page_of(h200().snapshot(), *(f"10.{number}.0.0/16" for number in range(count)))
         *lines, legend = re.sub(r"\x1b\[[0-9;]*m", "", page).splitlines()
         assert legend == LEGEND

@@ -86,7 +86,7 @@ def test_fewest_blocks(family: int, one: int, other: int) -> None:
 
 @pytest.mark.parametrize(
     ("first", "last", "text"),
-    [(8, 8, "0.0.0.8"), (8, 15, "0.0.0.8/29"), (8, 14, "0.0.0.8\N{EN DASH}0.0.0.14")],
+    [(8, 8, "0.0.0.8"), (8, 15, "0.0.0.8/29"), (8, 14, "0.0.0.8-0.0.0.14")],
 )
 def test_extent(first: int, last: int, text: str) -> None:
     """A range is one address, one prefix, or both ends."""

@@ -308,7 +308,7 @@ def test_many_things_of_one_kind() -> None:
     host = right_but(gate={"units": units})()
     page = say("status", host=host)
     assert page.out.count(" is not known to systemd") == 20
-    assert "  … and 5 more; --json shows all" in page.lines
+    assert "  ... and 5 more; --json shows all" in page.lines
     assert len(say("status", "--json", host=host).json["units"]) == 25
 
 
