@@ -376,7 +376,10 @@ def exit_code(outcome: "phases.Step | phases.TaskFailed | HostRoutingError") -> 
     if isinstance(outcome, HostRoutingError):
         return outcome.exit_code
     import phases  # noqa: PLC0415  a command that runs no task needs none of it
+    from phases.arguments import must_be  # noqa: PLC0415
 
+    rule = "the report of a run, a TaskFailed or a HostRoutingError"
+    must_be((phases.Step, phases.TaskFailed), outcome, "exit_code: outcome", rule)
     code = worst_code(*(_code_of(step.error) for step in outcome.failures))
     if isinstance(outcome, phases.TaskFailed):
         return code

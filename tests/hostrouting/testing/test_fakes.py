@@ -12,7 +12,7 @@ import pytest
 
 import phases
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import BackendError, HostError
+from hostrouting.errors import BackendError, HostError, exit_code
 from hostrouting.fib.engine import Fib
 from hostrouting.fleet import check_snapshots
 from hostrouting.host.files import LocalFiles
@@ -23,6 +23,7 @@ from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest
 from hostrouting.kernel.rights import Rights
 from hostrouting.model.prefix import IP, as_ip
 from hostrouting.model.route import OURS, Route
+from hostrouting.status import metric_lines
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import (
     FakeFiles,
@@ -110,6 +111,8 @@ MISTAKES: dict[str, Callable[[], object]] = {
     "happening is None; it must be a funct": lambda: FaultyBackend(h200()).meanwhile(
         "change", ANYTHING
     ),
+    "exit_code: outcome is None; it must be the report": lambda: exit_code(ANYTHING),
+    "metric_lines: status is .*; it must be a Status": lambda: next(metric_lines(TEXT)),
     "mode is 600; it must be from 0 to 0o777": lambda: FakeFiles().write("/a", "", mode=600),
     "mode is 600; it must be from 0 to": lambda: LocalFiles().write("/a", "", mode=600),
     "kind is 'timeuot'; it must be one of": lambda: BackendError("x", kind="timeuot"),
