@@ -15,6 +15,7 @@ from hostrouting.model.route import (
     TABLE_MAIN,
     NextHop,
     Route,
+    RouteType,
 )
 from hostrouting.model.rule import Rule
 from tests.support.topologies import (
@@ -97,7 +98,7 @@ class TestRules:
         ]
 
     @pytest.mark.parametrize(("type_", "count"), [("unicast", 1), ("multicast", 0)])
-    def test_what_table_main_has_there(self, type_: str, count: int) -> None:
+    def test_what_table_main_has_there(self, type_: RouteType, count: int) -> None:
         """A rule for table main is proposed unless something that is fine would be in doubt."""
         fine = Route.to("172.16.5.0/24", dev="eth0", gateway="10.0.0.1", table=100)
         in_main = fine._replace(table=TABLE_MAIN, type=type_)
