@@ -43,6 +43,22 @@ _RETRIED = {
     "executor-lost",
 }
 """The kinds that may go away by themselves, so that the next attempt succeeds."""
+_KINDS_OF_BACKEND = {
+    "device-down",
+    "exists",
+    "failed",
+    "gateway-not-on-link",
+    "invalid",
+    "no-such-device",
+    "no-such-route",
+    "not-permitted",
+    "refused",
+    "timeout",
+    "unavailable",
+    "unsettled",
+    "unusable",
+}
+"""Those of BackendError, as docs/scripts.md lists them."""
 
 
 class HostRoutingError(Exception):
@@ -327,6 +343,9 @@ class BackendError(HostRoutingError):
         kernel: str = "",
         route: str = "",
     ) -> None:
+        if kind not in _KINDS_OF_BACKEND:
+            known = ", ".join(sorted(_KINDS_OF_BACKEND))
+            raise ValueError(f"BackendError: kind is {kind!r:.80}; it must be one of {known}")
         self.errno = errno
         self.kernel = kernel
         self.route = route
@@ -357,7 +376,10 @@ def exit_code(outcome: "phases.Step | phases.TaskFailed | HostRoutingError") -> 
     if isinstance(outcome, HostRoutingError):
         return outcome.exit_code
     import phases  # noqa: PLC0415  a command that runs no task needs none of it
+    from phases.arguments import must_be  # noqa: PLC0415
 
+    rule = "the report of a run, a TaskFailed or a HostRoutingError"
+    must_be((phases.Step, phases.TaskFailed), outcome, "exit_code: outcome", rule)
     code = worst_code(*(_code_of(step.error) for step in outcome.failures))
     if isinstance(outcome, phases.TaskFailed):
         return code

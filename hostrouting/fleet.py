@@ -126,6 +126,9 @@ def check_snapshots(
     will do, such as Dask's (`Client.get_executor()`). Raises ConfigError at once if a directory has
     no snapshot, or there is nothing to check; HostError, among the results, if a worker was killed.
     """
+    given: object = directories  # not every author checks types
+    if isinstance(given, str | bytes | os.PathLike):
+        raise TypeError(f"directories is {given!r:.80}; it must be a list of them: [directory]")
     require_cidrs(config)
     return _check_files(find_snapshots(directories), config, executor)
 

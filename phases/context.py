@@ -109,9 +109,6 @@ _SIGNALS: dict[int, str] = {
     for number in signal.valid_signals()
 }
 
-RUNNING: ContextVar[str] = ContextVar("phases: the path of the running task", default="")
-"""The task in which this code runs; empty outside of a run. Other threads do not have it."""
-
 
 class Context:
     """A task's view of the run it is part of.
@@ -308,6 +305,12 @@ class Context:
         except Exception:
             with suppress(Exception):
                 self.logger.exception("%r raised; the run continues", callback)
+
+
+RUNNING: ContextVar[Context | None] = ContextVar("phases: the running task", default=None)
+"""The context of the task in which this code runs; None outside of a run. Other threads do not have
+it.
+"""
 
 
 def derived(ctx: Context, **changes: Any) -> Context:

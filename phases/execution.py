@@ -54,20 +54,42 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     return cast("T", run_step(task, step, ctx))
 
 
+_INSIDE_A_TASK = {
+    "run": "phases.execute(task, ctx)",
+    "run_async": "phases.execute(task, ctx)",
+    "execute": "phases.execute(task, ctx)",
+    "plan": "phases.plan(task, ctx=ctx)",
+    "undo": "phases.undo(task, ctx)",
+    "inner_step": "phases.inner_step(name, ctx)",
+}
+"""By function: what to write in a running task, with the context of that task."""
+
+
 def context_of(function: str, given: Context | None, **settings: Any) -> Context:
-    """The given context; without one, a new one with these settings. In a running task, that is
-    refused with InvalidTask: what stops its run would not stop the new one.
+    """The given context; without one, a new one with these settings. Raises InvalidTask if, in a
+    running task, what stops that task would not stop this, or if a failure would be lost.
     """
+    around = RUNNING.get()
+    fault = ""
+    if given is None and around is not None:
+        fault = f"it is called in the task {_path_of(around)} without its context"
     if given is not None:
         must_be(Context, given, f"{function}: ctx", "a phases.Context")
-        return given
-    path = RUNNING.get()
-    if path:
+        is_of_task = given.step is not None
+        if is_of_task and function in {"run", "run_async"}:
+            fault = f"ctx is that of the task {_path_of(given)}, which would not fail with the run"
+        elif not is_of_task and around is not None and given.run_scope is around.run_scope:
+            fault = f"ctx is that of the whole run, and not that of the task {_path_of(around)}"
+    if fault:
         raise InvalidTask(
-            f"{function}: it is called in the task {path} without its context; pass ctx, or a "
-            "phases.Context() for a run of its own, which nothing cancels"
+            f"{function}: {fault}; write {_INSIDE_A_TASK[function]} with the context of the task, "
+            "or pass a new phases.Context() for a run of its own, which nothing cancels"
         )
-    return Context(**settings)
+    return given or Context(**settings)
+
+
+def _path_of(ctx: Context) -> str:
+    return "/".join(ctx.path)
 
 
 def require_no_event_loop(function: str, remedy: str) -> None:
@@ -107,7 +129,7 @@ def inner_step(name: str, ctx: Context) -> AbstractContextManager[Block]:
     if fault:
         raise InvalidTask(f"inner_step: {fault}")
     must_be(Context, ctx, "inner_step: ctx", "the phases.Context of the running task")
-    ctx = in_a_run(ctx)
+    ctx = in_a_run(context_of("inner_step", ctx))
     return WithBlock("phases.inner_step", recorded(new_step(name, ctx), ctx))
 
 
@@ -198,7 +220,7 @@ def recorded(step: Step, ctx: Context) -> Iterator[Block]:
         notify(ctx, step)
         root = step if ctx.root is None else ctx.root
         block = Block(derived(ctx, step=step, root=root))
-        around = RUNNING.set("/".join(step.path))
+        around = RUNNING.set(block.ctx)
         try:
             with cancelled_with(ctx):
                 yield block
@@ -222,6 +244,8 @@ def _record_result(step: Step, result: object) -> None:
     still shows the plan.
     """
     reject_coroutine(result, step.name)
+    if isinstance(result, BaseException):
+        raise InvalidTask(f"it returned the error {result!r:.80}; to fail, raise it")
     if isinstance(result, Skip):
         step.status = Status.SKIPPED
         step.reason = step.reason or result.reason  # the note of a plan is there already, and stays

@@ -37,11 +37,13 @@ def run(
     SIGINT and SIGTERM cancel the run, and `run` returns when it has stopped. A failure is not
     raised; it is in the report. Nothing is printed: `logging.basicConfig(level="INFO")` shows the
     log lines, `print(report)` the report. `logger` is a logger or its name. `only` and `skip`
-    select tasks by name, or by `group/name`; an unknown name raises UnknownTask. Without observers,
+    select tasks by name, or by `group/name`; an unknown name, or a selection that leaves no task,
+    raises UnknownTask. Without observers,
     you get log lines and, with rich and a terminal on stderr, a live tree.
 
     With a context of your own, another part of the program can cancel the run: `ctx.cancel()`. That
-    context then has the observers, the clock and the logger.
+    context then has the observers, the clock and the logger. In a running task, write
+    `phases.execute(task, ctx)` instead: `run` refuses the context of a task with InvalidTask.
 
     With `undo_on_failure`, a run that fails or is cancelled is undone before it ends, as by
     `undo(task, of=report)`; the steps of the undo are in the report.
@@ -64,7 +66,9 @@ def prepared_run(
     skip: Names,
     undo_on_failure: bool,
 ) -> Run:
-    """The run that a caller of the named function has asked for. The arguments are checked."""
+    """The run that a caller of the named function has asked for. The arguments are checked. It is
+    never a part of another run: `execute` is.
+    """
     must_be(bool, undo_on_failure, f"{function}: undo_on_failure", "True or False")
     ctx = _only_selected(task, context_of(function, ctx), only=only, skip=skip)
     if undo_on_failure:
@@ -155,8 +159,7 @@ def _undone_on_failure(task: AnyTask) -> AnyTask:
         except BaseException:
             step = ctx.step
             assert step is not None  # noqa: S101  a task runs inside its step
-            above = step.path[:-1]
-            with _only_what_ran(step, ctx, above=above).shielded() as safe:
+            with _only_what_ran(step, ctx, above=()).shielded() as safe:
                 undo_step = new_step(task.name, safe, "undo")
                 undo_step.path = step.path  # it is inside the step, but of the same task
                 with suppress(BaseException):  # an error or Ctrl-C of the undo is noted in its step

@@ -283,7 +283,7 @@ class Step:
         have an error.
         """
         try:
-            document = json.loads(text)
+            document = _parsed(text)
             schema = document.get("schema") if isinstance(document, dict) else None
             if schema != _SCHEMA:
                 raise ValueError(f"the schema of this report is {schema!r:.80}, not {_SCHEMA!r}")
@@ -311,6 +311,17 @@ class Step:
         if step.status is Status.FAILED:
             step.failures = tuple(inner for inner in step.walk() if inner.failed_with is not None)
         return step
+
+
+def _parsed(text: str | bytes) -> Any:
+    """The JSON value in this text; ValueError if there is none, perhaps because its end is cut
+    off.
+    """
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        words = f"this is not a whole report: it is not JSON ({error}); pass the text of to_json()"
+        raise ValueError(words) from error
 
 
 class Difference(NamedTuple):

@@ -208,13 +208,15 @@ def selection(
 
     A name means every task with that name and everything inside it; `network/routes` means the task
     `routes` directly inside a task `network`. The tasks named by `only` run, and so do the groups
-    around them. `skip` overrides `only`. Raises UnknownTask for a name that is not in the tree.
-    `above` is the path of the task inside which the tree runs.
+    around them. `skip` overrides `only`. Raises UnknownTask for a name that is not in the tree, and
+    if nothing would run. `above` is the path of the task inside which the tree runs.
     """
     paths = list(_paths(valid_tree(root), above))
     wanted = _ends(only, paths, option="only")
     dropped = _ends(skip, paths, option="skip")
     chosen = [path for path in paths if _has_end(path, wanted)]
+    if only is not None and not chosen:
+        raise UnknownTask("only names no task, so nothing would run; None selects all tasks")
 
     def why_left_out(path: Path) -> str:
         # Nobody asks about what is inside a task that is left out: it does not run.
@@ -226,6 +228,8 @@ def selection(
             return ""
         return "left out by only"
 
+    if all(_is_below(path, dropped, above) for path in chosen or paths):
+        raise UnknownTask("skip leaves out every selected task, so nothing would run")
     return why_left_out
 
 
@@ -258,6 +262,12 @@ def _ends(names: Names, paths: list[Path], *, option: str) -> list[Path]:
 
 def _has_end(path: Path, ends: list[Path]) -> bool:
     return any(path[-len(end) :] == end for end in ends)
+
+
+def _is_below(path: Path, ends: list[Path], above: Path) -> bool:
+    """Whether the path, or that of a group around it in this tree, has one of these ends."""
+    first = len(above) + 1
+    return any(_has_end(path[:length], ends) for length in range(first, len(path) + 1))
 
 
 def _is_within(path: Path, group: Path) -> bool:

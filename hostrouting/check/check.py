@@ -254,7 +254,9 @@ def _rules_for_main(
 def _is_repaired(
     judge: Judge, after: Judge, blocks: Iterable[Prefix], ranges: Iterable[Unrepairable]
 ) -> bool:
-    """Whether these ranges are fine afterwards, and what does not escape leaves as before."""
+    """Whether these ranges are fine afterwards, and what does not escape leaves as before, and is
+    not in doubt afterwards.
+    """
     named: list[Prefix] = []
     for each in ranges:
         named += prefixes_between(judge.fib.family, each.first, each.last)
@@ -264,8 +266,9 @@ def _is_repaired(
     for block in blocks:
         for part in find_parts(after, block.first, block.last):
             before, _ = judge.fib.outcomes(part.first)
+            grade = judge.opinion_at(part.first, before).grade
             moves = before.devs != part.decision.devs
-            if moves and judge.opinion_at(part.first, before).grade is not Grade.ESCAPE:
+            if part.opinion.grade > grade or (moves and grade is not Grade.ESCAPE):
                 return False
     return True
 

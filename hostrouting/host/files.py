@@ -95,6 +95,12 @@ def require_path(path: object) -> None:
         raise ValueError(f"path is {path!r:.80}; it must be a str that begins with /, without NUL")
 
 
+def require_mode(mode: object) -> None:
+    """Raise ValueError unless this is the mode of a file; 600 in place of 0o600 is not."""
+    if not isinstance(mode, int) or not 0 <= mode <= 0o777:
+        raise ValueError(f"mode is {mode!r:.80}; it must be from 0 to 0o777, such as 0o600")
+
+
 def as_text(content: bytes) -> str:
     """The content of a file as a text, of which `as_bytes` makes the same bytes: those that are not
     UTF-8 become lone surrogates.
@@ -120,7 +126,7 @@ class LocalFiles:
         """
         folder = os.fspath(root)
         if not folder.startswith("/") or "\0" in folder:
-            raise ValueError(f"root: {folder!r} is not an absolute path")
+            raise ValueError(f"root: {folder!r} is not an absolute path; write Path(…).resolve()")
         self._root = folder.rstrip("/")
 
     def read(self, path: str) -> str | None:
@@ -151,6 +157,7 @@ class LocalFiles:
                 return ()
 
     def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
+        require_mode(mode)
         written = as_bytes(content) if isinstance(content, str) else content
         place = self._place(path)
         require_kind("write", place, _look(place), "file")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from os.path import realpath
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError, HostError, NotReady
@@ -98,8 +99,11 @@ class Host:
         """An image mounted at root: files are written and units are enabled there; no kernel is
         touched.
 
-        Symbolic links are followed as after the image has booted, and never lead out of it.
+        Symbolic links are followed as after the image has booted, and never lead out of it. Raises
+        ValueError for this machine itself, and for a path that is not absolute.
         """
+        if realpath(root) == "/":
+            raise ValueError(f"root is {root!r}, which is this machine: use Host.local()")
         return cls(backend=None, files=LocalFiles(root), rights=rights)
 
     @property

@@ -20,6 +20,7 @@ from hostrouting.install.typed_commands import repair_pipeline
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from hostrouting.finding import Finding
     from hostrouting.host.base import Files
     from hostrouting.host.host import Host
     from hostrouting.model.route import RouteKey
@@ -46,6 +47,8 @@ class Wanted:
     """Whether a run is taken back: this configuration was installed before, with all that is wrong
     with it.
     """
+    notes: tuple[Finding, ...] = ()
+    """What the run leaves out of the configuration that it was given."""
 
     @property
     def is_on_new_host(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -51,6 +51,10 @@ class Plan:
     """
     mode: Mode = "WARN"
     """What happens if an address escapes in this check."""
+    kernel: int = attrs.field(default=0, eq=False, repr=False)
+    """The id of the function that connects to the kernel, which tells the hosts of one dry run
+    apart.
+    """
 
     @property
     def is_empty(self) -> bool:
@@ -123,11 +127,20 @@ class Plan:
         """The same with what else there is to tell about the host."""
         return attrs.evolve(self, obstacles=(*self.obstacles, *findings))
 
-    def with_check(self, config: HostRoutingConfig, snapshot: Snapshot) -> Plan:
-        """The same with the check of the host of this snapshot after the plan was carried out."""
-        if not config.route_overlap.cidrs or self.routes.conflicts or self.routes.waiting:
+    def with_check(
+        self, config: HostRoutingConfig, snapshot: Snapshot, earlier: Sequence[Plan] = ()
+    ) -> Plan:
+        """The same with the check of the host of this snapshot after the plan was carried out, and
+        the earlier ones before it. A plan with routes of its own is about all of them.
+        """
+        if not config.route_overlap.cidrs:
             return self
-        report = check_snapshot(self.routes.apply_to(snapshot), config)
+        plans: Sequence[Plan] = (self,) if self.routes != RoutePlan() else earlier
+        for plan in plans:
+            if plan.routes.conflicts or plan.routes.waiting:
+                return self
+            snapshot = plan.routes.apply_to(snapshot)
+        report = check_snapshot(snapshot, config)
         return attrs.evolve(self, report=report, mode=config.route_overlap.mode)
 
     def to_mapping(self) -> dict[str, object]:

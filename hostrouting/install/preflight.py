@@ -4,7 +4,7 @@ first change (`require_possible`). Nothing is changed here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -31,10 +31,16 @@ _WOULD_REMOVE = f"this would remove protection (to allow it: {ALLOWED_BY}):"
 
 
 def plan_install(
-    host: Host, wanted: Wanted, parts: Sequence[Part], *, is_dry_run: bool = False
+    host: Host,
+    wanted: Wanted,
+    parts: Sequence[Part],
+    *,
+    is_dry_run: bool = False,
+    earlier: Iterable[Plan] = (),
 ) -> Plan:
     """What a run with these parts would change, and why it must not; for a dry run also the check
-    of the host as it would be, if one of the parts checks the result.
+    of the host as it would be, after the earlier plans of this dry run, if one of the parts checks
+    the result.
 
     If the run must not take anything away, a config.json that cannot be read raises its error:
     nobody knows what it protects.
@@ -45,14 +51,19 @@ def plan_install(
     config = wanted.config
     files = find_file_changes(host, config)
     systemd = find_systemd_changes(host.running_manager, config, wanted.former, files)
-    obstacles = (*find_requirements(host, config, files), *find_ungated(config, host))
-    plan = Plan(files, systemd, obstacles=obstacles)
+    obstacles = (
+        *find_requirements(host, config, files),
+        *find_ungated(config, host),
+        *wanted.notes,
+    )
+    plan = Plan(files, systemd, obstacles=obstacles, kernel=id(host.backend))
     for part in parts:
         plan = plan.with_work(part.planned(wanted, read_snapshot))
     if not wanted.allow_removal:
         plan = _with_losses(plan, host, wanted, read_snapshot)
     if is_dry_run and any(part.checks_the_result for part in parts):
-        plan = plan.with_check(config, read_snapshot())
+        before = [each for each in earlier if each.kernel == plan.kernel]
+        plan = plan.with_check(config, read_snapshot(), before)
     return plan
 
 

@@ -17,12 +17,14 @@ import attrs
 
 import phases
 from hostrouting.errors import HostError, NotReady
+from hostrouting.finding import Finding, Remedy
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.install.arguments import IS_CONFIG, IS_FLAG, IS_HOST, is_duration
 from hostrouting.install.install import install, parts_of_run
 from hostrouting.install.installed import Wanted, installed_or_none, read_installed
 from hostrouting.install.part import Part
+from hostrouting.install.plan import Plan
 from hostrouting.install.preflight import plan_install
 from hostrouting.install.undo import (
     Before,
@@ -35,7 +37,6 @@ from phases.context import derived
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.install.plan import Plan
     from hostrouting.kernel.base import RouteRequest
     from hostrouting.model.route import Route
 
@@ -94,10 +95,13 @@ class InstallTask(ABC, Generic[R]):
 
         It is the plan of root: a process without its rights can make a plan, and not carry it out.
         If a part judges what the others have done, the plan also has that check of the host as it
-        would be; a run does it at its end.
+        would be, also by the earlier tasks of this dry run; a run does it at its end.
         """
-        parts = parts_of_run(self.parts(), ctx or phases.Context(observers=[]))
-        return plan_install(self.host, self.wanted(), parts, is_dry_run=True)
+        ctx = ctx or phases.Context(observers=[])
+        steps = [] if ctx.root is None else ctx.root.walk()
+        earlier = [step.result for step in steps if isinstance(step.result, Plan)]
+        parts = parts_of_run(self.parts(), ctx)
+        return plan_install(self.host, self.wanted(), parts, is_dry_run=True, earlier=earlier)
 
     def do(self, ctx: phases.Context) -> R | phases.Skip:
         self.runs.add(ctx.run_id)
@@ -196,6 +200,13 @@ class InstallTask(ABC, Generic[R]):
         return attrs.evolve(wanted, config=config, is_undo=True)
 
 
+def _gate_not_installed(task: str) -> Finding:
+    """The warning that a task about one section leaves out what the configuration says."""
+    sentence = f"{task} does not install gate: its units are not gated, and its steps do not run"
+    remedy = Remedy("to install it, run the task Configure")
+    return Finding("unit-not-gated", "warning", sentence, "gate", remedy)
+
+
 class SectionTask(InstallTask[Effects], Part):
     """A task about one section of the configuration, whose work on the kernel is a part of an
     installation (`install.part`). Alone, it keeps all other sections as they are installed.
@@ -212,7 +223,10 @@ class SectionTask(InstallTask[Effects], Part):
         """See InstallTask. The installed configuration with this section replaced."""
         installed = read_installed(self.host)
         config = installed.replaced(self.section, self.config)
-        return Wanted(config, installed, self.allow_removal)
+        notes: tuple[Finding, ...] = ()
+        if self.config.gate not in {None, config.gate}:
+            notes = (_gate_not_installed(self.name),)
+        return Wanted(config, installed, self.allow_removal, notes=notes)
 
     def parts(self) -> tuple[SectionTask, ...]:
         """See InstallTask."""

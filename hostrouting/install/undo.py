@@ -7,7 +7,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -16,6 +16,7 @@ from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, effects_of, having_changed
 from hostrouting.install.installed import configured_keys
 from hostrouting.kernel.base import RouteRequest
+from phases.errors import ReportedError
 
 if TYPE_CHECKING:
     import phases
@@ -86,10 +87,19 @@ def changed_something(report: phases.Step, path: tuple[str, ...]) -> bool:
     for step in report.walk():
         inside = step.path[outside:]
         is_of_task = step.action == "do" and path[-len(inside) :] == inside
-        if is_of_task and any(map(_has_effects, step.walk())):
+        if is_of_task and any(map(_may_have_changed, step.walk())):
             return True
     return False
 
 
-def _has_effects(step: phases.Step) -> bool:
+def _may_have_changed(step: phases.Step) -> bool:
+    """Whether the step has changed something, or has ended early in a report that was read from
+    JSON: that report has the values of a result, and no effects of an error.
+    """
+    if step.status == "cancelled" and step.error is None and step.start is not None:
+        return True
+    if isinstance(step.error, ReportedError):
+        return True
+    if isinstance(step.result, Mapping):
+        return any(step.result.get(key) for key in ("changes", "files", "operations"))
     return effects_of(step.result).changed or effects_of(step.error).changed

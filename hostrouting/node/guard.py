@@ -139,7 +139,6 @@ class Guard:
 
         text = read_config(self._host.files)
         if self._config is None or text != self._config_text:
-            self._config = None  # in case this fails
             self._config = parse_config(self._host.files, text)
             self._config_text = text
         parts = PARTS if kind == "all" else ("routes",)

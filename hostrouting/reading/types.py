@@ -256,6 +256,15 @@ class Form:
             except TypeError as error:
                 raise TypeError(f"{cls.__name__}.{name}: {error}") from None
             self.defaults[key] = cls._field_defaults.get(name)
+            default = self.defaults[key]
+            if default not in (None, ""):
+                try:
+                    self.readers[key](default)
+                except ValueError as error:
+                    raise TypeError(
+                        f"{cls.__name__}.{name}: its default {default!r:.80} {error.args[0]}; give "
+                        "another default, or None"
+                    ) from None
             if name not in cls._field_defaults:
                 self._required.append(key)
             elif isinstance(self.defaults[key], str | None):

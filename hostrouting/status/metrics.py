@@ -15,12 +15,13 @@ from hostrouting.errors import HostError
 from hostrouting.finding import ESCAPES
 from hostrouting.gate.unit_states import State
 from hostrouting.host.layout import HostLayout
+from hostrouting.status.status import Status
+from phases.arguments import must_be
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hostrouting.errors import HostRoutingError
-    from hostrouting.status.status import Status
 
 _HELP = {
     "installed": "Whether anything is installed.",
@@ -40,6 +41,7 @@ _HELP = {
 
 def metric_lines(status: Status) -> Iterator[str]:
     """Every metric that is known, with its help and its type."""
+    must_be(Status, status, "metric_lines: status", "a Status: find_status(host) returns one")
     former = ""
     for short_name, labels, value in _samples(status):
         name = f"hostrouting_{short_name}"

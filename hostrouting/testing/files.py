@@ -14,6 +14,7 @@ from hostrouting.host.files import (
     as_bytes,
     as_text,
     require_kind,
+    require_mode,
     require_path,
 )
 
@@ -80,6 +81,7 @@ class FakeFiles:
         return tuple(sorted(names))
 
     def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
+        require_mode(mode)
         self._change("write", path, "file")
         self._forget(path)
         if isinstance(content, str):

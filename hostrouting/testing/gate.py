@@ -7,10 +7,12 @@ runs them. Nor is the lock of the host asked for.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from hostrouting.config.settings import gated_units
 from hostrouting.errors import HostRoutingError, NotReady
+from hostrouting.gate.start_note import StartNote, leave_note
 from hostrouting.gate.trusted import find_untrusted
 from hostrouting.gate.unit_gates import judge_gates
 from hostrouting.gate.unit_names import template_of
@@ -39,6 +41,7 @@ def why_refused(host: FakeHost, unit: str, ctx: phases.Context | None) -> tuple[
     if not reasons:
         reasons = _reasons_of_pass(host, unit, ctx)
     if not reasons:
+        leave_note(host.files, unit, StartNote("", time.time(), refused=False))
         return ()
     reasons.append(f"{unit} was refused: see the lines above")
     return tuple(f"hostrouting: {reason}" for reason in reasons)

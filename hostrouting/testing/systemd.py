@@ -157,14 +157,17 @@ class FakeManager:
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
         if not since:
             return ()
-        return self.errors.get(unit_name(unit), ())
+        return _of(unit_name(unit), self.errors) or ()
 
     def _set_state(self, unit: str, state: str) -> None:
         """Set the state of the unit, in the place of the one that `properties` gave it."""
+        for name in [name for name in self.states if unit_name(name) == unit]:
+            del self.states[name]
         self.states[unit] = state
-        if unit in self.properties:
-            given = self.properties[unit].items()
-            self.properties[unit] = {name: value for name, value in given if name not in _STATES}
+        for name, given in self.properties.items():
+            if unit_name(name) == unit:
+                kept = {key: value for key, value in given.items() if key not in _STATES}
+                self.properties[name] = kept
 
     def _require_running(self) -> None:
         """Raise the error of systemctl if systemd does not run."""
@@ -181,7 +184,7 @@ class FakeManager:
                 sentence = f"systemctl could not show {unit}: {reason}"
                 raise HostError(sentence, what="systemd", kind="refused")
             if "*" in unit:
-                matching += fnmatch.filter(self.properties, unit)
+                matching += fnmatch.filter(map(unit_name, self.properties), unit)
             else:
                 matching.append(unit)
         return matching
@@ -189,12 +192,12 @@ class FakeManager:
     def _properties_of(self, unit: str) -> dict[str, str]:
         on_disk = self._units_on_disk()
         read = self.read
-        if "@" in unit and unit not in self.states and unit not in self.properties:
+        if "@" in unit and not _of(unit, self.states) and not _of(unit, self.properties):
             read = on_disk  # it is not loaded: systemd reads it now
         files = _files_of(unit, read)
         is_current = files == _files_of(unit, on_disk)
         is_enabled = f"{_FOLDER}multi-user.target.wants/{unit}" in read
-        active = self.states.get(unit, "inactive")
+        active = _of(unit, self.states) or "inactive"
         has_failed = active == "failed"
         return {
             "Id": unit,
@@ -207,7 +210,7 @@ class FakeManager:
             "DropInPaths": " ".join(files.drop_ins),
             **_lists_in(unit, [files.text or "", *files.drop_ins.values()]),
             "NeedDaemonReload": "no" if is_current else "yes",
-            **self.properties.get(unit, {}),
+            **(_of(unit, self.properties) or {}),
         }
 
     def _units_on_disk(self) -> dict[str, str]:

@@ -320,6 +320,22 @@ def test_names_that_no_task_has(use: Any, option: str, name: str) -> None:
     assert check.calls == 0
 
 
+@pytest.mark.parametrize("use", [phases.run, phases.plan])
+@pytest.mark.parametrize(
+    ("only", "skip", "words"),
+    [
+        ((), None, "only names no task, so nothing would run; None selects all tasks"),
+        (None, "boot", "skip leaves out every selected task, so nothing would run"),
+        ("check", ["network"], "skip leaves out every selected task"),
+    ],
+)
+def test_a_selection_of_nothing(use: Any, only: Any, skip: Any, words: str) -> None:
+    """A run of no task would be ok: a list that came out empty is a mistake."""
+    tree = phases.serial(phases.serial(StubTask("check"), name="network"), name="boot")
+    with pytest.raises(phases.UnknownTask, match=f"^{words}"):
+        use(tree, only=only, skip=skip)
+
+
 def test_a_task_that_is_left_out_inside_another() -> None:
     """The task that runs it gets a Skip."""
     inner = StubTask("inner", 1)
@@ -329,13 +345,14 @@ def test_a_task_that_is_left_out_inside_another() -> None:
 
 
 def test_a_selection_inside_a_task() -> None:
-    """With a task's context, a run is a part of that task's run, names tasks as it would alone, and
-    leaves out what the run around it leaves out.
+    """With a task's context, a plan is a part of that task's run, names tasks as it would alone,
+    and leaves out what the run around it leaves out.
     """
-    inner = phases.serial(StubTask("a"), StubTask("b"), StubTask("outer"), name="inner")
+    a, outer_too = (planned(name, lambda _: "") for name in ("a", "outer"))
+    inner = phases.serial(a, StubTask("b"), outer_too, name="inner")
     outer = FunctionTask(
         "outer",
-        lambda ctx: phases.run(inner, ctx=ctx, only=["inner/a", "inner/b"]),
+        lambda ctx: phases.plan(inner, ctx=ctx, only=["inner/a", "inner/b"]),
         subtasks=(inner,),
     )
     report = ran(outer, skip="b")
@@ -344,7 +361,7 @@ def test_a_selection_inside_a_task() -> None:
         "left out by skip",
         "left out by only",
     ]
-    skips = phases.task("outer")(lambda ctx: phases.run(inner, ctx=ctx, skip="outer"))
+    skips = phases.task("outer")(lambda ctx: phases.plan(inner, ctx=ctx, skip="outer"))
     report = ran(skips)
     assert report.find("inner/outer").reason == "left out by skip"
     assert report.find("inner/a").ok

@@ -636,7 +636,7 @@ def run_of(tree: Spec, choice: Choice) -> Ran:
     if choice.selects == "only":
         selected = {"only": name}
         around = around._replace(chosen=tuple(path for path in paths if path.endswith(f"/{name}")))
-    if choice.selects == "skip":
+    if choice.selects == "skip" and name != task.name:  # a run of nothing is refused
         selected = {"skip": [name]}
         around = around._replace(skip=name)
     report = phases.run(

@@ -314,7 +314,7 @@ def test_what_the_live_tree_shows(monkeypatch: pytest.MonkeyPatch) -> None:
 
     @phases.task("look")
     def look(_ctx: Context) -> None:
-        phases.run(StubTask("another"), ctx=ctx)
+        phases.run(StubTask("another"), ctx=Context(observers=[tree]))
         assert tree._shown is not None
         texts.append(str(tree._shown.render()))
         threads.append(threading.active_count())

@@ -105,7 +105,7 @@ def test_functions_that_are_used_wrongly() -> None:
 
 def test_what_a_call_does_not_run() -> None:
     """A function that returns a coroutine has not done its work: its step has failed, also in an
-    undo; a condition would always be true. A Skip is an object, and not the class.
+    undo; a condition would always be true. A Skip is an object, not the class; an error is raised.
     """
     words = "returned a coroutine, which nothing runs; call asyncio.run in it"
     hidden = phases.task("a")(lambda ctx: _asynchronous(ctx))  # noqa: PLW0108  the mistake
@@ -119,6 +119,13 @@ def test_what_a_call_does_not_run() -> None:
     assert inner.calls == 0
     report = ran(phases.task("a")(lambda _ctx: phases.Skip))
     assert report.why == "InvalidTask: it returned the class Skip; write Skip('the reason')"
+    report = ran(StubTask("a", OSError("full")))
+    assert report.why == "InvalidTask: it returned the error OSError('full'); to fail, raise it"
+
+
+def _used(use: Callable[..., object], task: object, given: Context | None, _ctx: Context) -> None:
+    """A task that calls the function with the given context, and not with its own."""
+    use(task, ctx=given)
 
 
 TASK = StubTask("a")
@@ -188,23 +195,54 @@ def test_a_run_in_a_running_event_loop() -> None:
     }
 
 
-@pytest.mark.parametrize("use", [phases.execute, phases.run, phases.plan, phases.undo])
-def test_a_run_inside_a_task_without_its_context(use: Callable[..., object]) -> None:
-    """Nothing that cancels the run around would cancel it, so it is refused, unless it has a
-    context of its own.
+INSIDE = {
+    phases.execute: "phases.execute(task, ctx)",
+    phases.run: "phases.execute(task, ctx)",
+    phases.plan: "phases.plan(task, ctx=ctx)",
+    phases.undo: "phases.undo(task, ctx)",
+}
+
+
+@pytest.mark.parametrize(("use", "remedy"), INSIDE.items())
+def test_a_run_inside_a_task(use: Callable[..., object], remedy: str) -> None:
+    """Without the task's context, nothing that cancels the run around would cancel it, nor with
+    that of the whole run; so it is refused, unless it has a context of its own.
     """
     inner = StubTask("inner", 1)
-    careless = phases.task("careless")(lambda _: use(inner))
-    report = ran(phases.parallel(careless, name="group"))
-    assert str(report.failures[0].error) == (
-        f"{use.__name__}: it is called in the task group/careless without its context; pass ctx, "
-        "or a phases.Context() for a run of its own, which nothing cancels"
-    )
+    root = quiet()
+    faults: dict[Context | None, str] = {
+        None: "it is called in the task group/careless without its context",
+        root: "ctx is that of the whole run, and not that of the task group/careless",
+    }
+    for given, fault in faults.items():
+        careless = phases.task("careless")(partial(_used, use, inner, given))
+        report = phases.run(phases.parallel(careless, name="group"), ctx=root)
+        assert str(report.failures[0].error) == (
+            f"{use.__name__}: {fault}; write {remedy} with the context of the task, or pass a new "
+            "phases.Context() for a run of its own, which nothing cancels"
+        )
     assert inner.calls == 0
     separate = phases.task("separate")(lambda _: use(inner, ctx=quiet()))
     assert ran(separate).ok
     assert use(inner, ctx=quiet()) is not None
     assert phases.plan(inner).ok  # the task around has ended
+
+
+def test_a_run_with_the_context_of_a_task() -> None:
+    """Its failure would be lost: the report that it returns is nobody's."""
+    inner = StubTask("inner")
+
+    def beside_a_loop(ctx: Context) -> object:
+        return asyncio.run(phases.run_async(inner, ctx=ctx))
+
+    for do in (lambda ctx: phases.run(inner, ctx=ctx), beside_a_loop):
+        words = str(ran(phases.task("a")(do)).error)
+        assert "ctx is that of the task a, which would not fail with the run; write" in words
+        assert "write phases.execute(task, ctx) with" in words
+    careless = phases.task("a")(lambda _: phases.inner_step("b", root).__enter__())
+    root = quiet()
+    assert "inner_step: ctx is that of the whole" in str(phases.run(careless, ctx=root).error)
+    assert inner.calls == 0
 
 
 def test_a_part_of_a_task_as_a_step() -> None:

@@ -24,9 +24,10 @@ from hostrouting.errors import HostError
 from hostrouting.host.files import Entry
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import PROTOCOL_DHCP, Route
-from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200
+from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200, plain_vm
 from phases.testing import FakeClock
 from tests.support.sections import expect, static
+from tests.support.topologies import marked_vm
 
 FABRIC = "172.16.0.0/16"
 """The network that InfiniBand catches on an H200 node."""
@@ -163,6 +164,27 @@ def without_default(kernel: FakeKernel) -> FakeKernel:
     """The H200 node before DHCP has answered."""
     kernel.ip_route("delete", DEFAULT)
     return kernel
+
+
+def before_dhcp() -> FakeKernel:
+    """An H200 node without a default route."""
+    return without_default(h200())
+
+
+KERNELS = {
+    "ok": plain_vm,
+    "overlap": h200,
+    "no-default-route": before_dhcp,
+    "undecided": marked_vm,
+}
+"""A node with each verdict."""
+MARKERS = {
+    "ok": "ok",
+    "overlap": "detected",
+    "no-default-route": "detected",
+    "undecided": "undecided",
+}
+"""By verdict: the name of its marker."""
 
 
 def marker_of(host: FakeHost) -> str:

@@ -103,10 +103,10 @@ def test_what_a_killed_writer_has_left(path: str) -> None:
     assert proof_of_installation(files) == []
 
 
-@pytest.mark.parametrize("unit", ["a mask", "an empty file", "another program's"])
+@pytest.mark.parametrize("unit", ["a mask", "an empty file", "another program's", "elsewhere"])
 def test_the_link_that_starts_a_unit(unit: str) -> None:
     """The link is ours where the unit is masked, and the mask is not. Where the unit is another
-    program's, neither is.
+    program's, neither is. One that leads elsewhere is not ours, even beside our unit.
     """
     files = put(FULL)
     path = LAYOUT.unit_path(LAYOUT.routes_unit)
@@ -114,8 +114,11 @@ def test_the_link_that_starts_a_unit(unit: str) -> None:
     if unit == "a mask":
         del files.texts[path]
         files.links[path] = "/dev/null"
+    if unit == "elsewhere":
+        files.links[LAYOUT.enabled_path(LAYOUT.routes_unit)] = "/etc/another.service"
     owned = owned_paths(files)
-    assert (LAYOUT.enabled_path(LAYOUT.routes_unit) in owned) is (unit != "another program's")
+    is_ours = unit in {"a mask", "an empty file"}
+    assert (LAYOUT.enabled_path(LAYOUT.routes_unit) in owned) is is_ours
     assert path not in owned
 
 

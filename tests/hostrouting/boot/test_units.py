@@ -14,13 +14,13 @@ LAYOUT = HostLayout()
 TEXTS = {**units.UNITS, "the drop-in": units.DROP_IN_TEXT}
 FLUSHERS = " nftables-flush.service nftables.service"
 RUN = {
-    LAYOUT.guard_unit: ("guard", "guard", ""),
-    LAYOUT.routes_unit: ("boot", "routes", ""),
-    LAYOUT.check_unit: ("boot", "check", ""),
-    LAYOUT.probe_unit: ("boot", "probes", FLUSHERS),
+    LAYOUT.guard_unit: ("guard", "guard", "", "always"),
+    LAYOUT.routes_unit: ("boot", "routes", "", "on-failure"),
+    LAYOUT.check_unit: ("boot", "check", "", ""),
+    LAYOUT.probe_unit: ("boot", "probes", FLUSHERS, "on-failure"),
 }
-"""By unit: the function of `hostrouting.node` that it runs, with which argument, and what comes
-first.
+"""By unit: the function of `hostrouting.node` that it runs, with which argument, what comes
+first, and when systemd starts it again.
 """
 
 
@@ -34,12 +34,15 @@ def test_no_unit_pulls_another(text: str) -> None:
 
 @pytest.mark.parametrize("unit", units.UNITS)
 def test_what_a_unit_runs(unit: str) -> None:
-    """It runs one function of the program, and comes after what could undo its work."""
-    function, argument, after = RUN[unit]
+    """It runs one function of the program, and comes after what could undo its work. The guard
+    never stays ended, and what fails at boot is tried again.
+    """
+    function, argument, after, restart = RUN[unit]
     settings: dict[str, str] = {}
     for line in units.UNITS[unit].splitlines():
         name, _, value = line.partition("=")
         settings[name] = value
+    assert settings.get("Restart", "") == restart
     assert settings["After"] == f"network-online.target{after}"
     assert f"from hostrouting.node import run_{function}; run_{function}()" in settings["ExecStart"]
     assert settings["ExecStart"].endswith(f"' hostrouting {argument}")

@@ -15,6 +15,7 @@ from hostrouting.model.route import (
     TABLE_MAIN,
     NextHop,
     Route,
+    RouteType,
 )
 from hostrouting.model.rule import Rule
 from tests.support.topologies import (
@@ -95,6 +96,15 @@ class TestRules:
         assert causes(report) == [
             "routes are proposed only for plain packets, and not for connections from 10.0.0.4"
         ]
+
+    @pytest.mark.parametrize(("type_", "count"), [("unicast", 1), ("multicast", 0)])
+    def test_what_table_main_has_there(self, type_: RouteType, count: int) -> None:
+        """A rule for table main is proposed unless something that is fine would be in doubt."""
+        fine = Route.to("172.16.5.0/24", dev="eth0", gateway="10.0.0.1", table=100)
+        in_main = fine._replace(table=TABLE_MAIN, type=type_)
+        report = checked(node(fine, in_main, ELSEWHERE, rules=(rule(),)))
+        [reason] = {unsafe.why for unsafe in report.families[0].repair.unrepairable}
+        assert len(reason.rules) == count
 
     def test_packets_that_a_route_takes_and_does_not_make_fine(self) -> None:
         """Others, with a mark, would still leave wrongly."""

@@ -125,6 +125,13 @@ def test_an_empty_configuration_where_ours_is_required(text: str) -> None:
     assert HostRoutingConfig.from_json(text, required=True) == HostRoutingConfig()
 
 
+def test_null_where_ours_is_required() -> None:
+    """A template that was filled with nothing would remove everything."""
+    with pytest.raises(ConfigError, match=r"hostRouting.*is null, so it has no configuration"):
+        HostRoutingConfig.from_json('{"hostRouting": null}', required=True)
+    assert HostRoutingConfig.from_json('{"hostRouting": null}') == HostRoutingConfig()
+
+
 def test_whether_ours_is_required_is_a_flag() -> None:
     """A text in its place is refused, also "false"."""
     read: Any = HostRoutingConfig.from_mapping
@@ -719,6 +726,12 @@ def test_settings_that_cannot_be_read() -> None:
         section(Free)
     with pytest.raises(TypeError, match=f"^Around.inner: {said[1:]}"):
         section(Around)
+
+    class Few(NamedTuple):
+        path: Annotated[str, must(str.isupper, "is not in capitals")] = "rel"
+
+    with pytest.raises(TypeError, match=r"^Few.path: its default 'rel' is not in capitals; give"):
+        section(Few)
     rule: Any = "[a-z]+"
     with pytest.raises(TypeError, match=r"must: condition .*'\[a-z\]\+'; .* matches\("):
         must(rule, "is not a name")

@@ -7,7 +7,22 @@ from hostrouting.gate.unit_names import (
     is_template,
     plain_instance,
     template_of,
+    with_type,
 )
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("kubelet", "kubelet.service"),
+        ("systemd-nspawn@node1.pool.local", "systemd-nspawn@node1.pool.local.service"),
+        ("a.socket", "a.socket"),
+        ("a@b.c.service", "a@b.c.service"),
+    ],
+)
+def test_a_name_as_systemctl_takes_it(name: str, unit: str) -> None:
+    """A dot alone is not a type."""
+    assert with_type(name) == unit
 
 
 def test_a_template() -> None:

@@ -52,7 +52,7 @@ def test_whose(path: str, text: str, *, ours: bool, refused: str) -> None:
 @pytest.mark.parametrize("target", [UNIT, "/dev/null", "/etc/another.service"])
 def test_the_place_of_a_link(target: str) -> None:
     """By its path, systemd starts a unit of ours, whatever link or file is there; but a folder is
-    not replaced.
+    not replaced, and nor is a link in the place of a file.
     """
     path = "/etc/systemd/system/multi-user.target.wants/static-routes.service"
     files = FakeFiles({"/etc/another.service": "[Service]\n"})
@@ -63,6 +63,9 @@ def test_the_place_of_a_link(target: str) -> None:
     obstacle = File(f"{path}s", target=UNIT).find_obstacle(files)
     assert obstacle is not None
     assert str(obstacle) == f"cannot write {path}s: it is a directory; remove it"
+    files.link(CONFIG, target)
+    obstacle = File(CONFIG).find_obstacle(files)
+    assert str(obstacle) == f"cannot write {CONFIG}: it is a link to {target}; remove it"
 
 
 def test_difference() -> None:

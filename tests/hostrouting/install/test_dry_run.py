@@ -15,6 +15,7 @@ from hostrouting.config.settings import (
     HostRoutingConfig,
     ProbeRewriteConfig,
 )
+from hostrouting.host.effects import effects_of
 from hostrouting.install.plan import Plan
 from hostrouting.install.task import InstallTask
 from hostrouting.model.prefix import Prefix
@@ -35,6 +36,7 @@ from tests.support.tasks import (
     config,
     configured,
     lose_routes,
+    run,
     type_routes,
 )
 from tests.support.topologies import dual_stack_h200, vpn_node
@@ -421,3 +423,38 @@ def test_one_snapshot() -> None:
     assert plan.report.verdict == "ok"
     assert len(plan.routes.changes) == len(REPAIR)
     assert snapshots == [1]
+
+
+def test_the_tasks_one_after_the_other() -> None:
+    """In one pipeline, each judges the host as the tasks before it leave it, also in the dry run; a
+    second run changes nothing, and the undo leaves nothing.
+    """
+    host = FakeHost(kernel=h200())
+    tasks = [task(REPAIRED, host=host) for task in TASKS]
+    pipeline = phases.serial(*tasks, name="routing")
+    assert phases.plan(pipeline).ok
+    assert not phases.plan(phases.serial(tasks[2], tasks[0])).ok, "the check comes too early"
+    elsewhere = ConfigureStaticRoutes(REPAIRED, host=FakeHost(kernel=h200()))
+    assert not phases.plan(phases.serial(elsewhere, tasks[2])).ok, "another host is repaired"
+    assert host.files.texts == {}
+    before = str(host.kernel)
+    report = phases.run(pipeline, observers=[])
+    assert report.ok
+    again = phases.run(pipeline, observers=[])
+    assert again.ok
+    assert not any(effects_of(step.result).changed for step in again.walk())
+    assert phases.plan(pipeline).ok
+    assert phases.undo(pipeline, of=report).ok
+    assert host.files.texts == {}
+    assert str(host.kernel) == before
+
+
+def test_a_gate_that_only_configure_installs() -> None:
+    """A task about one section names it, unless it is installed already."""
+    wanted = REPAIRED._replace(gate=GateConfig(("kubelet.service",)))
+    host = FakeHost(kernel=h200())
+    task = ConfigureStaticRoutes(wanted, host=host)
+    words = "configure-static-routes does not install gate: its units are not gated"
+    assert words in str(task.plan())
+    run(Configure(wanted, host=host))
+    assert words not in str(task.plan())

@@ -516,7 +516,9 @@ class TestRequirements:
         assert Remove(host=host).plan().errors == ()
 
     def test_a_file_system_that_is_full(self, host: FakeHost) -> None:
-        """What is written needs space, and what is removed does not."""
+        """What is written needs space, and what is removed does not: only a folder that can be
+        written.
+        """
 
         class FullFiles(FakeFiles):
             def why_unwritable(self, _folder: str, *, needs_space: bool = True) -> str:
@@ -528,6 +530,8 @@ class TestRequirements:
         full = FullFiles(host.files.texts, host.files.modes, programs=host.files.programs)
         full_host = attrs.evolve(host, files=full)
         assert Remove(host=full_host).plan().errors == ()
+        host.files.broken[LAYOUT.unit_directory] = "it is read-only"
+        assert "it is read-only" in str(Remove(host=host).plan().errors)
 
     def test_what_an_image_lacks(self, caplog: pytest.LogCaptureFixture) -> None:
         """It is a warning: it may be installed later. The run logs it, too, and writes the program

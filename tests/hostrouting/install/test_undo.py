@@ -2,6 +2,7 @@
 and other programs do meanwhile.
 """
 
+import errno
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import repeat
@@ -48,6 +49,12 @@ from tests.support.tasks import (
     undo,
 )
 from tests.support.topologies import WithoutIPv6
+
+
+def read_again(report: phases.Step) -> phases.Step:
+    """The report as another process reads it."""
+    return phases.Step.from_json(report.to_json())
+
 
 LOCK = f"lock {LAYOUT.lock_path}"
 """The effect of a run that takes the lock."""
@@ -364,10 +371,29 @@ class TestReports:
         for task, is_skipped in ((make(lost), False), (make(), True)):
             report = phases.run(task, observers=[], clock=FakeClock())
             assert report.ok
-            undone = phases.undo(make(), phases.Context(observers=[]), of=report)
-            assert undone.ok == is_skipped
-            assert ("another object made that run" in str(undone)) != is_skipped
+            for each in (report, read_again(report)):
+                undone = phases.undo(make(), phases.Context(observers=[]), of=each)
+                assert undone.ok == is_skipped
+                assert ("another object made that run" in str(undone)) != is_skipped
             assert len(ours(host)) == 2
+
+    @pytest.mark.parametrize("task_of", [Configure, ConfigureStaticRoutes])
+    @pytest.mark.parametrize("end", ["ok", "failed", "cancelled"])
+    def test_a_report_of_another_process(
+        self, task_of: type[Configure | ConfigureStaticRoutes], end: str, host: FakeHost
+    ) -> None:
+        """However that run has ended, a new object does not know what was there before."""
+        ctx = phases.Context(observers=[])
+        if end == "failed":
+            host.faults.fail("change", errno.ENOBUFS)
+        if end == "cancelled":
+            host.faults.meanwhile("change", ctx.cancel)
+        report = phases.run(task_of(WANTED, host=host), ctx=ctx)
+        assert report.status == end
+        assert host.files.texts
+        undone = phases.undo(task_of(WANTED, host=host), of=read_again(report))
+        assert "another object made that run" in str(undone)
+        assert not undone.ok
 
     @pytest.mark.parametrize("make", [Configure, ConfigureStaticRoutes])
     def test_by_another_object(

@@ -102,7 +102,8 @@ def test_an_entry_with_a_nexthop_object() -> None:
 @pytest.mark.parametrize(
     ("route", "words"),
     [
-        ("9.0.0.0/8 via 10.0.0.1 dev eth0 metric 7 proto 4", "via 10.0.0.1 dev eth0 table main"),
+        ("9.0.0.0/8 via 10.0.0.1 dev eth0 metric 7 proto 4", "table main metric 7 proto static"),
+        ("9.0.0.0/8 via 10.0.0.1 dev eth0 proto 213", "via 10.0.0.1 dev eth0 table main proto 213"),
         ("9.0.0.0/8 dev a;reboot", "dev 'a;reboot' table main"),
         ("local 9.0.0.0/8 dev lo table 255", "9.0.0.0/8 table local"),
         ("9.0.0.0/8 dev eth0 nhid 7", "9.0.0.0/8 nhid 7 table main"),

@@ -14,8 +14,8 @@ from hostrouting.check.results import CheckReport
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.host.effects import effects_of
-from hostrouting.model.route import Route
-from hostrouting.model.snapshot import Link
+from hostrouting.model.route import TABLE_LOCAL, Route
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200, plain_vm
 from phases.testing import FakeClock
@@ -31,6 +31,14 @@ from tests.support.tasks import (
     paths_on,
     run,
 )
+
+
+class WithoutLocal(FakeKernel):
+    """A virtual machine on which somebody has deleted the rule for table local."""
+
+    def _now(self) -> Snapshot:
+        vm = plain_vm().snapshot()
+        return vm._replace(rules=tuple(rule for rule in vm.rules if rule.table != TABLE_LOCAL))
 
 
 def checked(host: FakeHost, *cidrs: str, mode: str = "WARN") -> Any:
@@ -79,6 +87,13 @@ class TestModes:
         assert {"schema", "mode"}.isdisjoint(result.to_mapping())  # they are not its own
         assert "OVERLAP: 172.16.0.0/16 leaves through ib0" in caplog.text
         assert "add to staticRoutes.routes" in caplog.text
+
+    def test_a_doubt_with_a_remedy(self, caplog: pytest.LogCaptureFixture) -> None:
+        """UNDECIDED raises nothing, also where something is proposed: it is logged."""
+        host = FakeHost(kernel=WithoutLocal())
+        result = checked(host, "10.0.0.0/8", mode="STRICT")
+        assert result.report.verdict == "undecided"
+        assert "MISSING-RULE: this host does not answer on 10.0.0.4" in caplog.text
 
     def test_an_image(self) -> None:
         """It has no routes to check: the result has no verdict, in no form."""

@@ -12,8 +12,10 @@ import pytest
 
 import phases
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import BackendError, HostError
+from hostrouting.errors import BackendError, HostError, exit_code
 from hostrouting.fib.engine import Fib
+from hostrouting.fleet import check_snapshots
+from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import SystemdManager
@@ -21,6 +23,7 @@ from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest
 from hostrouting.kernel.rights import Rights
 from hostrouting.model.prefix import IP, as_ip
 from hostrouting.model.route import OURS, Route
+from hostrouting.status import metric_lines
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import (
     FakeFiles,
@@ -107,6 +110,15 @@ MISTAKES: dict[str, Callable[[], object]] = {
     "happening is None; it must be a function": lambda: h200().later(ANYTHING),
     "happening is None; it must be a funct": lambda: FaultyBackend(h200()).meanwhile(
         "change", ANYTHING
+    ),
+    "exit_code: outcome is None; it must be the report": lambda: exit_code(ANYTHING),
+    "metric_lines: status is .*; it must be a Status": lambda: next(metric_lines(TEXT)),
+    "mode is 600; it must be from 0 to 0o777": lambda: FakeFiles().write("/a", "", mode=600),
+    "mode is 600; it must be from 0 to": lambda: LocalFiles().write("/a", "", mode=600),
+    "kind is 'timeuot'; it must be one of": lambda: BackendError("x", kind="timeuot"),
+    r"root is '//', which is this machine: use Host.local": lambda: Host.offline("//"),
+    r"^directories is 'nodes'; .*: \[directory\]$": lambda: check_snapshots(
+        "nodes", HostRoutingConfig(), ANYTHING
     ),
     "verb is '60'; it must be add, ": lambda: h200().ip_route(TEXT, CHANGES[0].route),
     r"route is '60'; it must be a Route: Route.to\(": lambda: h200().ip_route("add", TEXT),
@@ -320,11 +332,21 @@ def test_the_ready_made_hosts(make: Callable[[], FakeKernel]) -> None:
 
 
 def test_what_a_test_reads_of_files() -> None:
-    """What is replaced or removed is in none of the dictionaries, nor is its mode."""
-    files = FakeFiles({"/etc/a": "", "/etc/b": ""}, {"/etc/a": 0o600, "/etc/b": 0o600})
+    """What is replaced or removed is in none of the dictionaries, nor are its mode and owner."""
+    files = FakeFiles(
+        {"/etc/a": "", "/etc/b": "", "/etc/c": ""},
+        {"/etc/a": 0o600, "/etc/b": 0o600},
+        owners={"/etc/a": 7, "/etc/b": 7, "/etc/c": 7},
+    )
     files.remove("/etc/a")
     files.link("/etc/b", "a")
-    assert files == FakeFiles(links={"/etc/b": "a"}, writes=["/etc/a", "/etc/b"])
+    files.write("/etc/c", b"")
+    assert files == FakeFiles(
+        modes={"/etc/c": 0o644},
+        programs={"/etc/c": b""},
+        links={"/etc/b": "a"},
+        writes=["/etc/a", "/etc/b", "/etc/c"],
+    )
 
 
 def test_folders_that_refuse_files() -> None:

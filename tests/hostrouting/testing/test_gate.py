@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 import phases
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.settings import GateConfig, HostRoutingConfig
 from hostrouting.errors import HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.node.start import Start
 from hostrouting.release import PASSED
+from hostrouting.status import find_status, metric_lines
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from phases.testing import FakeClock
@@ -24,7 +25,7 @@ from tests.support.node import (
     wanting,
     without_default,
 )
-from tests.support.tasks import manager_of
+from tests.support.tasks import WANTED, configured, manager_of
 from tests.support.topologies import cni_node, ecmp_node, vpn_node
 
 MACHINE = "systemd-nspawn@kube1.service"
@@ -129,3 +130,14 @@ def test_the_gate_of_a_node(make: Callable[[], FakeKernel], routes: Any, mode: A
     assert all(error in said for error in node._errors)
     assert marker_of(fake) == marker_of(real)
     assert fake.kernel.snapshot() == real.kernel.snapshot()
+
+
+def test_the_metrics_after_a_gated_start() -> None:
+    """The gate has checked that start."""
+    wanted = WANTED._replace(gate=GateConfig((UNIT,)))
+    host = configured(wanted)
+    manager_of(host).start(UNIT, timeout=5)
+    lines = [line for line in metric_lines(find_status(host)) if "gated_units" in line]
+    assert [line for line in lines if line.endswith(" 1")] == [
+        'hostrouting_gated_units{state="runs"} 1'
+    ]

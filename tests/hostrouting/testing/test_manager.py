@@ -56,6 +56,20 @@ def test_a_stop_ends_what_runs() -> None:
     assert shown(manager, "SubState", "c.service") == [""]
 
 
+def test_a_name_without_its_suffix() -> None:
+    """It means the service, wherever a test sets something for a unit."""
+    manager = FakeManager(
+        states={"a": "active"},
+        properties={"b": {"SubState": "dead"}},
+        errors={"b": ("no certificate",)},
+    )
+    assert shown(manager, "ActiveState", "a.service") == ["active"]
+    assert shown(manager, "SubState", "b*.service", "b") == ["dead", "dead"]
+    assert manager.errors_of("b.service", "today") == ("no certificate",)
+    manager.stop("a")
+    assert shown(manager, "ActiveState", "a") == ["inactive"]
+
+
 def test_what_a_manager_shows() -> None:
     """A pattern matches the units in `properties`; a property that is not set is empty; a template
     is not a unit.

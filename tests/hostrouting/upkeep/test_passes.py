@@ -18,20 +18,23 @@ from hostrouting.finding import Name
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
+from hostrouting.testing import FakeHost, FakeKernel, plain_vm
 from hostrouting.upkeep.passes import PARTS, Part, PassOutcome, configured_parts, run_pass
 from tests.support.node import (
     HALVES,
+    KERNELS,
+    MARKERS,
     PROBES,
     REPAIRED,
     OddFiles,
+    before_dhcp,
     marker_of,
     node,
     wanting,
     without_default,
 )
 from tests.support.nodes import block_of, nodes
-from tests.support.topologies import WithoutIPv6, marked_vm, vpn_node
+from tests.support.topologies import WithoutIPv6, vpn_node
 
 MODES: tuple[Mode, ...] = ("STRICT", "WARN")
 IN_THE_WAY = Route.to(HALVES[0], dev="ib0", protocol=4)
@@ -221,26 +224,6 @@ def test_probes_hold_no_unit_back(mode: Mode) -> None:
 
 
 # The check
-
-
-def before_dhcp() -> FakeKernel:
-    """An H200 node without a default route."""
-    return without_default(h200())
-
-
-KERNELS = {
-    "ok": plain_vm,
-    "overlap": h200,
-    "no-default-route": before_dhcp,
-    "undecided": marked_vm,
-}
-"""A node with each verdict."""
-MARKERS = {
-    "ok": "ok",
-    "overlap": "detected",
-    "no-default-route": "detected",
-    "undecided": "undecided",
-}
 
 
 @pytest.mark.parametrize("can_write", [True, False])
