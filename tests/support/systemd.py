@@ -45,23 +45,9 @@ HOST_FOLDERS = (
 )
 """The folders that no test may read or write on the host; a booted system has them empty."""
 
-MASKED = (
-    "dev-hugepages.mount",
-    "modprobe@.service",
-    "sys-kernel-config.mount",
-    "sys-kernel-debug.mount",
-    "sys-kernel-tracing.mount",
-    "systemd-logind.service",
-    "systemd-modules-load.service",
-    "systemd-sysctl.service",
-    "systemd-sysusers.service",
-    "systemd-tmpfiles-setup-dev.service",
-    "systemd-update-utmp-runlevel.service",
-    "systemd-update-utmp.service",
-    "systemd-user-sessions.service",
-)
-"""Units that have to do with modules, log-ins, new users or the tree's sysctls. No test does: each
-would only make every boot longer.
+MASKED = ("modprobe@.service", "systemd-logind.service")
+"""Units that other units and programs start, and that have to do with modules and log-ins. No test
+does: they would only make every boot longer.
 """
 
 NEEDS = ("root", "systemd-nspawn")
