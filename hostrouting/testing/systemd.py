@@ -192,7 +192,7 @@ class FakeManager:
     def _properties_of(self, unit: str) -> dict[str, str]:
         on_disk = self._units_on_disk()
         read = self.read
-        if "@" in unit and not _of(unit, self.states) and not _of(unit, self.properties):
+        if "@" in unit and _of(unit, self.states) is None and _of(unit, self.properties) is None:
             read = on_disk  # it is not loaded: systemd reads it now
         files = _files_of(unit, read)
         is_current = files == _files_of(unit, on_disk)
