@@ -96,6 +96,12 @@ def causes_of(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(by_part.values())
 
 
+def failures_of(findings: Iterable[Finding], units: Iterable[UnitState]) -> list[str]:
+    """Of these, the sentences of the units that fail by themselves or are masked."""
+    failing = [unit.unit for unit in units if unit.state in {"fails", "masked"}]
+    return [each.sentence for each in findings if each.name == "unit" and each.target in failing]
+
+
 def _part_of(finding: Finding) -> Part:
     if finding.name in _OF_GATE:
         return "gate"
@@ -121,7 +127,7 @@ def find_stuck(units: Sequence[UnitState], findings: Sequence[Finding]) -> Itera
     startable: list[str] = []
     for unit in units:
         if unit.state in {"fails", "masked"}:
-            yield _stuck(unit, "error")
+            yield _stuck(unit, "note")  # a kubelet that has not joined a cluster fails, too
         elif unit.held_by or (unit.state == "waiting" and not are_held_back):
             yield _stuck(unit, "warning")
         elif unit.state == "refused" and not are_held_back:

@@ -16,6 +16,7 @@ from hostrouting.install.typed_commands import gate_options, repair_pipeline, wi
 from hostrouting.status.findings import (
     State,
     causes_of,
+    failures_of,
     find_differences,
     find_stuck,
     in_order,
@@ -165,12 +166,16 @@ class Status:
 
     @property
     def sentence(self) -> str:
-        """What is wrong, with each cause; or that nothing is."""
+        """What is wrong, with each cause, or that nothing is. Last, the units that fail by
+        themselves, whatever the routing is.
+        """
         if self.state == "nothing":
             return "hostrouting has nothing installed on this host"
-        if not self.causes:
-            return f"this host matches {HostLayout.config_path}"
-        return ". Also: ".join(cause.sentence for cause in self.causes)
+        sentences = [cause.sentence for cause in self.causes]
+        if not sentences:
+            sentences = [f"this host matches {HostLayout.config_path}"]
+        sentences += failures_of(self.findings, self.units)
+        return ". Also: ".join(dict.fromkeys(sentences))
 
     @property
     def mode(self) -> str:

@@ -407,7 +407,10 @@ HOSTS: dict[str, Callable[[], FakeHost]] = {
         lambda host: refuse(host, KUBELET, OVERLAP), lock
     ),
     "differs: a script of another program did not end": right_but(hang_in_script),
-    "differs: kubelet fails by itself, and the gate is open": right_but(
+    "in force: kubelet fails by itself": right_but(
+        lambda host: [change(host) for change in UNITS["fails"]]
+    ),
+    "open: kubelet fails by itself": right_but(
         written(LAYOUT.opening_path, "ticket 4711\n"),
         lambda host: [change(host) for change in UNITS["fails"]],
     ),
