@@ -1,5 +1,5 @@
 """How a unit is, and what the gate had to do with that: whether its start was checked, or refused,
-or whether the unit fails by itself.
+or whether the unit fails.
 
 systemd says how a unit is now, and the gate has left a note about the last start of each unit. A
 note belongs to a start by the ID that systemd gives each start (InvocationID).
@@ -38,7 +38,7 @@ that is stopping counts as stopped.
 """
 PREDICATES: dict[State, str] = {
     "refused": "was refused by the gate",
-    "fails": "fails by itself",
+    "fails": "fails",
     "masked": "is masked, so systemd does not start it",
     "unknown": "is not known to systemd: it is not installed, or has another name",
     "waiting": "waits in the gate",
@@ -201,7 +201,7 @@ def _name_of(properties: Mapping[str, str], note: StartNote | None) -> State:
         return "masked"
     if properties["LoadState"] == "not-found":
         return "unknown"
-    # Not judged: a gate that could not run, once systemd has read its files again.
+    # Not told from ExecStartPre: a gate that could not run, once systemd has read its files.
     if _REFUSED in gate or (note is not None and note.refused):
         return "refused"
     if properties["ActiveState"] == "failed" or properties["SubState"] in _RESTARTING:
@@ -231,11 +231,15 @@ def _why_refused(
 
 
 def _failing(state: UnitState, manager: Manager, properties: Mapping[str, str]) -> UnitState:
-    """The state of a unit that fails by itself: how, what it has logged, and where the rest is."""
+    """The state of a unit that fails: how, what it has logged, and where the rest is."""
     result, status = properties["Result"], properties["ExecMainStatus"]
     started = properties["ExecMainStartTimestamp"]
+    how = f" ({result}, exit status {status})"
+    if (result, status) == ("exit-code", "0"):  # a condition, perhaps the gate, or ExecStartPre
+        how = " before its main process starts"
+        started = properties["ConditionTimestamp"]
     return state._replace(
-        details=f" ({result}, exit status {status}){_restarts(properties)}",
+        details=how + _restarts(properties),
         reasons=tuple(dict.fromkeys(manager.errors_of(state.unit, started))),
         remedy=_see_journal(state.unit),
     )
@@ -262,7 +266,9 @@ def _masked(state: UnitState, properties: Mapping[str, str]) -> UnitState:
 
 def _refused(state: UnitState, files: Files, read_holders: ReadHolders) -> UnitState:
     """The state of a refused unit, with what holds it back now beside the routes."""
-    locked = _held_by_lock(state, read_holders())
+    # The guard has the lock only for a moment, as after an apply, and ends by itself if it hangs.
+    others = [holder for holder in read_holders() if holder.service != HostLayout.guard_unit]
+    locked = _held_by_lock(state, others)
     if locked is not None:
         return locked
     if _is_script(state.held_by, files):

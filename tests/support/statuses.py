@@ -407,10 +407,8 @@ HOSTS: dict[str, Callable[[], FakeHost]] = {
         lambda host: refuse(host, KUBELET, OVERLAP), lock
     ),
     "differs: a script of another program did not end": right_but(hang_in_script),
-    "in force: kubelet fails by itself": right_but(
-        lambda host: [change(host) for change in UNITS["fails"]]
-    ),
-    "open: kubelet fails by itself": right_but(
+    "in force: kubelet fails": right_but(lambda host: [change(host) for change in UNITS["fails"]]),
+    "open: kubelet fails": right_but(
         written(LAYOUT.opening_path, "ticket 4711\n"),
         lambda host: [change(host) for change in UNITS["fails"]],
     ),

@@ -124,7 +124,7 @@ def a_guard_that_has_failed(repaired: System) -> None:
     wait_for("the guard to fail", lambda: repaired.show(GUARD, "SubState") == "failed")
 
     page = status(repaired)
-    assert f"\n  {GUARD} fails by itself (exit-code, exit status 1)" in page
+    assert f"\n  {GUARD} fails (exit-code, exit status 1)" in page
     assert "Address family not supported by protocol" in page
     repaired.lay(override, LIMITED)
     repaired.must("systemctl", "daemon-reload")

@@ -90,8 +90,8 @@ INCIDENTS: dict[str, Incident | None] = {
         "kill 4711", "differs"
     ),
     "differs: a script of another program did not end": Incident(WITHOUT_SCRIPT),
-    "in force: kubelet fails by itself": None,
-    "open: kubelet fails by itself": Incident(f"rm {LAYOUT.opening_path}"),
+    "in force: kubelet fails": None,
+    "open: kubelet fails": Incident(f"rm {LAYOUT.opening_path}"),
     "open: by an administrator": Incident(f"rm {LAYOUT.opening_path}"),
     "open: by a drop-in": Incident(UNCANCEL),
     "open: by a drop-in that systemd has loaded": Incident(UNCANCEL),

@@ -88,27 +88,27 @@ ROWS: dict[str, tuple[StartNote | None, dict[str, str], str]] = {
     "a command before its main process has failed before the gate was there": (
         None,
         FAILED | PASSED | {"ExecMainStatus": "0"},
-        f"fails by itself (exit-code, exit status 0) (since {NOW})",
+        f"fails before its main process starts (since {NOW})",
     ),
     "a command before its main process fails": (
         PASSED_NOTE,
         FAILED | PASSED | {"ExecMainStatus": "0"},
-        f"fails by itself (exit-code, exit status 0) (since {NOW})",
+        f"fails before its main process starts (since {NOW})",
     ),
     "its main process fails, after the gate let it pass": (
         PASSED_NOTE,
         FAILED | PASSED | {"NRestarts": "5"},
-        f"fails by itself (exit-code, exit status 3), and was restarted 5 times (since {NOW})",
+        f"fails (exit-code, exit status 3), and was restarted 5 times (since {NOW})",
     ),
     "it fails, and was refused before": (
         OLD_REFUSAL,
         FAILED | PASSED,
-        f"fails by itself (exit-code, exit status 3) (since {NOW})",
+        f"fails (exit-code, exit status 3) (since {NOW})",
     ),
     "a crash loop": (
         PASSED_NOTE,
         FAILED | PASSED | {"ActiveState": "activating", "SubState": "auto-restart"},
-        f"fails by itself (exit-code, exit status 3) (since {NOW})",
+        f"fails (exit-code, exit status 3) (since {NOW})",
     ),
     "masked": (
         PASSED_NOTE,
@@ -249,6 +249,17 @@ def test_a_refused_unit_while_another_process_has_the_lock() -> None:
     assert state.held_by == HostLayout.lock_path
     assert state.reasons == (ERROR, f"{HostLayout.lock_path} is locked by process 4711 (flock)")
     assert str(state.remedy) == "if that hangs, as root: kill 4711"
+
+
+def test_a_refused_unit_while_the_guard_has_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after an apply: the guard is not to be stopped for a pass that ends in a moment."""
+    guard = LockHolder(8, "python", HostLayout.guard_unit)
+    monkeypatch.setattr(FakeFiles, "lock_holders", lambda *_: (guard,))
+    files = FakeFiles()
+    leave_note(files, UNIT, REFUSED_NOTE)
+    [state] = unit_states(files, manager_with(**FAILED, **REFUSED), [UNIT])
+    assert state.held_by == ""
+    assert str(state.remedy) == f"when nothing holds it back, as root: systemctl start {UNIT}"
 
 
 def test_its_own_gate_has_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
