@@ -355,3 +355,20 @@ def test_equal_default_routes_of_another_preference() -> None:
     routes = [first, equal, second_choice._replace(preference="low")]
     fib = Fib(plain_vm().snapshot().with_routes(routes), 6)
     assert fib.possible_devs(fib.lookup("2001:db8::1")) == ("eth0", "eth1")
+
+
+def test_routes_to_a_prefix() -> None:
+    """Those that are for any source: one that is for some says nothing about plain packets."""
+    anywhere = Prefix.parse("::/0")
+    by_eth1 = Route.to("::/0", dev="eth1")._replace(source=Prefix.parse("fd00::/64"))
+    by_eth0 = Route.to("::/0", dev="eth0", metric=2048)
+    host = plain_vm().snapshot().with_routes([by_eth1, by_eth0])
+    fib = Fib(host, 6)
+    assert fib.tables[TABLE_MAIN].routes_to(anywhere) == [by_eth0]
+
+
+def test_the_tables_of_plain_packets() -> None:
+    """Not one that only a rule for marked packets looks up."""
+    marked = Rule(4, 100, table=100, fwmark=1, fwmask=1)
+    fib = Fib(plain_vm().snapshot().with_rules([marked]), 4)
+    assert fib.tables_for_plain == {255, 254, 253}

@@ -59,6 +59,11 @@ ROWS: dict[str, tuple[StartNote | None, dict[str, str], str]] = {
         {"ActiveState": "activating", "SubState": "start"} | PASSED,
         f"is starting, and was checked (since {NOW})",
     ),
+    "a command after its main process runs": (
+        PASSED_NOTE,
+        {"ActiveState": "activating", "SubState": "start-post"} | PASSED,
+        f"is starting, and was checked (since {NOW})",
+    ),
     "in the gate": (
         OLD_NOTE,
         {"ActiveState": "activating", "SubState": "condition"} | PASSED,

@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.rule import Rule, default_rules, reached_tables, rule_command
+from hostrouting.model.rule import (
+    Rule,
+    default_rules,
+    priority_before,
+    reached_tables,
+    rule_command,
+)
 
 SRC, DST = Prefix.parse("10.0.0.5"), Prefix.parse("fd00::/8")
 MAIN = default_rules(4)[1]
@@ -72,3 +78,12 @@ def test_a_device_that_a_shell_would_run() -> None:
     """Linux takes nearly any name for a device."""
     rule = Rule(4, 9, table=100, iif="a;reboot")
     assert rule_command("del", rule) == "ip rule del pref 9 iif 'a;reboot' lookup 100"
+
+
+def test_the_priority_before_a_rule() -> None:
+    """The next free one; a rule of the other family takes none, and nothing comes before the first
+    rule of all.
+    """
+    rules = (Rule(4, 100), Rule(4, 99), Rule(6, 98))
+    assert priority_before(rules[0], rules) == 98
+    assert priority_before(Rule(4, 0), rules) is None
