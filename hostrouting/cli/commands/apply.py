@@ -74,7 +74,7 @@ def _lines(outcome: Run, status: Status, who: Operator) -> Iterator[str]:
     if is_new:
         yield headline  # what to do about it follows
     for line in page:
-        if line not in said:
+        if not line or line not in said:
             yield line
 
 
