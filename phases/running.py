@@ -38,8 +38,8 @@ def run(
     raised; it is in the report. Nothing is printed: `logging.basicConfig(level="INFO")` shows the
     log lines, `print(report)` the report. `logger` is a logger or its name. `only` and `skip`
     select tasks by name, or by `group/name`; an unknown name, or a selection that leaves no task,
-    raises UnknownTask. Without observers,
-    you get log lines and, with rich and a terminal on stderr, a live tree.
+    raises UnknownTask. Without observers, you get log lines and, with rich and a terminal on
+    stderr, a live tree.
 
     With a context of your own, another part of the program can cancel the run: `ctx.cancel()`. That
     context then has the observers, the clock and the logger. In a running task, write
