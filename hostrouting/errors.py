@@ -376,7 +376,7 @@ def exit_code(outcome: "phases.Step | phases.TaskFailed | HostRoutingError") -> 
     if isinstance(outcome, HostRoutingError):
         return outcome.exit_code
     import phases  # noqa: PLC0415  a command that runs no task needs none of it
-    from phases.arguments import must_be  # noqa: PLC0415
+    from phases.arguments import must_be  # noqa: PLC0415  see above
 
     rule = "the report of a run, a TaskFailed or a HostRoutingError"
     must_be((phases.Step, phases.TaskFailed), outcome, "exit_code: outcome", rule)
@@ -390,7 +390,10 @@ def _code_of(error: BaseException | None) -> int:
     """The exit code for the error of a task, which may be in a report that was read."""
     if isinstance(error, HostRoutingError):
         return error.exit_code
-    details = getattr(error, "details", None)  # what `to_mapping` has written
-    if isinstance(details, dict) and details.get("exitCode") in (BAD_INPUT, CANNOT_DECIDE):
-        return int(details["exitCode"])
+    from phases.errors import ReportedError  # noqa: PLC0415  see `exit_code`
+
+    if isinstance(error, ReportedError) and isinstance(error.details, dict):  # of `to_mapping`
+        code = error.details.get("exitCode")
+        if code in (BAD_INPUT, CANNOT_DECIDE):
+            return int(code)
     return PROBLEM
