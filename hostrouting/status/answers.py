@@ -76,8 +76,8 @@ def find_status(host: Host, unit: str = "") -> Status:
 
 
 def _find_units(host: Host, asked: str, gated: Collection[str]) -> list[UnitState]:
-    """The gated units, the worst first; or the unit that was asked about. None are known where
-    systemd does not run.
+    """The gated units, the worst first, and checked ones last; or the unit that was asked about.
+    None are known where systemd does not run.
     """
     manager = host.running_manager
     if manager is None:
@@ -85,19 +85,7 @@ def _find_units(host: Host, asked: str, gated: Collection[str]) -> list[UnitStat
     units = unit_states(host.files, manager, [asked] if asked else sorted(gated), gated)
     if asked and not units:  # a template
         return [UnitState(asked, "stopped", details=": systemd has loaded no instance of it")]
-    if host.rights().is_root and host.files.why_unwritable(HostLayout.notes_directory):
-        units = [_without_note(unit) for unit in units]
-    return sorted(units, key=lambda unit: _WORST_FIRST.index(unit.state))
-
-
-def _without_note(unit: UnitState) -> UnitState:
-    """The state of a unit where the gate can leave no note of a start: one that has none may have
-    been checked.
-    """
-    if unit.state != "unchecked":
-        return unit
-    unknown = ", and whether it was checked is not known: no note can be written"
-    return unit._replace(state="runs", details=unknown, remedy=None)
+    return sorted(units, key=lambda unit: (_WORST_FIRST.index(unit.state), unit.checked > 0))
 
 
 def _find_faults(
