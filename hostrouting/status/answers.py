@@ -21,7 +21,6 @@ from hostrouting.host.fileset import FileChanges
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import HostCheck, check_host
 from hostrouting.install.installed import read_installed
-from hostrouting.status.gateways import find_silent_gateways
 from hostrouting.status.status import Status
 from hostrouting.tasks.configure import Configure
 
@@ -62,14 +61,12 @@ def find_status(host: Host, unit: str = "") -> Status:
     faults = answer(lambda: _find_faults(host, config, on_disk, broken))
     plan = answer(lambda: _plan_of(host, config, on_disk))
     check = answer(lambda: _check_of(host, config))
-    silent = answer(lambda: _find_silent_gateways(host, plan, check))
     guard = answer(lambda: _find_guard(host))
     return attrs.evolve(
         status,
         faults=faults or (),
         plan=plan,
         check=check,
-        silent_gateways=silent or (),
         guard=guard,
         unanswered=tuple(unanswered),
     )
@@ -121,15 +118,6 @@ def _check_of(host: Host, config: HostRoutingConfig | None) -> HostCheck | None:
     if config is None or not config.route_overlap.cidrs:
         return None
     return check_host(config, host)
-
-
-def _find_silent_gateways(
-    host: Host, plan: Plan | None, check: HostCheck | None
-) -> tuple[Finding, ...]:
-    """The gateways that do not answer, where anything is checked."""
-    if plan is None or check is None:
-        return ()
-    return tuple(find_silent_gateways(host.files, plan, check.report.snapshot))
 
 
 def _find_guard(host: Host) -> UnitState | None:

@@ -238,8 +238,8 @@ def test_the_instances_of_a_template() -> None:
     assert said.code == 1
     firsts = [line.split()[:2] for line in said.lines if ": systemd-" in line]
     refused = [["REFUSED:", kubes[1]], ["REFUSED:", kubes[2]]]
-    running = [["RUNS:", kubes[0]], ["RUNS:", checked]]
-    assert firsts == [*refused, *running, ["DIFFERS:", kubes[1]]]
+    others = [["RUNS:", kubes[0]], ["RUNS:", checked]]
+    assert firsts == [*refused, *others, ["DIFFERS:", kubes[1]]]
     page = say("status", host=host)
     assert page.out.count(OVERLAP) == 1, "the reason that both have"
     assert f", for the same reasons as {kubes[1]}" in page.out
@@ -287,6 +287,11 @@ def test_a_gateway_that_does_not_answer() -> None:
         "172.16.0.0/17 and 172.16.128.0/17 need the gateway 10.0.0.1, which does not answer on eth0"
     )
     assert "the default route is [default via 10.0.0.1 dev eth0" in str(finding.remedy)
+    assert finding.sentence in say("check", host=host).out
+    repair = say("repair", host=host).err
+    assert finding.sentence in repair, "or OK stands alone against a dead gateway"
+    assert "nothing to repair" not in repair
+    assert "OK: every address" in repair
     table = host.files.texts["/proc/net/arp"]
     host.files.texts["/proc/net/arp"] = table.replace("0x0  ", "0x2  ", 1)
     assert find_status(host).state == "in force"
