@@ -312,6 +312,8 @@ def pages(name: str, folder: Path) -> str:
     printed = page.out + page.err
     for typed_next in CALL.findall(printed):
         call = shlex.split(typed_next)
+        if call[-1] == "--config":  # whose end the operator knows
+            call.append("backup.json")
         if "--help" not in call:
             make_parser(call).parse_args(call)
     narrow = said(called=CALLED, width=50)
