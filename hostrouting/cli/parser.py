@@ -8,7 +8,6 @@ nothing else of hostrouting.
 from __future__ import annotations
 
 import argparse
-import sys
 from functools import partial
 from importlib import import_module
 
@@ -17,7 +16,7 @@ from hostrouting.release import PROGRAM, __version__
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any, NoReturn
+    from typing import Any
 
 COMMANDS = {
     "check": "check that all addresses of the expected CIDRs leave through an expected device",
@@ -204,31 +203,13 @@ _COMMON: dict[str, Any] = {
 }
 
 
-class BadUsage(Exception):  # noqa: N818  what is wrong with what was typed
-    """Words that are not understood; the message has the usage, too."""
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """Leave it to `parse` to end the process."""
-        raise BadUsage(f"{self.format_usage()}{self.prog}: error: {message}\n")
-
-
 def parse(words: Sequence[str], program: str = PROGRAM) -> argparse.Namespace:
     """What was typed; `program` is how hostrouting was called. If it is not understood, the process
-    ends, after a proposal if there is a near one.
+    ends.
     """
     if words and words[0] == "help":
         words = [*words[1:2], "--help"]
-    try:
-        return make_parser(words, program).parse_args(words)
-    except BadUsage as bad:
-        from hostrouting.cli.typos import meant_by  # noqa: PLC0415  only bad usage needs it
-
-        meant = meant_by(words)
-        proposal = f"did you mean: {program} {meant}\n" if meant else ""
-        sys.stderr.write(f"{bad}{proposal}")
-        raise SystemExit(2) from bad
+    return make_parser(words, program).parse_args(words)
 
 
 def make_parser(words: Sequence[str], program: str = PROGRAM) -> argparse.ArgumentParser:
@@ -258,7 +239,7 @@ def make_whole_parser() -> argparse.ArgumentParser:
 def _make_main_parser(program: str) -> tuple[argparse.ArgumentParser, Any]:
     """The parser without commands, and what commands are added to."""
     summary = SUMMARY.format(program=program)
-    parser = _Parser(prog=program, description=summary, **_COMMON)
+    parser = argparse.ArgumentParser(prog=program, description=summary, **_COMMON)
     parser.add_argument("--version", action="version", version=f"hostrouting {__version__}")
     parser.set_defaults(program=program)
     return parser, parser.add_subparsers(prog=program, metavar="COMMAND", required=True)
