@@ -188,7 +188,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     },
     "--json": {"action": "store_true", "help": "print one JSON document"},
 }
-CHOICES = {
+_CHOICES = {
     "--ignore": ("hostrouting.finding", "NAMES"),
     "part": ("hostrouting.upkeep.passes", "PARTS"),
 }
@@ -214,7 +214,11 @@ def parse(words: Sequence[str], program: str = PROGRAM) -> argparse.Namespace:
 
 def make_parser(words: Sequence[str], program: str = PROGRAM) -> argparse.ArgumentParser:
     """The parser for these words."""
-    parser, commands = _make_main_parser(program)
+    summary = SUMMARY.format(program=program)
+    parser = argparse.ArgumentParser(prog=program, description=summary, **_COMMON)
+    parser.add_argument("--version", action="version", version=f"hostrouting {__version__}")
+    parser.set_defaults(program=program)
+    commands = parser.add_subparsers(prog=program, metavar="COMMAND", required=True)
     if words and words[0] in COMMANDS:
         # No other command can follow, and they are not listed: a parser for each of them would
         # take as long as the check of a small host.
@@ -228,55 +232,30 @@ def make_parser(words: Sequence[str], program: str = PROGRAM) -> argparse.Argume
     return parser
 
 
-def make_whole_parser() -> argparse.ArgumentParser:
-    """The parser with all commands and their arguments, for the manual page."""
-    parser, commands = _make_main_parser(PROGRAM)
-    for name, summary in COMMANDS.items():
-        _add_command(commands, name, help=summary)
-    return parser
-
-
-def _make_main_parser(program: str) -> tuple[argparse.ArgumentParser, Any]:
-    """The parser without commands, and what commands are added to."""
-    summary = SUMMARY.format(program=program)
-    parser = argparse.ArgumentParser(prog=program, description=summary, **_COMMON)
-    parser.add_argument("--version", action="version", version=f"hostrouting {__version__}")
-    parser.set_defaults(program=program)
-    return parser, parser.add_subparsers(prog=program, metavar="COMMAND", required=True)
-
-
-def _add_command(
-    commands: Any, name: str, *, has_help: bool = True, **options: Any
-) -> argparse.ArgumentParser:
+def _add_command(commands: Any, name: str, *, has_help: bool) -> argparse.ArgumentParser:
     """Add the parser of a command with its arguments; without help, what only that needs is left
     out.
     """
     module = import_module(f"hostrouting.cli.commands.{name}")
-    command: argparse.ArgumentParser = commands.add_parser(name, **{**_COMMON, **options})
+    command: argparse.ArgumentParser = commands.add_parser(name, **_COMMON)
     if has_help:
         command.description = _description(COMMANDS[name], module.__doc__ or "")
         example = f"example:\n  {command.prog} {_EXAMPLES[name]}".rstrip()
         command.epilog = f"{example}\n\n{EXIT_CODES}"
     required = getattr(module, "REQUIRED", ())
-    for argument in arguments_of(name):
+    arguments = [*getattr(module, "ARGUMENTS", ())]
+    if name not in _OF_UNITS:
+        arguments.append("--json")
+    for argument in arguments:
         settings = dict(_ARGUMENTS[argument])
         if argument in required:
             settings["required"] = True
-        if argument in CHOICES:
-            module_name, attribute = CHOICES[argument]
+        if argument in _CHOICES:
+            module_name, attribute = _CHOICES[argument]
             settings["choices"] = getattr(import_module(module_name), attribute)
         command.add_argument(argument, **settings)
     command.set_defaults(run=module.run)
     return command
-
-
-def arguments_of(name: str) -> list[str]:
-    """The arguments of the command with this name."""
-    module = import_module(f"hostrouting.cli.commands.{name}")
-    arguments = [*getattr(module, "ARGUMENTS", ())]
-    if name not in _OF_UNITS:
-        arguments.append("--json")
-    return arguments
 
 
 def _description(summary: str, docstring: str) -> str:
