@@ -198,19 +198,6 @@ class TestTypedRoutes:
             ("append", "10.7.0.0/16"),
         ]
 
-    def test_one_that_is_typed_meanwhile_and_a_run_that_is_cancelled(self) -> None:
-        """The run adds the route again, its undo deletes it, and adds it once more."""
-        host = configured(CHECKED)
-        task = Configure(FORMER, host=host)
-        ctx = phases.Context(observers=[])
-        before_it_sets_routes(host, lambda: type_routes(host, "10.7.0.0/16"))
-        host.faults.meanwhile("change", lambda: ctx.cancel("enough"), nth=2)
-        with pytest.raises(phases.Cancelled) as caught:
-            phases.execute(task, ctx)
-        assert "delete" in [change.verb for change in effects_of(caught.value).changes[:-1]]
-        undo(task)
-        assert our_destinations(host) == ["10.7.0.0/16"]
-
     def test_one_that_the_kernel_refuses(self) -> None:
         """The undo fails at its end: all else is as before, and the error has what was added."""
         host = configured(FORMER)
