@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from hostrouting.check.sentences import caveat_of_repair
 from hostrouting.command import AS_ROOT, LineToType, Operator, call
-from hostrouting.config.mistypes import MISTYPES
 from hostrouting.gate.unit_gates import APPLY
 from hostrouting.lines import SHOWN, capped, count_of_others, finding_lines, way_lines
 from hostrouting.model.route import OURS
@@ -115,7 +114,7 @@ def _guard_lines(status: Status, who: Operator) -> Iterator[str]:
 
 def _verdict_lines(status: Status, who: Operator) -> Iterator[str]:
     """The verdict on what leaves as it should, and what explains the others, unless apply ends what
-    is wrong: what escapes is a finding. What may be typed wrong, apply has said.
+    is wrong: what escapes is a finding.
     """
     if status.check is None:
         return
@@ -125,10 +124,6 @@ def _verdict_lines(status: Status, who: Operator) -> Iterator[str]:
     if status.command == APPLY.command:
         return
     said = {(finding.name, finding.target) for finding in status.findings}
-    explaining: list[Finding] = []
-    for finding in status.check.findings:
-        if finding.severity == "note" or finding.name in MISTYPES:
-            continue
-        if (finding.name, finding.target) not in said:
-            explaining.append(finding)
+    unsaid = [each for each in status.check.findings if (each.name, each.target) not in said]
+    explaining = [finding for finding in unsaid if finding.severity != "note"]
     yield from finding_lines(explaining, who, without=status.command)

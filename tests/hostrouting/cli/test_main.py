@@ -152,39 +152,6 @@ def test_bad_usage(words: str, problem: str) -> None:
     assert problem in said.err
 
 
-@pytest.mark.parametrize(
-    ("words", "meant"),
-    [
-        ("chek 10.0.0.0/8", "check 10.0.0.0/8"),
-        ("chek --jsn", "check --json"),
-        ("repair --comands 10.0.0.0/8", "repair --commands 10.0.0.0/8"),
-        ("check --ignore overlapp", "check --ignore overlap"),
-        ("check --ignore=OVERLAPP --jsn", "check --ignore=overlap --json"),
-        ("apply new.json", "apply --config new.json"),
-        ("aply my/new.json --wait 9", "apply --config my/new.json --wait 9"),
-        ("plan new.json --alow-removal", "plan --config new.json --allow-removal"),
-        ("render --rot /mnt --config x", "render --root /mnt --config x"),
-        ("status kubelet --metric", "status kubelet --metrics"),
-        ("hlep", "help"),
-    ],
-)
-def test_typos(words: str, meant: str) -> None:
-    """What was probably meant is the last line, as it is typed."""
-    said = say(*words.split())
-    assert said.code == 2
-    assert said.out == ""
-    assert said.err.splitlines()[-1] == f"did you mean: hostrouting {meant}"
-    if meant != "help":
-        typed = shlex.split(meant)
-        make_parser(typed).parse_args(typed)
-
-
-@pytest.mark.parametrize("words", ["remove all", "explain", "check --zzz", "boot rotues"])
-def test_what_is_like_nothing(words: str) -> None:
-    """Nothing is proposed."""
-    assert "did you mean" not in say(*words.split()).err
-
-
 # What is read.
 
 
@@ -553,8 +520,8 @@ class TestAsAProgram:
     @pytest.mark.parametrize("rich", [True, False])
     @pytest.mark.parametrize("no_colour", ["", "1"])
     def test_a_terminal(self, command: list[str], no_colour: str, *, rich: bool) -> None:
-        """A terminal has colours and a strip if rich is installed and NO_COLOR is not set; all else
-        is the same.
+        """A terminal has colours if rich is installed and NO_COLOR is not set; all else is the
+        same.
         """
         plain = completed(command).stdout.replace(shlex.join(PROGRAM), "hostrouting")
         if not rich:
@@ -573,12 +540,7 @@ class TestAsAProgram:
         is_coloured = "\x1b[1;31m" in shown
         assert is_coloured is (rich and not no_colour)
         without_colours = re.sub(r"\x1b\[[0-9;]*m", "", shown)
-        without_colours = without_colours.replace(shlex.join(PROGRAM), "hostrouting")
-        expected = plain
-        if rich:
-            strip = f"  {CIDR}      {'█' * 40}\n  ░ as expected  ▒ in doubt  █ escapes"
-            expected = plain.replace("\n\n", f"\n{strip}\n\n", 1)
-        assert without_colours == expected
+        assert without_colours.replace(shlex.join(PROGRAM), "hostrouting") == plain
 
     @pytest.mark.parametrize("where", ["| true", ">&-", "2>&-", ">/dev/full"])
     def test_an_answer_that_goes_nowhere(self, command: list[str], where: str) -> None:

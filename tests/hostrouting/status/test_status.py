@@ -317,13 +317,6 @@ def test_many_things_of_one_kind() -> None:
     assert len(say("status", "--json", host=host).json["units"]) == 25
 
 
-def test_what_may_be_typed_wrong_is_not_repeated() -> None:
-    """The configuration was applied with it: what `check` says of it is not on each page."""
-    host = node(config("172.61.0.0/16"), plain_vm)
-    assert "ROUTE-UNCHECKED: " in say("check", host=host).out
-    assert "ROUTE-UNCHECKED: " not in say("status", host=host).out
-
-
 def test_what_no_route_repairs_stands_once() -> None:
     """The reason of a refused unit may be the line that explains the verdict."""
     host = node(config(), plain_vm)
