@@ -227,7 +227,7 @@ class Status:
         nothing to do, something is awaited, or an operator has to decide.
         """
         plan = self.plan
-        if plan is None or self._may_follow_a_wrong_card:
+        if plan is None or self.may_follow_a_wrong_card:
             return ""
         if self.needs_repair:
             return repair_pipeline()
@@ -236,7 +236,7 @@ class Status:
         return APPLY.command
 
     @property
-    def _may_follow_a_wrong_card(self) -> bool:
+    def may_follow_a_wrong_card(self) -> bool:
         """Whether a repair or apply would lead a route through the card that Linux prefers now, and
         nobody has named one. Where addresses escape, apply alone would fail in mode STRICT.
         """

@@ -359,6 +359,28 @@ def test_pages(snapshot: object) -> None:
     assert snapshot == "\n".join(shown)
 
 
+def test_what_was_wrong_at_a_refusal_is_not_called_wrong_now() -> None:
+    """What nothing says any more was said then; what holds the unit back now stands there once."""
+    page = say(
+        "status", host=HOSTS["differs: kubelet was refused, and nothing holds it back now"]()
+    )
+    assert f"    then: {OVERLAP}" in page.lines
+    host = HOSTS["differs: addresses escape in mode STRICT"]()
+    refuse(host, KUBELET, find_status(host).findings[0].line)
+    assert "then:" not in say("status", host=host).out
+
+
+def test_while_the_card_is_in_doubt_nothing_is_proposed_that_follows_it() -> None:
+    """The operator names the card first; what the page says of it then are two commands."""
+    page = say(
+        "status",
+        host=HOSTS["differs: another card has a better default route, and addresses escape"](),
+    ).out
+    assert page.count("--dev") == 2
+    for proposal in ("# add:", "# delete:", "ROUTE-DIFFERS", "REPAIR-COST"):
+        assert proposal not in page
+
+
 def test_the_document() -> None:
     """It has what the page has, for a program."""
     host = HOSTS["differs: kubelet was refused, and nothing holds it back now"]()
