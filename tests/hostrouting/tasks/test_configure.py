@@ -83,14 +83,9 @@ def test_report() -> None:
 
 def test_a_run_that_is_stopped_while_files_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was written is in the report, as the step that wrote it."""
-    host = FakeHost(kernel=h200())
-
-    @phases.task("whole")
-    def whole(ctx: phases.Context) -> None:
-        monkeypatch.setattr(type(host.manager), "reload", lambda _: ctx.cancel(signal.SIGTERM))
-        phases.execute(Configure(WANTED, host=host), ctx)
-
-    report = phases.run(whole, observers=[])
+    host, ctx = FakeHost(kernel=h200()), phases.Context(observers=[])
+    monkeypatch.setattr(type(host.manager), "reload", lambda _: ctx.cancel(signal.SIGTERM))
+    report = phases.run(Configure(WANTED, host=host), ctx=ctx)
     assert report.status is phases.Status.CANCELLED
     assert report.find(ConfigureStaticRoutes.name).status is phases.Status.CANCELLED
     written = effects_of(report.find("install-files").result).files
