@@ -232,7 +232,7 @@ class _Transaction:
             # From here on, until the answer, each may be reversed or not.
             self._uncertain = [*self._accepted, *self._uncertain]
             self._accepted = []
-            outcomes = self._backend.change(requests)
+            outcomes = counted(self._backend.change(requests), len(requests), "change")
             reversed_routes = {outcome.change.route for outcome in outcomes if outcome.ok}
             # What could be reversed had been carried out, though there was no answer.
             self._done += [each for each in without_answer if each.route in reversed_routes]

@@ -26,7 +26,7 @@ from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest,
 from hostrouting.kernel.rights import Rights
 from hostrouting.model.prefix import IP, as_ip
 from hostrouting.model.route import OURS, Route
-from hostrouting.reading import register
+from hostrouting.reading import read, register
 from hostrouting.status import find_status, metric_lines
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import (
@@ -145,6 +145,7 @@ MISTAKES: dict[str, Callable[[], object]] = {
     "faults is around another kernel; give that": lambda: FakeHost(
         kernel=h200(), faults=FaultyBackend(h200())
     ),
+    "read: cls is {}; it must be a class": lambda: read(untyped({}), Route),
     "rules is '60'; it must be a list of texts": lambda: FakeEbtables(TEXT),
     "rule '-A PREROUTING -j DROP' is not a chain and": FakeEbtables(
         ["-A PREROUTING -j DROP"]
