@@ -147,7 +147,7 @@ def test_the_time_is_up(before: str, tmp_path: Path) -> None:
     raised, (has_script_ended, _) = interrupted(tmp_path, text, kill_after=0.1)
     assert (raised, has_script_ended) == ("TimeIsUp", True)
     _, child = map(int, (tmp_path / "pids").read_text().split())
-    wait_for("the child to end", lambda: has_ended(child))
+    wait_for("the child to end", lambda: has_ended(child), longest=20)
 
 
 def test_a_signal(tmp_path: Path) -> None:
