@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 import phases
-from hostrouting.config import GuardConfig, HostRoutingConfig
+from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import BackendError, HostRoutingError, NotReady, RouteConflict
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.install.installed import read_installed
@@ -150,27 +150,6 @@ class TestOtherRuns:
         undo(task)
         assert our_destinations(host) == ["10.6.0.0/16"]
 
-    def test_between_two_runs(self) -> None:
-        """Its routes were configured, so they are not added again as if they had been typed."""
-        host = configured(FORMER)
-        before = ours(host)
-        task = Configure(OTHER, host=host)
-        run(task)
-        run(Configure(config("10.6.0.0/16"), host=host))
-        run(task)
-        undo(task)
-        assert ours(host) == before
-
-    def test_a_guard_that_is_turned_off(self) -> None:
-        """While there is something to guard, whoever has turned the guard off meant it."""
-        wanted = config("10.8.0.0/16", cidrs=("10.9.0.0/16",))
-        host = configured(wanted._replace(guard=GuardConfig(enabled=True)))
-        task = ConfigureStaticRoutes(OTHER, host=host)
-        run(task)
-        run(Configure(config("10.7.0.0/16", cidrs=("10.9.0.0/16",)), host=host))
-        undo(task)
-        assert read_installed(host) == wanted
-
 
 def deleting_a_typed_route(host: FakeHost) -> Configure:
     """A task that has run on this host, and deleted 10.7.0.0/16, which was typed."""
@@ -197,19 +176,6 @@ class TestTypedRoutes:
             ("delete", "10.8.0.0/16"),
             ("append", "10.7.0.0/16"),
         ]
-
-    def test_one_that_is_typed_meanwhile_and_a_run_that_is_cancelled(self) -> None:
-        """The run adds the route again, its undo deletes it, and adds it once more."""
-        host = configured(CHECKED)
-        task = Configure(FORMER, host=host)
-        ctx = phases.Context(observers=[])
-        before_it_sets_routes(host, lambda: type_routes(host, "10.7.0.0/16"))
-        host.faults.meanwhile("change", lambda: ctx.cancel("enough"), nth=2)
-        with pytest.raises(phases.Cancelled) as caught:
-            phases.execute(task, ctx)
-        assert "delete" in [change.verb for change in effects_of(caught.value).changes[:-1]]
-        undo(task)
-        assert our_destinations(host) == ["10.7.0.0/16"]
 
     def test_one_that_the_kernel_refuses(self) -> None:
         """The undo fails at its end: all else is as before, and the error has what was added."""
@@ -394,23 +360,6 @@ class TestReports:
         undone = phases.undo(task_of(WANTED, host=host), of=read_again(report))
         assert "another object made that run" in str(undone)
         assert not undone.ok
-
-    @pytest.mark.parametrize("make", [Configure, ConfigureStaticRoutes])
-    def test_by_another_object(
-        self, host: FakeHost, make: Callable[..., phases.Task[object]]
-    ) -> None:
-        """Another object does not know what was there before that run: its undo fails, and takes
-        nothing away.
-        """
-        task = make(WANTED, host=host)
-        report = phases.run(task, observers=[])
-        undone = phases.undo(make(WANTED, host=host), of=report)
-        assert not undone.ok
-        assert "another object made that run" in str(undone)
-        assert len(ours(host)) == 2
-        for _ in range(2):
-            assert phases.undo(task, of=report).ok
-            assert host.files.texts == {}
 
     def test_two_attempts(self, host: FakeHost) -> None:
         """What there was before the first of them is installed again. The routes that it has added

@@ -102,13 +102,6 @@ def test_how_it_ends(
     assert capfd.readouterr().out == ""
 
 
-def test_it_cannot_be_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without bash, that is an error of the system."""
-    monkeypatch.setattr(outside, "_BASH", "/nowhere/bash")
-    with pytest.raises(FileNotFoundError):
-        run_script(script(tmp_path, ""))
-
-
 def test_what_it_leaves_behind(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A process that keeps the output open holds nothing up."""
     began = time.monotonic()
