@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from hostrouting.azure_vnet.ebtables import BridgeRule, require_deletable
+from hostrouting.azure_vnet.ebtables import require_deletable
 from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
 from hostrouting.errors import BackendError, HostError
 from hostrouting.testing.faults import Faulty
@@ -22,24 +22,24 @@ class FakeEbtables(Faulty[HostError]):
         self.rules = list(rules)
         """The text of each rule, as ebtables prints it; for a test to change."""
 
-    def list_rules(self) -> tuple[BridgeRule, ...]:
+    def list_rules(self) -> tuple[str, ...]:
         with self.call():
             return self._listed()
 
-    def delete(self, texts: Sequence[str]) -> None:
-        if not texts:
+    def delete(self, rules: Sequence[str]) -> None:
+        if not rules:
             return
         with self.call():
-            require_deletable(self._listed(), texts)
-            for text in texts:
-                self.rules.remove(text)
+            require_deletable(self._listed(), rules)
+            for rule in rules:
+                self.rules.remove(rule)
 
-    def _listed(self) -> tuple[BridgeRule, ...]:
+    def _listed(self) -> tuple[str, ...]:
         """The rules chain by chain."""
-        by_chain: dict[str, list[BridgeRule]] = {name: [] for name in _CHAINS}
-        for text in self.rules:
-            name, _, _ = text.partition(" ")
-            by_chain.setdefault(name, []).append(BridgeRule("ebtables-nft", text))
+        by_chain: dict[str, list[str]] = {name: [] for name in _CHAINS}
+        for rule in self.rules:
+            name, _, _ = rule.partition(" ")
+            by_chain.setdefault(name, []).append(rule)
         return tuple(chain.from_iterable(by_chain.values()))
 
 

@@ -208,7 +208,6 @@ FAILURES: dict[str, tuple[Callable[[], azure.AzureHost], str]] = {
     "no ebtables": (lambda: with_broken_ebtables("missing"), "refused"),
     "no modules": (lambda: with_broken_ebtables("not-loaded"), "refused"),
     "no permission": (lambda: with_broken_ebtables("not-permitted"), "not-permitted"),
-    "two backends": (lambda: with_broken_ebtables("wrong-backend"), "wrong-backend"),
     "the batch fails": (lambda: with_broken_ebtables("refused", nth=BATCH), "refused"),
     "no rights": (lambda: azure.host(rights=UNPRIVILEGED), "not-permitted"),
     "no undo file": (lambda: azure.host(files=FakeFiles(broken=FULL)), ""),

@@ -18,7 +18,7 @@ from tests.support.children import running
 from tests.support.namespace import Namespace
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "ebtables-nft")]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "ebtables")]
 
 LIVE = "0a:00:00:01:00:01"
 NEW = "0a:00:00:01:00:02"
@@ -168,7 +168,7 @@ def test_another_process_changes_rules_at_full_speed(lab: AzureNode) -> None:
     lab.leave(DEAD, *(f"10.1.{number // 250 + 1}.{number % 250}" for number in range(250)))
     before = lab.state().rules
     theirs = "OUTPUT -p IPv4 --ip-dst 10.1.1.7 -j ACCEPT"
-    loop = f"e() {{ ebtables-nft -t nat $1 {theirs}; }}; while :; do e -A; e -A; e -D; done"
+    loop = f"e() {{ ebtables -t nat $1 {theirs}; }}; while :; do e -A; e -A; e -D; done"
     with running(*lab.node.enter, "sh", "-c", loop):
         wait_for("the first of its rules", lambda: theirs in lab.state().rules)
         result = lab.clean()
