@@ -35,7 +35,6 @@ from hostrouting.check.results import (
 )
 from hostrouting.check.sources import node_ip, routes_to_ask_about
 from hostrouting.check.unrepairable import find_untaken
-from hostrouting.config.mistypes import find_mistypes
 from hostrouting.errors import ConfigError, Fault, NotReady
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, Fib, PacketKind
 from hostrouting.fib.not_judged import not_judged
@@ -116,7 +115,7 @@ def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport
     require_cidrs(config)
     _require_part(snapshot, "routes", "snapshot", "a Snapshot: kernel.snapshot()")
     judges = _judges(snapshot, config.route_overlap)
-    return _report(config, (check_family(judge) for judge in judges))
+    return CheckReport(tuple(map(check_family, judges)))
 
 
 def require_cidrs(config: HostRoutingConfig) -> None:
@@ -322,15 +321,6 @@ def _check_once(
         report = check_live_family(judge, backend)
         differences = _differences(judge, report, backend)
         reports.append(report._replace(doubts=(*report.doubts, *differences)))
-    return _report(config, reports)
-
-
-def _report(config: HostRoutingConfig, families: Iterable[FamilyReport]) -> CheckReport:
-    """The report, with what may have been typed wrong in the configuration."""
-    reports: list[FamilyReport] = []
-    for report in families:
-        flaws = (*report.flaws, *find_mistypes(config, report.family))
-        reports.append(report._replace(flaws=flaws))
     return CheckReport(tuple(reports))
 
 

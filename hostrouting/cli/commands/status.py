@@ -33,9 +33,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     status = find_status(host, "" if unit is None else unit_name(unit))
     if arguments.metrics:
         return Answer(FINE, {}, metric_lines(status))
-    report = status.check and status.check.report
-    lines = status_lines(status, as_whom(arguments))
-    return Answer(status.code, _document(status), lines, report)
+    return Answer(status.code, _document(status), status_lines(status, as_whom(arguments)))
 
 
 def _document(status: Status) -> dict[str, object]:

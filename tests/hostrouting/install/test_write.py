@@ -26,7 +26,6 @@ from tests.support.tasks import (
     LAYOUT,
     WANTED,
     configured,
-    context,
     failure_of,
     left_to_do,
     lose_routes,
@@ -272,19 +271,6 @@ class TestGuard:
         [stop] = effects_of(error).operations
         assert (stop.verb, stop.object) == ("stop", LAYOUT.guard_unit)
         assert calls_of(host) == [f"stop {LAYOUT.guard_unit}", f"start {LAYOUT.guard_unit}"]
-
-    def test_a_run_that_is_cancelled_before_the_start(self) -> None:
-        """The guard that it has stopped runs again: a run is cancelled where it waits or begins a
-        step, and that is after the files.
-        """
-        host, mishaps = mishap_host()
-        run(Configure(GUARDED, host=host))
-        make_old(host, PROGRAM)
-        ctx = context()
-        mishaps.meanwhile(f"write {PROGRAM}", lambda: ctx.cancel("Ctrl-C"))
-        with pytest.raises(phases.Cancelled):
-            phases.execute(Configure(GUARDED, host=host), ctx)
-        assert is_guard_active(host)
 
     def test_all_files_are_gone(self) -> None:
         """It is stopped, and systemd forgets drop-ins that run a program that is gone."""
