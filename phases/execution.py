@@ -128,6 +128,8 @@ def require_no_event_loop(function: str, remedy: str) -> None:
 class Block:
     """A `with` block that is a step: its context, and what the block says that it has done."""
 
+    __slots__ = ("ctx", "result")
+
     def __init__(self, ctx: Context) -> None:
         self.ctx = ctx
         self.result: object = None

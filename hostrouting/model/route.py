@@ -216,6 +216,9 @@ class Route(NamedTuple):
         for name, number in numbers.items():
             if not isinstance(number, int):
                 raise TypeError(f"Route.to: {name} is {number!r:.80}; it must be a number: 254")
+        if type not in ROUTE_TYPES:
+            known = ", ".join(ROUTE_TYPES)
+            raise ValueError(f"Route.to: type is {type!r:.80}; it must be one of {known}")
         destination = prefix if isinstance(prefix, Prefix) else Prefix.parse(prefix)
         hops: tuple[NextHop, ...] = ()
         scope = SCOPE_UNIVERSE

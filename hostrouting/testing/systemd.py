@@ -156,6 +156,8 @@ class FakeManager:
         for name in names:
             _require_property(name)
         if not units:
+            for name in _PROPERTIES.intersection(names) - {"Version"}:
+                raise ValueError(f"{name} is a property of a unit; name it: show(({name!r},), 'a')")
             return (dict.fromkeys(names, "") | {"Version": self.version},)
         shown: list[dict[str, str]] = []
         for unit in self._matching(units):

@@ -23,6 +23,7 @@ from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import SystemdManager
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, counted
+from hostrouting.kernel.netlink.backend import NetlinkBackend
 from hostrouting.kernel.rights import Rights
 from hostrouting.model.prefix import IP, as_ip
 from hostrouting.model.route import OURS, Route
@@ -146,6 +147,9 @@ MISTAKES: dict[str, Callable[[], object]] = {
         kernel=h200(), faults=FaultyBackend(h200())
     ),
     "read: cls is {}; it must be a class": lambda: read(untyped({}), Route),
+    "ActiveState is a property of a unit; name it": lambda: FakeManager().show(("ActiveState",)),
+    "timeout is '60'; it must be a number of seconds": lambda: NetlinkBackend(timeout=TEXT),
+    "Route.to: type is '60'; it must be one of unspec": lambda: Route.to("::/0", type=TEXT),
     "rules is '60'; it must be a list of texts": lambda: FakeEbtables(TEXT),
     "rule '-A PREROUTING -j DROP' is not a chain and": FakeEbtables(
         ["-A PREROUTING -j DROP"]
