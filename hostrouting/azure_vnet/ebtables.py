@@ -1,14 +1,14 @@
 """The rules for Ethernet frames in table nat: the contract of an edge that lists and deletes them,
 and the edge that runs ebtables.
 
-A rule is its chain and its options, as ebtables prints them ("PREROUTING -p ARP -j DROP"), and is
-deleted by that text. `rules` reads it, and gives the MAC addresses one spelling.
+A rule is the text that ebtables prints, and is deleted by that text. `rules` reads it, and gives
+the MAC addresses one spelling.
 
-To list the rules could create their table, or load its kernel module. So ebtables-save is asked
-first whether there is one.
-
-Not judged: which backend `ebtables` is. A host may have the programs of two (nft and legacy), each
-of which sees only its own rules; azure-vnet runs the same `ebtables`.
+A host may have the programs of two backends, and each sees only its own rules: the wrong program
+seems to find none. So both are asked. Listing the rules of the legacy backend would load its kernel
+module, so its ebtables-save is asked first: a script that names the tables in /proc/modules. Only
+the names of the tables count there, because the script may have run the program of the other
+backend to list their rules.
 """
 
 from __future__ import annotations
@@ -17,30 +17,41 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from hostrouting.errors import HostError
 from hostrouting.kernel.programs import Run, run_program, run_tool, tool_error
 from hostrouting.text import counted
 
 
+class BridgeRule(NamedTuple):
+    """A rule of table nat."""
+
+    program: str
+    """The program that lists it: "ebtables-nft" or "ebtables-legacy"."""
+    text: str
+    """The chain and the options, as ebtables prints them: "PREROUTING -p ARP -j DROP"."""
+
+
 class Ebtables(Protocol):
     """The rules for Ethernet frames in table nat.
 
-    Each verb raises the errors of `run_tool` if ebtables cannot be used or refuses.
+    Each verb raises a HostError if both backends have rules (wrong-backend), and the errors of
+    `run_tool` if ebtables cannot be used or refuses.
     """
 
-    def list_rules(self) -> tuple[str, ...]:
+    def list_rules(self) -> tuple[BridgeRule, ...]:
         """The rules in order, chain by chain. Creates no table and loads no kernel module."""
 
-    def delete(self, rules: Sequence[str]) -> None:
-        """Delete these rules, all or none; one that is given twice means the first two of the equal
-        ones.
+    def delete(self, texts: Sequence[str]) -> None:
+        """Delete the rules with these texts, all or none; a text given twice deletes the first two
+        of the equal rules.
 
         If some do not exist, the error names them (no-such-rule), and nothing was changed.
         """
 
 
+_BACKENDS = ("ebtables-nft", "ebtables-legacy")
 _CHAIN = re.compile(r"Bridge chain: (\S+), entries: ")
 
 
@@ -52,49 +63,78 @@ class EbtablesProgram:
     def __init__(self, *, run: Run = run_program) -> None:
         self._tool = partial(run_tool, what="ebtables", package="iptables or ebtables", run=run)
 
-    def list_rules(self) -> tuple[str, ...]:
+    def list_rules(self) -> tuple[BridgeRule, ...]:
+        listed: list[tuple[BridgeRule, ...]] = []
+        unusable: list[HostError] = []
+        for program in _BACKENDS:
+            try:
+                listed.append(self._list(program))
+            except HostError as error:
+                if not error.is_absent:
+                    raise
+                unusable.append(error)
+        if not listed:
+            raise unusable[0]
+        filled = [rules for rules in listed if rules]
+        if len(filled) > 1:
+            raise _two_backends(filled)
+        return filled[0] if filled else ()
+
+    def delete(self, texts: Sequence[str]) -> None:
+        if not texts:
+            return
+        rules = self.list_rules()
+        require_deletable(rules, texts)  # so there is a first rule
+        # ebtables-legacy-restore does not know COMMIT, and crashes if the last line has no end.
+        lines = ["*nat", *(f"-D {text}" for text in texts), ""]
+        purpose = f"delete {counted(len(texts), 'rule')}"
+        restore = f"{rules[0].program}-restore"
+        self._tool(restore, "--noflush", text="\n".join(lines), purpose=purpose)
+
+    def _list(self, program: str) -> tuple[BridgeRule, ...]:
+        save = f"{program}-save"
         purpose = "list its rules"
-        saved = self._tool("ebtables-save", purpose=purpose)
+        saved = self._tool(save, purpose=purpose)
         tables = [line.strip() for line in saved.out.splitlines()]
         if "*nat" in tables:
-            return read_listing(self._tool("ebtables", "-t", "nat", "-L", purpose=purpose).out)
+            listing = self._tool(program, "-t", "nat", "-L", purpose=purpose)
+            return read_listing(listing.out, program)
         # The program warns if the kernel does not say what is loaded, or if nft created rules that
         # it cannot show. (A table that it can name shows such a fault when it is listed, above.)
         if saved.err or "Table `nat' is incompatible" in saved.out:
-            raise tool_error(saved, "ebtables-save", purpose=purpose, what="ebtables")
+            raise tool_error(saved, save, purpose=purpose, what="ebtables")
         return ()
 
-    def delete(self, rules: Sequence[str]) -> None:
-        if not rules:
-            return
-        require_deletable(self.list_rules(), rules)
-        # A legacy ebtables-restore does not know COMMIT, and crashes if the last line has no end.
-        lines = ["*nat", *(f"-D {rule}" for rule in rules), ""]
-        purpose = f"delete {counted(len(rules), 'rule')}"
-        self._tool("ebtables-restore", "--noflush", text="\n".join(lines), purpose=purpose)
+
+def _two_backends(listed: Sequence[Sequence[BridgeRule]]) -> HostError:
+    counts = [f"{len(rules)} by {rules[0].program}" for rules in listed]
+    sentence = f"both backends of ebtables have rules in table nat ({' and '.join(counts)})"
+    remedy = "delete the rules of the backend that this node does not use"
+    return HostError(f"{sentence}; {remedy}", what="ebtables", kind="wrong-backend")
 
 
-def read_listing(text: str) -> tuple[str, ...]:
+def read_listing(text: str, program: str) -> tuple[BridgeRule, ...]:
     """The rules in the output of `ebtables -L`: each line of a chain is one."""
-    rules: list[str] = []
+    rules: list[BridgeRule] = []
     chain = ""
     for line in text.splitlines():
         heading = _CHAIN.match(line)
         if heading is not None:
             chain = heading[1]
         elif chain and line.strip():
-            rules.append(f"{chain} {line.strip()}")
+            rules.append(BridgeRule(program, f"{chain} {line.strip()}"))
     return tuple(rules)
 
 
-def require_deletable(present: Sequence[str], rules: Sequence[str]) -> None:
-    """Raise the error of `delete` unless all these rules are present.
+def require_deletable(rules: Sequence[BridgeRule], texts: Sequence[str]) -> None:
+    """Raise the error of `delete` unless all rules with these texts exist.
 
     Not judged: whether ebtables deletes another rule that differs from one of them only in its MAC
     addresses. ebtables-nft 1.8.9 compares these without their masks, and treats a missing address
     as zeros.
     """
-    missing = tuple((Counter(rules) - Counter(present)).elements())
+    present = Counter(rule.text for rule in rules)
+    missing = tuple((Counter(texts) - present).elements())
     if missing:
         sentence = f"table nat no longer has the rule {missing[0]!r}, so nothing was deleted"
         text = f"{sentence}; run this again"

@@ -36,6 +36,7 @@ from hostrouting.model.route import NextHop, Route, bare_hop
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
+    from hostrouting.azure_vnet.ebtables import BridgeRule
     from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
     from hostrouting.config.settings import AzureVnetCleanupConfig
     from hostrouting.model.snapshot import Link, Snapshot
@@ -54,7 +55,7 @@ class CleanupFacts:
     hide any MAC address.
     """
 
-    rules: tuple[str, ...] | None
+    rules: tuple[BridgeRule, ...] | None
     """None if the host has no ebtables that could be asked."""
     view: LinkLayerView
     snapshot: Snapshot
@@ -73,7 +74,7 @@ class CleanupEntry:
     """The thing itself: a rule as ebtables prints it, a neighbour or a route as ip prints it."""
     fate: Fate
     reason: str
-    thing: str | Neighbour | Route = attrs.field(repr=False)
+    thing: BridgeRule | Neighbour | Route = attrs.field(repr=False)
 
     def __str__(self) -> str:
         return f"{self.kind} {self.spec}    # {self.reason}"
@@ -192,7 +193,7 @@ class _Node:
     """What each address is that no pod has: the host's own, and its default gateways."""
     pods: Mapping[IP, Endpoint]
     """By address, the pods of the state file whose devices exist."""
-    rules: Sequence[tuple[str, PodRule]]
+    rules: Sequence[tuple[BridgeRule, PodRule]]
     neighbours: Sequence[Neighbour]
     """On azure-vnet's bridges, with a MAC address."""
     macs_of_ip: Mapping[IP, Sequence[str]]
@@ -229,10 +230,10 @@ def _node(facts: CleanupFacts, config: AzureVnetCleanupConfig, pods: Iterable[En
     )
 
 
-def _pod_rules(rules: Iterable[str]) -> list[tuple[str, PodRule]]:
-    pod_rules: list[tuple[str, PodRule]] = []
+def _pod_rules(rules: Iterable[BridgeRule]) -> list[tuple[BridgeRule, PodRule]]:
+    pod_rules: list[tuple[BridgeRule, PodRule]] = []
     for rule in rules:
-        pod = pod_rule(rule)
+        pod = pod_rule(rule.text)
         if pod is not None:
             pod_rules.append((rule, pod))
     return pod_rules
@@ -275,7 +276,7 @@ def _pods_with_a_device(pods: Iterable[Endpoint], links: Mapping[str, Link]) -> 
 
 
 def _macs_of_each_ip(
-    rules: Iterable[tuple[str, PodRule]], neighbours: Iterable[Neighbour]
+    rules: Iterable[tuple[BridgeRule, PodRule]], neighbours: Iterable[Neighbour]
 ) -> dict[IP, list[str]]:
     pairs = [(pod.ip, pod.mac) for _, pod in rules if pod.mac != VIRTUAL_MAC]
     pairs += [(neighbour.ip, neighbour.mac) for neighbour in neighbours]
@@ -298,7 +299,7 @@ def _judge_rules(node: _Node) -> Iterator[CleanupEntry]:
     """Each rule that azure-vnet adds for a pod."""
     for rule, pod in node.rules:
         fate, reason = _fate_of_rule(node, pod)
-        yield CleanupEntry("rule", rule, fate, reason, rule)
+        yield CleanupEntry("rule", rule.text, fate, reason, rule)
 
 
 def _fate_of_rule(node: _Node, pod: PodRule) -> tuple[Fate, str]:

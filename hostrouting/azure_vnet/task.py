@@ -29,6 +29,7 @@ from hostrouting.text import first_of
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from hostrouting.azure_vnet.ebtables import BridgeRule
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.finding import Finding
 
@@ -175,7 +176,7 @@ class CleanStaleAzureVnet:
             raise _error("nothing can be deleted", reasons, kind="refused")
         return self.host.backend()
 
-    def _list_rules(self) -> tuple[str, ...] | None:
+    def _list_rules(self) -> tuple[BridgeRule, ...] | None:
         """The rules of ebtables; None if this host has no ebtables that could be asked."""
         try:
             return self.ebtables.list_rules()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from hostrouting.azure_vnet.ebtables import BridgeRule
 from hostrouting.azure_vnet.neighbours import Neighbour
 
 if TYPE_CHECKING:
@@ -23,10 +24,10 @@ def undo_script(entries: Iterable[CleanupEntry]) -> str:
     """A shell script that restores these entries. If a command fails, the others still run, and the
     exit status is 1. Devices need no quotation marks: all are azure-vnet's bridges.
     """
-    rules: list[str] = []
+    rules: list[BridgeRule] = []
     lines: list[str] = []
     for entry in entries:
-        if isinstance(entry.thing, str):
+        if isinstance(entry.thing, BridgeRule):
             rules.append(entry.thing)
         elif isinstance(entry.thing, Neighbour):
             lines += _neighbour_lines(entry.thing)
@@ -37,10 +38,12 @@ def undo_script(entries: Iterable[CleanupEntry]) -> str:
     return _HEAD + "\n".join([*lines, "exit $status", ""])
 
 
-def _rule_lines(rules: list[str]) -> list[str]:
-    """All rules, at the ends of their chains, where azure-vnet adds them, too."""
-    batch = [f"-A {rule}" for rule in rules]
-    return ["ebtables-restore --noflush <<'END' || status=1", "*nat", *batch, "END"]
+def _rule_lines(rules: list[BridgeRule]) -> list[str]:
+    """All rules, at the ends of their chains, where azure-vnet adds them, too. All are of one
+    program: with rules of two, a clean-up refuses.
+    """
+    batch = [f"-A {rule.text}" for rule in rules]
+    return [f"{rules[0].program}-restore --noflush <<'END' || status=1", "*nat", *batch, "END"]
 
 
 def _neighbour_lines(neighbour: Neighbour) -> list[str]:

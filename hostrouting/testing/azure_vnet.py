@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from hostrouting.azure_vnet.ebtables import require_deletable
+from hostrouting.azure_vnet.ebtables import BridgeRule, require_deletable
 from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
 from hostrouting.errors import BackendError, HostError
 from hostrouting.testing.faults import Faulty
+from phases.arguments import must_be
 
 _CHAINS = ("PREROUTING", "OUTPUT", "POSTROUTING")
 """The chains that ebtables lists first; those of a user come after them."""
@@ -19,27 +20,32 @@ class FakeEbtables(Faulty[HostError]):
 
     def __init__(self, rules: Iterable[str] = ()) -> None:
         super().__init__()
+        must_be((list, tuple), rules, "rules", "a list of texts")
         self.rules = list(rules)
         """The text of each rule, as ebtables prints it; for a test to change."""
 
-    def list_rules(self) -> tuple[str, ...]:
+    def list_rules(self) -> tuple[BridgeRule, ...]:
         with self.call():
             return self._listed()
 
-    def delete(self, rules: Sequence[str]) -> None:
-        if not rules:
+    def delete(self, texts: Sequence[str]) -> None:
+        if not texts:
             return
         with self.call():
-            require_deletable(self._listed(), rules)
-            for rule in rules:
-                self.rules.remove(rule)
+            require_deletable(self._listed(), texts)
+            for text in texts:
+                self.rules.remove(text)
 
-    def _listed(self) -> tuple[str, ...]:
+    def _listed(self) -> tuple[BridgeRule, ...]:
         """The rules chain by chain."""
-        by_chain: dict[str, list[str]] = {name: [] for name in _CHAINS}
-        for rule in self.rules:
-            name, _, _ = rule.partition(" ")
-            by_chain.setdefault(name, []).append(rule)
+        by_chain: dict[str, list[BridgeRule]] = {name: [] for name in _CHAINS}
+        for text in self.rules:
+            name, _, options = text.partition(" ")
+            if name.startswith("-") or not options.startswith("-"):
+                raise ValueError(
+                    f"rule {text!r:.80} is not a chain and options: PREROUTING -j DROP"
+                )
+            by_chain.setdefault(name, []).append(BridgeRule("ebtables-nft", text))
         return tuple(chain.from_iterable(by_chain.values()))
 
 

@@ -16,7 +16,7 @@ from hostrouting.testing import FakeFiles
 
 READERS: dict[str, tuple[Callable[[str], object], bytes]] = {
     "ebtables": (
-        lambda words: [*map(pod_rule, read_listing(words))],
+        lambda words: [pod_rule(rule.text) for rule in read_listing(words, "ebtables")],
         (
             b"Bridge chain: PREROUTING, entries: 1, policy: ACCEPT\n"
             b"-p ARP --arp-op Request --arp-ip-dst 10.240.0.9 "

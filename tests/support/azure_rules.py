@@ -14,7 +14,7 @@ def addition(rules: Iterable[str]) -> str:
 
 def add_rules(namespace: Namespace, rules: Iterable[str]) -> None:
     """Add rules without reading the existing ones, as azure-vnet does."""
-    done = namespace.run("ebtables-restore", "--noflush", text=addition(rules))
+    done = namespace.run("ebtables-nft-restore", "--noflush", text=addition(rules))
     assert done.returncode == 0, done.stderr
 
 

@@ -15,7 +15,7 @@ from functools import cache
 PACKAGES = {
     "busybox": "busybox",
     "debootstrap": "debootstrap debian-archive-keyring",  # the keys that it trusts
-    "ebtables": "iptables",
+    "ebtables-nft": "iptables",
     "ifup": "ifupdown",
     "ip": "iproute2",
     "make": "make",

@@ -193,7 +193,7 @@ class AzureNode:
 
     def state(self) -> State:
         """What the host's programs print."""
-        rules = self.node.run("ebtables-save").stdout.splitlines()
+        rules = self.node.run("ebtables-nft-save").stdout.splitlines()
         neighbours = self.node.ip("neigh", "show", "nud", "permanent").stdout.splitlines()
         routes = self.node.ip("-4", "route").stdout.splitlines()
         routes += self.node.ip("-6", "route").stdout.splitlines()
