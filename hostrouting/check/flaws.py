@@ -19,7 +19,7 @@ from hostrouting.check.doubts import how_to_name_a_device
 from hostrouting.fib.engine import NOT_JUDGED
 from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import IP, IPV6, Prefix
-from hostrouting.model.route import PROTOCOL_RA, TABLE_LOCAL, TABLE_MAIN, devs_of
+from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, devs_of
 from hostrouting.model.rule import default_rules, rule_command
 from hostrouting.routes.uplink import TO_HAVE_IPV6
 from hostrouting.text import spoken
@@ -45,7 +45,6 @@ def find_flaws(judge: Judge, report: FamilyReport) -> tuple[Finding, ...]:
     """The flaws of one family that leave the verdict as it is, the worst first."""
     return (
         *_hosts_in_service_networks(judge),
-        *_expiring_defaults(judge),
         *_competing_defaults(judge, report),
     )
 
@@ -87,23 +86,6 @@ def _known_addresses(judge: Judge) -> dict[IP, str]:
         if not devices.is_dummy(address.dev) and not devices.cni_rows(address.dev):
             known[address.ip] = f"the address of {address.dev}"
     return known
-
-
-def _expiring_defaults(judge: Judge) -> Iterator[Finding]:
-    """An advertised default route that nothing renews, because the host forwards."""
-    links = judge.devices.links
-    for route in judge.uplinks.defaults:
-        if route.protocol != PROTOCOL_RA or route.expired is None:
-            continue
-        for dev in route.devs:
-            if dev in links and links[dev].ignores_ra:
-                sentence = (
-                    f"[{route}] expires: Linux ignores router advertisements on {dev}, because it "
-                    "forwards IPv6 and accept_ra is 1"
-                )
-                command = f"sysctl -w net/ipv6/conf/{dev}/accept_ra=2"
-                remedy = Remedy("set it in /etc/sysctl.d, too", command)
-                yield Finding("default-route-expires", "warning", sentence, dev, remedy)
 
 
 def _competing_defaults(judge: Judge, report: FamilyReport) -> Iterator[Finding]:
