@@ -14,10 +14,15 @@ if TYPE_CHECKING:
 def run() -> int:
     """Run the command line of this process, which ends afterwards."""
     import gc  # noqa: PLC0415  as in `main`
+    import os  # noqa: PLC0415  as in `main`
 
     # A check makes 35,000 objects, which stay. Looking for garbage among them took a sixth of its
     # time.
     gc.set_threshold(50_000)
+    if "_ARGCOMPLETE" in os.environ:  # a shell completes what is typed
+        from hostrouting.cli.completion import complete  # noqa: PLC0415  it needs an extra
+
+        complete()
     code = main()
     gc.freeze()  # Python would look for garbage once more when it exits
     return code

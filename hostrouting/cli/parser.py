@@ -8,6 +8,7 @@ nothing else of hostrouting.
 from __future__ import annotations
 
 import argparse
+import sys
 from functools import partial
 from importlib import import_module
 
@@ -16,7 +17,7 @@ from hostrouting.release import PROGRAM, __version__
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+    from typing import Any, NoReturn
 
 COMMANDS = {
     "check": "check that all addresses of the expected CIDRs leave through an expected device",
@@ -188,7 +189,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     },
     "--json": {"action": "store_true", "help": "print one JSON document"},
 }
-_CHOICES = {
+CHOICES = {
     "--ignore": ("hostrouting.finding", "NAMES"),
     "part": ("hostrouting.upkeep.passes", "PARTS"),
 }
@@ -203,22 +204,36 @@ _COMMON: dict[str, Any] = {
 }
 
 
+class BadUsage(Exception):  # noqa: N818  what is wrong with what was typed
+    """Words that are not understood; the message has the usage, too."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Leave it to `parse` to end the process."""
+        raise BadUsage(f"{self.format_usage()}{self.prog}: error: {message}\n")
+
+
 def parse(words: Sequence[str], program: str = PROGRAM) -> argparse.Namespace:
     """What was typed; `program` is how hostrouting was called. If it is not understood, the process
-    ends.
+    ends, after a proposal if there is a near one.
     """
     if words and words[0] == "help":
         words = [*words[1:2], "--help"]
-    return make_parser(words, program).parse_args(words)
+    try:
+        return make_parser(words, program).parse_args(words)
+    except BadUsage as bad:
+        from hostrouting.cli.typos import meant_by  # noqa: PLC0415  only bad usage needs it
+
+        meant = meant_by(words)
+        proposal = f"did you mean: {program} {meant}\n" if meant else ""
+        sys.stderr.write(f"{bad}{proposal}")
+        raise SystemExit(2) from bad
 
 
 def make_parser(words: Sequence[str], program: str = PROGRAM) -> argparse.ArgumentParser:
     """The parser for these words."""
-    summary = SUMMARY.format(program=program)
-    parser = argparse.ArgumentParser(prog=program, description=summary, **_COMMON)
-    parser.add_argument("--version", action="version", version=f"hostrouting {__version__}")
-    parser.set_defaults(program=program)
-    commands = parser.add_subparsers(prog=program, metavar="COMMAND", required=True)
+    parser, commands = _make_main_parser(program)
     if words and words[0] in COMMANDS:
         # No other command can follow, and they are not listed: a parser for each of them would
         # take as long as the check of a small host.
@@ -232,30 +247,55 @@ def make_parser(words: Sequence[str], program: str = PROGRAM) -> argparse.Argume
     return parser
 
 
-def _add_command(commands: Any, name: str, *, has_help: bool) -> argparse.ArgumentParser:
+def make_whole_parser() -> argparse.ArgumentParser:
+    """The parser with all commands and their arguments, for the manual page."""
+    parser, commands = _make_main_parser(PROGRAM)
+    for name, summary in COMMANDS.items():
+        _add_command(commands, name, help=summary)
+    return parser
+
+
+def _make_main_parser(program: str) -> tuple[argparse.ArgumentParser, Any]:
+    """The parser without commands, and what commands are added to."""
+    summary = SUMMARY.format(program=program)
+    parser = _Parser(prog=program, description=summary, **_COMMON)
+    parser.add_argument("--version", action="version", version=f"hostrouting {__version__}")
+    parser.set_defaults(program=program)
+    return parser, parser.add_subparsers(prog=program, metavar="COMMAND", required=True)
+
+
+def _add_command(
+    commands: Any, name: str, *, has_help: bool = True, **options: Any
+) -> argparse.ArgumentParser:
     """Add the parser of a command with its arguments; without help, what only that needs is left
     out.
     """
     module = import_module(f"hostrouting.cli.commands.{name}")
-    command: argparse.ArgumentParser = commands.add_parser(name, **_COMMON)
+    command: argparse.ArgumentParser = commands.add_parser(name, **{**_COMMON, **options})
     if has_help:
         command.description = _description(COMMANDS[name], module.__doc__ or "")
         example = f"example:\n  {command.prog} {_EXAMPLES[name]}".rstrip()
         command.epilog = f"{example}\n\n{EXIT_CODES}"
     required = getattr(module, "REQUIRED", ())
-    arguments = [*getattr(module, "ARGUMENTS", ())]
-    if name not in _OF_UNITS:
-        arguments.append("--json")
-    for argument in arguments:
+    for argument in arguments_of(name):
         settings = dict(_ARGUMENTS[argument])
         if argument in required:
             settings["required"] = True
-        if argument in _CHOICES:
-            module_name, attribute = _CHOICES[argument]
+        if argument in CHOICES:
+            module_name, attribute = CHOICES[argument]
             settings["choices"] = getattr(import_module(module_name), attribute)
         command.add_argument(argument, **settings)
     command.set_defaults(run=module.run)
     return command
+
+
+def arguments_of(name: str) -> list[str]:
+    """The arguments of the command with this name."""
+    module = import_module(f"hostrouting.cli.commands.{name}")
+    arguments = [*getattr(module, "ARGUMENTS", ())]
+    if name not in _OF_UNITS:
+        arguments.append("--json")
+    return arguments
 
 
 def _description(summary: str, docstring: str) -> str:

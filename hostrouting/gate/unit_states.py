@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from hostrouting.host.systemd import Manager
 
 State: TypeAlias = Literal[
-    "refused", "fails", "masked", "unknown", "waiting", "no answer", "unchecked", "starting",
-    "stopped", "runs", "not gated",
+    "refused", "fails", "masked", "unknown", "waiting", "no answer", "starting", "stopped", "runs",
+    "not gated",
 ]  # fmt: skip
 """The worst first. A unit is starting when the gate has let it pass, and it is not ready yet. One
 that is stopping counts as stopped.
@@ -43,7 +43,6 @@ PREDICATES: dict[State, str] = {
     "unknown": "is not known to systemd: it is not installed, or has another name",
     "waiting": "waits in the gate",
     "no answer": "may be in any state: systemd does not run here, or does not answer",
-    "unchecked": "runs, and the gate has not checked its start",
     "starting": "is starting",
     "stopped": "does not run",
     "runs": "runs",
@@ -73,6 +72,8 @@ _ARGV = "argv[]="
 """Once in each command of a property that is a list of commands."""
 _REFUSED = "status=255"
 """What systemd shows of a gate that has refused, until it reads its files again."""
+_NO_NOTE = ", and no note says whether its start was checked"
+"""It was not where the gate was open or not there yet, and was where /run was full."""
 _TO_CHECK = "to check it now (this stops it, and the gate decides whether it starts again)"
 
 
@@ -180,10 +181,8 @@ def _state_of(
         return _masked(state, properties)
     if name == "waiting":
         return _waiting(state, files, read_holders, last)
-    if name == "unchecked" and _gate_of(properties):
-        return state._replace(remedy=Remedy(_TO_CHECK, command_of("systemctl restart", unit)))
-    if name in {"runs", "starting"} and state.checked:
-        return state._replace(details=f", and was checked{_restarts(properties)}")
+    if name in {"runs", "starting"} and unit != HostLayout.guard_unit:  # nothing gates the guard
+        return _passed(state, properties)
     return state
 
 
@@ -193,9 +192,6 @@ def _name_of(properties: Mapping[str, str], note: StartNote | None) -> State:
     if properties["SubState"] == "condition" and gate:
         return "waiting"
     if is_up or properties["SubState"] in _STARTING:
-        # Or /run was full, so that the gate could leave no note. Nothing gates the guard.
-        if note is None and properties["Id"] != HostLayout.guard_unit:
-            return "unchecked"
         return "runs" if is_up else "starting"
     if properties["LoadState"] == "masked":
         return "masked"
@@ -243,6 +239,18 @@ def _failing(state: UnitState, manager: Manager, properties: Mapping[str, str]) 
         reasons=tuple(dict.fromkeys(manager.errors_of(state.unit, started))),
         remedy=_see_journal(state.unit),
     )
+
+
+def _passed(state: UnitState, properties: Mapping[str, str]) -> UnitState:
+    """The state of a unit that runs, or is starting: whether the gate has checked its start."""
+    if state.checked:
+        return state._replace(details=f", and was checked{_restarts(properties)}")
+    restart = None
+    if _gate_of(properties):
+        restart = Remedy(_TO_CHECK, command_of("systemctl restart", state.unit))
+    lines_of_gate = f"{command_of('journalctl -b -u', state.unit)} -g hostrouting"
+    see = Remedy("to see what the gate said", lines_of_gate, needs_root=False, otherwise=restart)
+    return state._replace(details=_NO_NOTE, remedy=see)
 
 
 def _see_journal(unit: str) -> Remedy:

@@ -60,7 +60,6 @@ class Status:
     plan: Plan | None = None
     """What apply would do with config.json."""
     check: HostCheck | None = None
-    silent_gateways: tuple[Finding, ...] = ()
     units: tuple[UnitState, ...] = ()
     """The gated units, the worst first; or the one that was asked about."""
     guard: UnitState | None = None
@@ -81,10 +80,9 @@ class Status:
             findings += self.plan.routes.failed_waits
             findings += find_differences(self.plan)
         if self.check is not None:
-            findings += self.check.named(*WRONG, "route-not-configured")
+            findings += self.check.named(*WRONG, "route-not-configured", "route-waits")
             findings += self._competing_defaults
             findings += self.check.doubts
-        findings += self.silent_gateways
         findings += self._no_answers
         findings += find_stuck(self.units, findings)
         return in_order(self._with_commands(findings))

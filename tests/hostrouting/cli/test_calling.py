@@ -1,4 +1,4 @@
-"""What is printed to be typed calls hostrouting as it was called."""
+"""What is printed to be typed calls hostrouting as it was called; and what Tab completes."""
 
 import os
 import shlex
@@ -48,8 +48,37 @@ def test_a_command_is_printed_as_the_program_was_called(way: str, folder: Path) 
         done = completed(["bash", "-c", line], cwd=folder, env=environment)
         return done.stdout + done.stderr
 
-    *_, last = type_in(call).splitlines()
-    _, _, proposed = last.partition("; all: ")
-    assert proposed == f"{call} --help"
-    assert f"In trouble: {call} status" in type_in(proposed)
+    *_, last = type_in(f"{call} snapshott").splitlines()
+    _, found, proposed = last.partition("did you mean: ")
+    assert found
+    assert proposed == f"{call} snapshot"
+    assert type_in(proposed).startswith('{"schema": "hostrouting/snapshot/')
+    assert f"In trouble: {call} status" in type_in(f"{call} --help")
     assert shlex.split(call)[-1] in type_in(f"{call} check --bad").splitlines()[0]
+
+
+COMPLETE = """
+eval "$(register-python-argcomplete hostrouting)"
+COMP_POINT=${#COMP_LINE} COMP_TYPE=9 COMPREPLY=()
+_python_argcomplete hostrouting
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "completed_by"),
+    [
+        ("hostrouting ch", ["check "]),
+        ("hostrouting apply --conf", ["--config", "--confirm", "--confirm-if"]),
+        ("hostrouting check --ignore two", ["two-cnis "]),
+        ("hostrouting plan --config new", ["new.json "]),
+        ("hostrouting zzz", [""]),
+    ],
+)
+def test_tab(line: str, completed_by: list[str], tmp_path: Path) -> None:
+    """A shell completes commands, options, names of findings, and files."""
+    (tmp_path / "new.json").touch()
+    path = f"{ENV}:{os.environ['PATH']}"
+    environment = {**os.environ, **PLAIN, "PATH": path, "COMP_LINE": line}
+    done = completed(["bash", "-c", COMPLETE], cwd=tmp_path, env=environment)
+    assert done.stdout.splitlines() == completed_by, done.stderr

@@ -152,6 +152,39 @@ def test_bad_usage(words: str, problem: str) -> None:
     assert problem in said.err
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("chek 10.0.0.0/8", "check 10.0.0.0/8"),
+        ("chek --jsn", "check --json"),
+        ("repair --comands 10.0.0.0/8", "repair --commands 10.0.0.0/8"),
+        ("check --ignore overlapp", "check --ignore overlap"),
+        ("check --ignore=OVERLAPP --jsn", "check --ignore=overlap --json"),
+        ("apply new.json", "apply --config new.json"),
+        ("aply my/new.json --wait 9", "apply --config my/new.json --wait 9"),
+        ("plan new.json --alow-removal", "plan --config new.json --allow-removal"),
+        ("render --rot /mnt --config x", "render --root /mnt --config x"),
+        ("status kubelet --metric", "status kubelet --metrics"),
+        ("hlep", "help"),
+    ],
+)
+def test_typos(words: str, meant: str) -> None:
+    """What was probably meant is the last line, as it is typed."""
+    said = say(*words.split())
+    assert said.code == 2
+    assert said.out == ""
+    assert said.err.splitlines()[-1] == f"did you mean: hostrouting {meant}"
+    if meant != "help":
+        typed = shlex.split(meant)
+        make_parser(typed).parse_args(typed)
+
+
+@pytest.mark.parametrize("words", ["remove all", "explain", "check --zzz", "boot rotues"])
+def test_what_is_like_nothing(words: str) -> None:
+    """Nothing is proposed."""
+    assert "did you mean" not in say(*words.split()).err
+
+
 # What is read.
 
 

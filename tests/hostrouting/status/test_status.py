@@ -21,7 +21,7 @@ from hostrouting.status import Status, find_status, status_lines
 from hostrouting.testing import FakeHost, plain_vm
 from hostrouting.upkeep.passes import run_pass
 from tests.support.cli import say
-from tests.support.incidents import KUBELET, config, garble, node, refuse
+from tests.support.incidents import KUBELET, config, garble, leave_note, node, refuse
 from tests.support.statuses import (
     CODES,
     HOSTS,
@@ -217,7 +217,9 @@ def test_the_first_line_and_the_exit_code_are_about_the_unit(state: State, elsew
 
 
 def test_the_instances_of_a_template() -> None:
-    """Each has its line, the worst first; without one, the line is about the template."""
+    """Each has its line, the worst first, and checked ones last; without one, the line is about the
+    template.
+    """
     template = "systemd-nspawn@.service"
     make = right_but(gate={"units": [template]})
     assert say("status", template, host=make()).lines[0] == (
@@ -226,14 +228,18 @@ def test_the_instances_of_a_template() -> None:
     host = make()
     kubes = [template.replace("@", f"@kube{number}") for number in range(3)]
     assert host.manager is not None
-    host.manager.properties[kubes[0]] = {"ActiveState": "active"}
+    checked = template.replace("@", "@a-kube")
+    for running in (checked, kubes[0]):
+        host.manager.properties[running] = {"ActiveState": "active", "InvocationID": "4711"}
+    leave_note(host, checked, refused=False)
     for kube in kubes[1:]:
         refuse(host, kube, OVERLAP)
     said = say("status", template, host=host)
     assert said.code == 1
-    firsts = [line.split()[:2] for line in said.lines if "kube" in line and ": systemd-" in line]
-    of_units = [["REFUSED:", kubes[1]], ["REFUSED:", kubes[2]], ["UNCHECKED:", kubes[0]]]
-    assert firsts == [*of_units, ["DIFFERS:", kubes[1]]]
+    firsts = [line.split()[:2] for line in said.lines if ": systemd-" in line]
+    refused = [["REFUSED:", kubes[1]], ["REFUSED:", kubes[2]]]
+    others = [["RUNS:", kubes[0]], ["RUNS:", checked]]
+    assert firsts == [*refused, *others, ["DIFFERS:", kubes[1]]]
     page = say("status", host=host)
     assert page.out.count(OVERLAP) == 1, "the reason that both have"
     assert f", for the same reasons as {kubes[1]}" in page.out
@@ -281,6 +287,11 @@ def test_a_gateway_that_does_not_answer() -> None:
         "172.16.0.0/17 and 172.16.128.0/17 need the gateway 10.0.0.1, which does not answer on eth0"
     )
     assert "the default route is [default via 10.0.0.1 dev eth0" in str(finding.remedy)
+    assert finding.sentence in say("check", host=host).out
+    repair = say("repair", host=host).err
+    assert finding.sentence in repair, "or OK stands alone against a dead gateway"
+    assert "nothing to repair" not in repair
+    assert "OK: every address" in repair
     table = host.files.texts["/proc/net/arp"]
     host.files.texts["/proc/net/arp"] = table.replace("0x0  ", "0x2  ", 1)
     assert find_status(host).state == "in force"
