@@ -54,12 +54,14 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     require_no_event_loop("execute", "await asyncio.to_thread(phases.execute, task)")
     ctx = in_a_run(context_of("execute", ctx))
     step = new_step(valid_task(task).name, ctx)
-    _warn_of_lost_verbs(task, ctx)
+    warn_of_lost_verbs(task, ctx)
     return cast("T", run_step(task, step, ctx))
 
 
-def _warn_of_lost_verbs(task: AnyTask, ctx: Context) -> None:
-    """Warn if a plan, or an undo, of the running task would leave out this one, which it runs."""
+def warn_of_lost_verbs(task: AnyTask, ctx: Context) -> None:
+    """Warn if a plan, or an undo, of the running task would leave out this one, which it runs. A
+    task whose do may be called in that of another one calls this, too.
+    """
     if ctx.task is None or ctx.step is None or ctx.step.action != "do":
         return
     lost = [verb for verb in ("plan", "undo") if offers(task, verb) and not offers(ctx.task, verb)]
@@ -125,6 +127,8 @@ def require_no_event_loop(function: str, remedy: str) -> None:
 
 class Block:
     """A `with` block that is a step: its context, and what the block says that it has done."""
+
+    __slots__ = ("ctx", "result")
 
     def __init__(self, ctx: Context) -> None:
         self.ctx = ctx

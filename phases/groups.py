@@ -177,7 +177,7 @@ def retry(
     must_be_number(delay, "retry: delay (which is not above longest)", most=longest)
     must_be_number(factor, "retry: factor", least=1)
     must_be_number(jitter, "retry: jitter", most=1)
-    must_be((type, tuple), on, "retry: on", "a type of errors, or a tuple of types")
+    _require_error_types(on)
 
     def do(ctx: Context) -> T:
         pause = delay
@@ -203,6 +203,12 @@ def retry(
                 ctx.step.attempts += 1
 
     return wrapped(task, do)
+
+
+def _require_error_types(on: object) -> None:
+    for kind in on if isinstance(on, tuple) else (on,):
+        if not isinstance(kind, type) or not issubclass(kind, Exception):
+            raise TypeError(f"retry: on is {on!r:.80}; it must be a type of errors, or a tuple")
 
 
 def _wait_in_time(wait: float, ctx: Context, *, took: float) -> float | None:

@@ -70,6 +70,9 @@ def check_kernel(
     if no CIDRs are expected.
     """
     require_cidrs(config)
+    _require_part(backend, "snapshot", "backend", "a connected RouteBackend: NetlinkBackend()")
+    if wait and ctx is None:
+        raise ValueError(f"wait is {wait!r:.80}, and nothing waits without ctx=phases.Context()")
     check = partial(_check_settled, backend, config, name_servers)
     if ctx is None:
         return check()
@@ -110,17 +113,27 @@ def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport
     CIDRs are expected.
     """
     require_cidrs(config)
+    _require_part(snapshot, "routes", "snapshot", "a Snapshot: kernel.snapshot()")
     judges = _judges(snapshot, config.route_overlap)
     return CheckReport(tuple(map(check_family, judges)))
 
 
 def require_cidrs(config: HostRoutingConfig) -> None:
     """Raise ConfigError if the configuration expects no CIDRs."""
+    _require_part(config, "route_overlap", "config", "a HostRoutingConfig")
     if config.route_overlap.cidrs:
         return
     rule = "is empty, so there is nothing to check"
     remedy = "name the networks that have to leave through the uplink"
     raise ConfigError([Fault("routeOverlap.expectedCidrs", "", rule, remedy)])
+
+
+def _require_part(value: object, part: str, name: str, rule: str) -> None:
+    """Raise TypeError unless the value is an object with this part: not every author checks types,
+    and a start of a gated unit has no time for the classes.
+    """
+    if isinstance(value, type) or not hasattr(value, part):
+        raise TypeError(f"{name} is {value!r:.80}; it must be {rule}")
 
 
 # One family.

@@ -7,7 +7,7 @@ note belongs to a start by the ID that systemd gives each start (InvocationID).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -23,7 +23,7 @@ from hostrouting.gate.unit_names import (
 )
 from hostrouting.host.base import LockHolder, command_to_end, in_words
 from hostrouting.host.layout import HostLayout
-from hostrouting.text import command_of, counted, spoken
+from hostrouting.text import agreeing, command_of, counted, spoken
 
 if TYPE_CHECKING:
     from hostrouting.host.base import Files
@@ -174,13 +174,14 @@ def _state_of(
     if name == "refused":
         reasons = _why_refused(manager, properties, note)
         held_by = "" if note is None else note.held_by
-        return _refused(state._replace(reasons=reasons, held_by=held_by), files, read_holders)
+        state = state._replace(reasons=reasons, held_by=held_by)
+        return _refused(state, files, manager, read_holders)
     if name == "fails":
         return _failing(state, manager, properties)
     if name == "masked":
         return _masked(state, properties)
     if name == "waiting":
-        return _waiting(state, files, read_holders, last)
+        return _waiting(state, files, manager, read_holders, last)
     if name in {"runs", "starting"} and unit != HostLayout.guard_unit:  # nothing gates the guard
         return _passed(state, properties)
     return state
@@ -272,11 +273,13 @@ def _masked(state: UnitState, properties: Mapping[str, str]) -> UnitState:
     return state._replace(details=details, remedy=remedy)
 
 
-def _refused(state: UnitState, files: Files, read_holders: ReadHolders) -> UnitState:
+def _refused(
+    state: UnitState, files: Files, manager: Manager, read_holders: ReadHolders
+) -> UnitState:
     """The state of a refused unit, with what holds it back now beside the routes."""
     # The guard has the lock only for a moment, as after an apply, and ends by itself if it hangs.
     others = [holder for holder in read_holders() if holder.service != HostLayout.guard_unit]
-    locked = _held_by_lock(state, others)
+    locked = _held_by_lock(state, manager, others)
     if locked is not None:
         return locked
     if _is_script(state.held_by, files):
@@ -306,12 +309,16 @@ def _without_script(state: UnitState) -> Remedy:
 
 
 def _waiting(
-    state: UnitState, files: Files, read_holders: ReadHolders, last: StartNote | None
+    state: UnitState,
+    files: Files,
+    manager: Manager,
+    read_holders: ReadHolders,
+    last: StartNote | None,
 ) -> UnitState:
     """The state of a unit in the gate: if another process than its own gate has the lock, it waits
     for that; else for the script that has refused its last start, or perhaps for another one.
     """
-    locked = _held_by_lock(state, read_holders())
+    locked = _held_by_lock(state, manager, read_holders())
     if locked is not None:
         return locked
     if last is not None and last.refused and _is_script(last.held_by, files):
@@ -326,7 +333,9 @@ def _waiting(
     return state
 
 
-def _held_by_lock(state: UnitState, holders: Sequence[LockHolder]) -> UnitState | None:
+def _held_by_lock(
+    state: UnitState, manager: Manager, holders: Sequence[LockHolder]
+) -> UnitState | None:
     """The state of a unit that waits, or would wait, for the process that has the lock; None if
     only its own gate has it.
     """
@@ -337,5 +346,16 @@ def _held_by_lock(state: UnitState, holders: Sequence[LockHolder]) -> UnitState 
     return state._replace(
         reasons=(*state.reasons, locked),
         held_by=HostLayout.lock_path,
-        remedy=Remedy("if that hangs", command_to_end(others)),
+        remedy=Remedy(f"if that hangs{_started_by(manager, others)}", command_to_end(others)),
     )
+
+
+def _started_by(manager: Manager, holders: Iterable[LockHolder]) -> str:
+    """The timers and others that start the services of these processes, in brackets."""
+    triggers: list[str] = []
+    for service in dict.fromkeys(holder.service for holder in holders if holder.service):
+        for properties in manager.show(("TriggeredBy",), service):
+            triggers += properties["TriggeredBy"].split()
+    if not triggers:
+        return ""
+    return f" ({spoken(triggers)} {agreeing('starts', len(triggers))} it again)"

@@ -33,6 +33,7 @@ from hostrouting.install.undo import (
     routes_to_add_again,
 )
 from phases.context import derived
+from phases.execution import warn_of_lost_verbs
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
@@ -103,6 +104,7 @@ class InstallTask(ABC, Generic[R]):
         return plan_install(self.host, self.wanted(), parts, is_dry_run=True, earlier=earlier)
 
     def do(self, ctx: phases.Context) -> R | phases.Skip:
+        warn_of_lost_verbs(self, ctx)
         self.runs.add(ctx.run_id)
         return self.install(ctx, self.wanted)
 

@@ -169,7 +169,7 @@ class _Transaction:
                     requests.append(_addition(request.route, occupied))
                 else:
                     requests.append(RouteRequest("delete", request.route))
-            self._backend.change(requests)
+            counted(self._backend.change(requests), len(requests), "change")
         except BackendError as error:
             problem = f" ({error})"
         try:

@@ -18,15 +18,16 @@ from hostrouting.errors import HostRoutingError, is_denied
 from hostrouting.gate.health import find_faults, find_faults_without_config
 from hostrouting.gate.unit_states import State, UnitState, unit_states
 from hostrouting.host.fileset import FileChanges
+from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import HostCheck, check_host
 from hostrouting.install.installed import read_installed
 from hostrouting.status.status import Status
 from hostrouting.tasks.configure import Configure
+from phases.arguments import must_be
 
 if TYPE_CHECKING:
     from hostrouting.finding import Finding
-    from hostrouting.host.host import Host
     from hostrouting.install.plan import Plan
 
 T = TypeVar("T")
@@ -35,6 +36,7 @@ _WORST_FIRST: tuple[State, ...] = get_args(State)
 
 def find_status(host: Host, unit: str = "") -> Status:
     """Ask each part of the host; with `unit`, about no other gated unit. Nothing is changed."""
+    must_be(Host, host, "find_status: host", "a Host: Host.local()")
     unanswered: list[HostRoutingError] = []
 
     def answer(ask: Callable[[], T]) -> T | None:

@@ -158,14 +158,19 @@ OUTER = quiet()
 def error_in_task(function: Callable[[Any], object], ctx: Context | None = None) -> None:
     """Raise what a task of this function raises; the logger is at ERROR."""
     task = phases.task("a")(function)
-    error = phases.run(task, ctx=ctx or quiet()).error
-    assert error is not None
-    raise error
+    [step] = phases.run(task, ctx=ctx or quiet()).failures
+    assert step.error is not None
+    raise step.error
 
 
 def _keep(kept: list[Context]) -> Context:
     ran(phases.task("a")(kept.append))
     return kept[0]
+
+
+def _misspell_the_result(ctx: Context) -> None:
+    with phases.inner_step("part", ctx) as step:
+        setattr(step, "resutl", 5)  # noqa: B010  mypy would refuse the mistake
 
 
 class Misspelt:
@@ -228,6 +233,11 @@ REFUSED: dict[str, Callable[[], object]] = {
     "when: condition does not take ctx": lambda: UNTYPED.when(lambda: True, TASK),
     "differences: later is '{}'; it must be a report": lambda: REPORT.differences(UNTYPED_TEXT),
     r"retry: on is \[.*; it must be a type of errors": lambda: UNTYPED.retry(TASK, on=[OSError]),
+    r"retry: on is \(<class 'OSError'>, 'x'\); it": lambda: UNTYPED.retry(TASK, on=(OSError, "x")),
+    "retry: on is <class 'KeyboardInterrupt'>; it": lambda: UNTYPED.retry(
+        TASK, on=KeyboardInterrupt
+    ),
+    "'Block' object has no attribute 'resutl'": lambda: error_in_task(_misspell_the_result),
     "retry: on is 'OSError'": lambda: UNTYPED.retry(TASK, on="OSError"),
     "observers: its observer is 5; it must be a function of step": lambda: UNTYPED.run(
         TASK, observers=[5]
@@ -256,7 +266,7 @@ UNTYPED_TEXT: Any = "{}"
 @pytest.mark.parametrize(("words", "call"), REFUSED.items())
 def test_arguments_that_are_refused(words: str, call: Callable[[], object]) -> None:
     """At once, with the name of the argument, the value and the rule."""
-    with pytest.raises((TypeError, ValueError), match=words):
+    with pytest.raises((TypeError, ValueError, AttributeError), match=words):
         call()
 
 

@@ -278,6 +278,25 @@ def test_a_refused_unit_while_the_guard_has_the_lock(monkeypatch: pytest.MonkeyP
     assert str(state.remedy) == f"when nothing holds it back, as root: systemctl start {UNIT}"
 
 
+@pytest.mark.parametrize(
+    ("shown", "words"),
+    [
+        ("", "if that hangs"),
+        ("a.timer b.path", "if that hangs (a.timer and b.path start it again)"),
+    ],
+)
+def test_what_starts_the_service_that_has_the_lock(
+    shown: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator who stops the service may have to stop that, too."""
+    holder = LockHolder(8, "archive", "archive.service", is_of_all=True)
+    monkeypatch.setattr(FakeFiles, "lock_holders", lambda *_: (holder,))
+    manager = manager_with(ActiveState="activating", SubState="condition", **PASSED)
+    manager.properties[holder.service] = {"TriggeredBy": shown}
+    [state] = unit_states(FakeFiles(), manager, [UNIT])
+    assert str(state.remedy) == f"{words}, as root: systemctl stop archive.service"
+
+
 def test_its_own_gate_has_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then it waits for nobody."""
     own = LockHolder(8, "python", UNIT)
@@ -286,6 +305,13 @@ def test_its_own_gate_has_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     [state] = unit_states(FakeFiles(), waiting, [UNIT])
     assert state.reasons == ()
     assert state.remedy is None
+
+
+def test_the_guard() -> None:
+    """Nothing gates it, so it has no note."""
+    manager = FakeManager(properties={HostLayout.guard_unit: ACTIVE})
+    [state] = unit_states(FakeFiles(), manager, [HostLayout.guard_unit])
+    assert state == UnitState(HostLayout.guard_unit, "runs")
 
 
 def test_instances() -> None:

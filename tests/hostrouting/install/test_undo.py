@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 import phases
-from hostrouting.config import GuardConfig, HostRoutingConfig
+from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import BackendError, HostRoutingError, NotReady, RouteConflict
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
@@ -142,27 +142,6 @@ class TestOtherRuns:
         mishaps.meanwhile(LOCK, lambda: run(other), when=is_checked)
         undo(task)
         assert our_destinations(host) == ["10.6.0.0/16"]
-
-    def test_between_two_runs(self) -> None:
-        """Its routes were configured, so they are not added again as if they had been typed."""
-        host = configured(FORMER)
-        before = ours(host)
-        task = Configure(OTHER, host=host)
-        run(task)
-        run(Configure(config("10.6.0.0/16"), host=host))
-        run(task)
-        undo(task)
-        assert ours(host) == before
-
-    def test_a_guard_that_is_turned_off(self) -> None:
-        """While there is something to guard, whoever has turned the guard off meant it."""
-        wanted = config("10.8.0.0/16", cidrs=("10.9.0.0/16",))
-        host = configured(wanted._replace(guard=GuardConfig(enabled=True)))
-        task = ConfigureStaticRoutes(OTHER, host=host)
-        run(task)
-        run(Configure(config("10.7.0.0/16", cidrs=("10.9.0.0/16",)), host=host))
-        undo(task)
-        assert read_installed(host) == wanted
 
 
 def deleting_a_typed_route(host: FakeHost) -> Configure:

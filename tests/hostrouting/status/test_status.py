@@ -85,10 +85,9 @@ def assert_the_first_line_is_the_worst_finding(name: str, status: Status) -> Non
     ],
 )
 def test_what_is_worse_than_another_card(name: str, worst: str) -> None:
-    """An open gate, and addresses that escape; the missing routes come last."""
+    """An open gate, and addresses that escape."""
     names = [finding.name for finding in find_status(HOSTS[name]()).findings]
-    others = ["default-routes", "route-differs"] if worst == "overlap" else ["default-routes"]
-    assert names == [worst, *others]
+    assert names == [worst, "default-routes"]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +98,7 @@ def test_what_is_worse_than_another_card(name: str, worst: str) -> None:
         ("differs: addresses escape, and k3s is not gated", ["overlap", "unit-not-gated"]),
         ("differs: the guard has failed, and routes are missing", ["overlap", "unit"]),
         ("open: a drop-in is deleted, another card is better, and addresses escape", [
-            "gate-open", "overlap",
+            "gate-open", "default-routes",
         ]),
         ("waiting: for a default route", ["no-default-route"]),
         ("shut: everything belongs to another user", ["gate-shut"]),
@@ -357,6 +356,28 @@ def test_pages(snapshot: object) -> None:
             change(host)
         shown.append(pages(f"a unit that is {state}", "status kubelet", host))
     assert snapshot == "\n".join(shown)
+
+
+def test_what_was_wrong_at_a_refusal_is_not_called_wrong_now() -> None:
+    """What nothing says any more was said then; what holds the unit back now stands there once."""
+    page = say(
+        "status", host=HOSTS["differs: kubelet was refused, and nothing holds it back now"]()
+    )
+    assert f"    then: {OVERLAP}" in page.lines
+    host = HOSTS["differs: addresses escape in mode STRICT"]()
+    refuse(host, KUBELET, find_status(host).findings[0].line)
+    assert "then:" not in say("status", host=host).out
+
+
+def test_while_the_card_is_in_doubt_nothing_is_proposed_that_follows_it() -> None:
+    """The operator names the card first; what the page says of it then are two commands."""
+    page = say(
+        "status",
+        host=HOSTS["differs: another card has a better default route, and addresses escape"](),
+    ).out
+    assert page.count("--dev") == 2
+    for proposal in ("# add:", "# delete:", "ROUTE-DIFFERS", "REPAIR-COST", "in force"):
+        assert proposal not in page
 
 
 def test_the_document() -> None:
