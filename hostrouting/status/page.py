@@ -18,12 +18,10 @@ from hostrouting.model.route import OURS
 from hostrouting.text import agreeing, counted
 
 if TYPE_CHECKING:
-    from hostrouting.finding import Finding, Name
+    from hostrouting.finding import Finding
     from hostrouting.gate.unit_states import UnitState
     from hostrouting.status.status import Status
 
-_FOLLOWS_A_CARD: tuple[Name, ...] = ("route-differs", "repair-cost")
-"""What apply or a repair would do, by the card that Linux prefers now."""
 _OURS = f" (those of hostrouting: proto {OURS})"
 _MODES = {
     "STRICT": "no gated unit starts while an address escapes",
@@ -50,20 +48,13 @@ def status_lines(status: Status, who: Operator = AS_ROOT) -> Iterator[str]:
     yield from _route_lines(status)
     yield from _guard_lines(status, who)
     others = [finding for finding in status.findings if finding not in status.causes]
-    yield from finding_lines(_shown(others, status), who, without=status.command)
+    yield from finding_lines(others, who, without=status.command)
     yield from _verdict_lines(status, who)
     if status.command:
         yield ""
         caveat = "" if status.check is None else caveat_of_repair(status.check.report)
         yield f"To make this host right, {who}{caveat}:"
         yield LineToType("  ", who.line(status.command))
-
-
-def _shown(findings: list[Finding], status: Status) -> list[Finding]:
-    """The findings; while a card is to be named, none that already follows one."""
-    if not status.may_follow_a_wrong_card:
-        return findings
-    return [finding for finding in findings if finding.name not in _FOLLOWS_A_CARD]
 
 
 def _unit_lines(status: Status, who: Operator) -> Iterator[str]:
@@ -101,15 +92,14 @@ def _says(finding: Finding, reason: str) -> bool:
 
 def _route_lines(status: Status) -> Iterator[str]:
     """How many configured routes are in force, those of other programs among them, and what would
-    change, unless a card is to be named first.
+    change; nothing while a card is to be named first.
     """
-    if status.plan is None or not status.plan.routes.steps:
+    if status.plan is None or not status.plan.routes.steps or status.may_follow_a_wrong_card:
         return
     kept = [step for step in status.plan.routes.steps if step.action == "keep"]
     yield f"  {counted(len(kept), 'configured route')} {agreeing('is', len(kept))} in force{_OURS}"
     shown = [step for step in kept if step.route.protocol != OURS]
-    if not status.may_follow_a_wrong_card:
-        shown += status.plan.routes.changes
+    shown += status.plan.routes.changes
     yield from capped([f"    {step.line}" for step in shown])
 
 
@@ -140,5 +130,6 @@ def _verdict_lines(status: Status, who: Operator) -> Iterator[str]:
         return
     said = {(finding.name, finding.target) for finding in status.findings}
     unsaid = [each for each in status.check.findings if (each.name, each.target) not in said]
-    explaining = [finding for finding in unsaid if finding.severity != "note"]
-    yield from finding_lines(_shown(explaining, status), who, without=status.command)
+    certain = [finding for finding in unsaid if not status.hangs_on_a_choice(finding)]
+    explaining = [finding for finding in certain if finding.severity != "note"]
+    yield from finding_lines(explaining, who, without=status.command)

@@ -85,7 +85,8 @@ class Status:
             findings += self.check.doubts
         findings += self._no_answers
         findings += find_stuck(self.units, findings)
-        return in_order(self._with_commands(findings))
+        certain = [finding for finding in findings if not self.hangs_on_a_choice(finding)]
+        return in_order(self._with_commands(certain))
 
     def _with_commands(self, findings: Iterable[Finding]) -> Iterable[Finding]:
         """The same without the remedy APPLY: that is `command`, or would do harm or fail."""
@@ -133,6 +134,16 @@ class Status:
         for error in self.unanswered:
             findings += error.findings
         return [finding._replace(severity="warning", can_retry=True) for finding in findings]
+
+    def hangs_on_a_choice(self, finding: Finding) -> bool:
+        """Whether this follows from the card that Linux prefers now, while nobody has named one of
+        several: the routes and the repair by this card, and what leaves by another one of them.
+        """
+        if not self.may_follow_a_wrong_card:
+            return False
+        via = finding.facts.get("via") or {}
+        cards = [dev for choice in self._competing_defaults for dev in choice.facts["candidates"]]
+        return finding.name in {"route-differs", "repair-cost"} or via.get("dev") in cards
 
     @property
     def causes(self) -> tuple[Finding, ...]:

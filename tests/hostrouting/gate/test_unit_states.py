@@ -307,6 +307,13 @@ def test_its_own_gate_has_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     assert state.remedy is None
 
 
+def test_the_guard() -> None:
+    """Nothing gates it, so it has no note."""
+    manager = FakeManager(properties={HostLayout.guard_unit: ACTIVE})
+    [state] = unit_states(FakeFiles(), manager, [HostLayout.guard_unit])
+    assert state == UnitState(HostLayout.guard_unit, "runs")
+
+
 def test_instances() -> None:
     """Of a template, those that systemd knows; nobody starts the instance that hostrouting has
     asked about. A unit whose name is escaped stays so in a command.
