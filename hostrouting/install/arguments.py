@@ -7,26 +7,22 @@ from typing import Any
 
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
-from phases.arguments import must_be_number
+from phases.arguments import must_be, must_be_number
 
 
-def _must_be(kind: type[object], remedy: str) -> Callable[[object, Any, Any], None]:
-    """A validator that raises TypeError for a value of another kind."""
-
-    def validate(_task: object, field: Any, value: Any) -> None:
-        if not isinstance(value, kind):
-            raise TypeError(
-                f"{field.name} must be a {kind.__name__}, not a {type(value).__name__}: {remedy}"
-            )
-
-    return validate
+def _is(kind: type[object], rule: str) -> Callable[[object, Any, Any], None]:
+    """A validator of attrs that requires this kind."""
+    return lambda _task, field, value: must_be(kind, value, field.name, rule)
 
 
-IS_FLAG = _must_be(bool, "write True or False")
-IS_CONFIG = _must_be(HostRoutingConfig, "HostRoutingConfig.from_mapping and .load read one")
-IS_HOST = _must_be(
+IS_FLAG = _is(bool, "True or False")
+IS_CONFIG = _is(
+    HostRoutingConfig, "a HostRoutingConfig; HostRoutingConfig.from_mapping and .load read one"
+)
+IS_HOST = _is(
     Host,
-    "Host.local() is this computer, Host.offline(root) an image, FakeHost(kernel=…) one in memory",
+    "a Host: Host.local() is this computer, Host.offline(root) an image, FakeHost(kernel=…) one in "
+    "memory",
 )
 
 
