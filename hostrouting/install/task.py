@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from hostrouting.kernel.base import RouteRequest
     from hostrouting.model.route import Route
 
-R = TypeVar("R", bound=Effects)
-
 own_constructor = attrs.define(slots=False, eq=False, on_setattr=attrs.setters.frozen)
 """Above each class of tasks, which then has an __init__ of its own: the error of a wrong call names
 that class, and not the one from which it would inherit __init__.
@@ -50,7 +48,7 @@ that class, and not the one from which it would inherit __init__.
 
 # Not attrs.frozen, whose __init__ fails in a subclass that has no slots.
 @attrs.define(unsafe_hash=True, on_setattr=attrs.setters.frozen)
-class InstallTask(ABC, Generic[R]):
+class InstallTask(ABC):
     """A task that brings a configuration onto a host, as the module describes."""
 
     name = ""  # not a ClassVar, which pyright would not accept for a phases.Task
@@ -86,10 +84,6 @@ class InstallTask(ABC, Generic[R]):
     def own_part(self, config: HostRoutingConfig) -> object:
         """What this task is about in a configuration: one section, or all of it."""
 
-    @abstractmethod
-    def result_of(self, effects: Effects) -> R:
-        """The result of a run, from its effects."""
-
     def plan(self, ctx: phases.Context | None = None) -> Plan:
         """What do() would do on this host now, and what would make it fail; changes nothing.
 
@@ -103,14 +97,16 @@ class InstallTask(ABC, Generic[R]):
         parts = parts_of_run(self.parts(), ctx)
         return plan_install(self.host, self.wanted(), parts, is_dry_run=True, earlier=earlier)
 
-    def do(self, ctx: phases.Context) -> R | phases.Skip:
+    def do(self, ctx: phases.Context) -> Effects | phases.Skip:
         warn_of_lost_verbs(self, ctx)
         self.runs.add(ctx.run_id)
         return self.install(ctx, self.wanted)
 
-    def install(self, ctx: phases.Context, read_wanted: Callable[[], Wanted]) -> R | phases.Skip:
+    def install(
+        self, ctx: phases.Context, read_wanted: Callable[[], Wanted]
+    ) -> Effects | phases.Skip:
         """Make the host what is wanted; see the function."""
-        result = install(
+        return install(
             self.host,
             read_wanted,
             self.parts(),
@@ -119,7 +115,6 @@ class InstallTask(ABC, Generic[R]):
             keep=partial(self.keep, ctx.run_id),
             nothing=self.reason_to_skip,
         )
-        return result if isinstance(result, phases.Skip) else self.result_of(result)
 
     def keep(
         self, run: str, former: HostRoutingConfig | None, changes: Iterable[RouteRequest]
@@ -181,7 +176,7 @@ class InstallTask(ABC, Generic[R]):
                 return Effects()
             return add_routes(self.host, routes)
 
-    def _wanted_again(self, restoring: InstallTask[R]) -> Wanted:
+    def _wanted_again(self, restoring: InstallTask) -> Wanted:
         """What the undo wants, whose former configuration `restoring` has. HostError if another run
         has installed something else of this task's own part since, which stays.
         """
@@ -207,7 +202,7 @@ def _gate_not_installed(task: str) -> Finding:
     return Finding("unit-not-gated", "warning", sentence, "gate", remedy)
 
 
-class SectionTask(InstallTask[Effects], Part):
+class SectionTask(InstallTask, Part):
     """A task about one section of the configuration, whose work on the kernel is a part of an
     installation (`install.part`). Alone, it keeps all other sections as they are installed.
     """
@@ -236,10 +231,6 @@ class SectionTask(InstallTask[Effects], Part):
     def own_part(self, config: HostRoutingConfig) -> object:
         """See InstallTask."""
         return getattr(config, self.section)
-
-    def result_of(self, effects: Effects) -> Effects:
-        """See InstallTask."""
-        return effects
 
     @contextmanager
     def changing(self, ctx: phases.Context, wanted: Wanted) -> Iterator[HostRoutingConfig]:
