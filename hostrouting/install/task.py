@@ -11,16 +11,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
 import phases
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError, NotReady
 from hostrouting.finding import Finding, Remedy
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
-from hostrouting.install.arguments import IS_CONFIG, IS_FLAG, IS_HOST, is_duration
 from hostrouting.install.install import install, parts_of_run
 from hostrouting.install.installed import Wanted, installed_or_none, read_installed
 from hostrouting.install.part import Part
@@ -32,13 +32,36 @@ from hostrouting.install.undo import (
     require_readable,
     routes_to_add_again,
 )
+from phases.arguments import must_be, must_be_number
 from phases.context import derived
 from phases.execution import warn_of_lost_verbs
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.kernel.base import RouteRequest
     from hostrouting.model.route import Route
+
+
+def _is(kind: type[object], rule: str) -> Callable[[object, Any, Any], None]:
+    """A validator of attrs that requires this kind, when a task is made: it would fail later, and
+    not say why.
+    """
+    return lambda _task, field, value: must_be(kind, value, field.name, rule)
+
+
+IS_CONFIG = _is(
+    HostRoutingConfig, "a HostRoutingConfig; HostRoutingConfig.from_mapping and .load read one"
+)
+IS_HOST = _is(
+    Host,
+    "a Host: Host.local() is this computer, Host.offline(root) an image, FakeHost(kernel=…) one in "
+    "memory",
+)
+
+
+def _is_duration(_task: object, _field: object, value: Any) -> None:
+    """Raise ValueError for a number of seconds that nobody would wait."""
+    must_be_number(value, "wait", most=86_400)
+
 
 own_constructor = attrs.define(slots=False, eq=False, on_setattr=attrs.setters.frozen)
 """Above each class of tasks, which then has an __init__ of its own: the error of a wrong call names
@@ -59,9 +82,11 @@ class InstallTask(ABC):
 
     config: HostRoutingConfig = attrs.field(validator=IS_CONFIG)
     host: Host = attrs.field(factory=Host.local, validator=IS_HOST, kw_only=True)
-    wait: float = attrs.field(default=60.0, validator=is_duration, kw_only=True)
+    wait: float = attrs.field(default=60.0, validator=_is_duration, kw_only=True)
     """The seconds that each part waits for what it needs, such as the default route."""
-    allow_removal: bool = attrs.field(default=True, validator=IS_FLAG, kw_only=True)
+    allow_removal: bool = attrs.field(
+        default=True, validator=_is(bool, "True or False"), kw_only=True
+    )
     """Whether the configuration may take away what protects the host now. If not, a ConfigError
     names it.
     """
