@@ -185,6 +185,16 @@ class Misspelt:
         """Nothing."""
 
 
+class Transposed(StubTask):
+    """A task whose plan nobody would call."""
+
+    def __init__(self) -> None:
+        super().__init__("a")
+
+    def plna(self, ctx: Context) -> None:
+        """Nothing."""
+
+
 class TwoArguments(Recorder):
     """An observer that could not be told of a failed attempt."""
 
@@ -210,6 +220,7 @@ REFUSED: dict[str, Callable[[], object]] = {
         lambda _ctx: OUTER.within(5), OUTER
     ),
     "has a method undo_, and no undo: write undo": lambda: phases.serial(Misspelt()),
+    "has a method plna, and no plan: write plan": lambda: phases.serial(Transposed()),
     "Skip: reason is empty; say why": lambda: phases.Skip(" "),
     "skip is {'a': False}; it must be a name, or a list": lambda: UNTYPED.run(
         TASK, skip={"a": False}

@@ -22,6 +22,7 @@ from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.configure import Configure
 from tests.support.compiled import compiled_program
+from tests.support.inside import CONFIGURE
 from tests.support.sections import expect, static
 from tests.support.systemd import NEEDS, System, booted
 from tests.support.waiting import wait_for
@@ -125,12 +126,11 @@ def hostrouting(system: System, *words: str, stdin: str = "") -> subprocess.Comp
     return done
 
 
-def apply(system: System, settings: HostRoutingConfig, *, code: int = 0, wait: int = 0) -> str:
-    """Apply the configuration, which must end with this exit code; return the output."""
+def apply(system: System, settings: HostRoutingConfig, *, code: int = 0, wait: int = 0) -> None:
+    """Apply the configuration, which must end with this exit code."""
     system.lay(CONFIG, json.dumps(settings.to_mapping()))
-    done = hostrouting(system, "apply", "--config", CONFIG, "--allow-removal", "--wait", str(wait))
+    done = hostrouting(system, CONFIGURE, CONFIG, str(wait))
     assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout + done.stderr
 
 
 def remove(system: System) -> None:

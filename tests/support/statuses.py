@@ -413,7 +413,6 @@ HOSTS: dict[str, Callable[[], FakeHost]] = {
         lambda host: [change(host) for change in UNITS["fails"]],
     ),
     "open: by an administrator": right_but(written(LAYOUT.opening_path, "ticket 4711\n")),
-    "open: by a drop-in": right_but(written(OVERRIDE, "[Service]\nExecCondition=\n")),
     "open: by a drop-in that systemd has loaded": right_but(load_override),
     "open: k3s is not gated": right_but(start_k3s),
     "differs: addresses escape, and k3s is not gated": escaping_k3s,

@@ -93,7 +93,6 @@ INCIDENTS: dict[str, Incident | None] = {
     "in force: kubelet fails": None,
     "open: kubelet fails": Incident(f"rm {LAYOUT.opening_path}"),
     "open: by an administrator": Incident(f"rm {LAYOUT.opening_path}"),
-    "open: by a drop-in": Incident(UNCANCEL),
     "open: by a drop-in that systemd has loaded": Incident(UNCANCEL),
     "open: k3s is not gated": Incident(f"{APPLY} --gate k3s.service"),
     "differs: addresses escape, and k3s is not gated": Incident(f"{REPAIR} --gate k3s.service"),
