@@ -258,7 +258,7 @@ def test_a_repair_where_the_kernel_differs(monkeypatch: pytest.MonkeyPatch) -> N
     said = say("repair", CIDR, kernel=plain_vm())
     assert said.code == 3
     assert said.out == ""
-    assert "it is not clear whether a repair is needed:" in said.err
+    assert "it is not clear whether a repair is needed" in said.err
     assert f"the kernel answers [{CIDR} dev ib7 " in said.err
 
 
@@ -292,10 +292,8 @@ def test_a_repair_keeps_what_is_in_conflict(conflicting: FakeHost) -> None:
 def test_a_repair_says_what_it_has_instead_of_a_conflict() -> None:
     """It does not sound as if the network stayed as it is."""
     repair = say("repair", host=right_but(hold_place)())
-    assert (
-        "172.16.0.0/18 and 172.16.64.0/18 instead of 172.16.0.0/17: a route that is" in repair.err
-    )
-    assert "left out" not in repair.err
+    assert repair.err.splitlines()[-1].startswith("172.16.0.0/17 cannot be installed: ")
+    assert repair.err.endswith("; the printed configuration has other routes instead\n")
 
 
 def test_what_apply_would_not_mend(conflicting: FakeHost) -> None:
