@@ -215,11 +215,9 @@ def test_exit_codes() -> None:
 
 
 def test_findings() -> None:
-    """docs/findings.md has a row and a section for each finding, and no other."""
-    names = sorted(NAMES)
-    assert sorted(re.findall(r"^### (.*)$", PAGES["docs/findings.md"], re.MULTILINE)) == names
-    rows = rows_of("docs/findings.md", r"\[([\w-]+)\]\(#([\w-]+)\) \| .*")
-    assert sorted(rows) == [(name, name) for name in names]
+    """docs/findings.md has a section for each finding, and no other."""
+    headings = re.findall(r"^### (.*)$", PAGES["docs/findings.md"], re.MULTILINE)
+    assert sorted(headings) == sorted(NAMES)
 
 
 def test_reasons_why_no_route_repairs() -> None:

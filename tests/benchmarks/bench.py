@@ -3,8 +3,8 @@ with its goal.
 
     python -m tests.benchmarks.bench [--quick] [ROW...]
 
-ROW is one of check, gate, guard, h200, install, read, cidrs and fleet; without one, all are
-measured. All of it happens in a private network namespace, or under a systemd of its own.
+ROW is one of check, pyz, gate, guard, h200, install, read, cidrs, fleet and suite; without one, all
+are measured. All of it happens in a private network namespace, or under a systemd of its own.
 Methods that are compared take turns (A B A B …), so that a machine that slows down slows all of
 them down; a ratio is the median of the rounds' ratios.
 """
@@ -14,7 +14,9 @@ import gc
 import json
 import os
 import random
+import socket
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -50,7 +52,7 @@ from tests.support.systemd import NEEDS, System
 FABRIC, GATEWAY = "172.16.0.0/16", "10.0.0.1"
 
 Method: TypeAlias = Callable[[], object]
-"""Does the work once."""
+"""Does the work once; a float that it returns is the seconds that it took by its own clock."""
 
 
 class Row(NamedTuple):
@@ -87,7 +89,7 @@ class Bench:
                 answer = method()
                 took = time.perf_counter() - began
                 if is_counted:
-                    times[name].append(took)
+                    times[name].append(answer if isinstance(answer, float) else took)
                 del answer  # or the next method would take the time to free it
         return times
 
@@ -158,18 +160,25 @@ def empty() -> None:
 
 
 def check_row(bench: Bench) -> Iterator[Row]:
-    """The command, from its start to its end: as installed, and from the program of a node."""
+    """The command, from its start to its end."""
+    ours, other = "check", "a bare interpreter"
+    methods: dict[str, Method] = {
+        ours: lambda: run(sys.executable, "-m", "hostrouting", "check", FABRIC, code=1),
+        other: lambda: run(sys.executable, "-c", "pass"),
+    }
+    yield beside("hostrouting check, start to end", bench.times(methods, rounds=20), ours, other, 5)
+
+
+def pyz_row(bench: Bench) -> Iterator[Row]:
+    """The command from the program of a node, beside the installed one."""
+    ours, other = "hostrouting.pyz", "the installed command"
     single = str(bench.folder / "hostrouting.pyz")
     Path(single).write_bytes(compiled_program(sys.executable))
-    installed, of_node, bare = "the installed command", "hostrouting.pyz", "a bare interpreter"
     methods: dict[str, Method] = {
-        installed: lambda: run(sys.executable, "-m", "hostrouting", "check", FABRIC, code=1),
-        of_node: lambda: run(sys.executable, single, "check", FABRIC, code=1),
-        bare: lambda: run(sys.executable, "-c", "pass"),
+        ours: lambda: run(sys.executable, single, "check", FABRIC, code=1),
+        other: lambda: run(sys.executable, "-m", "hostrouting", "check", FABRIC, code=1),
     }
-    times = bench.times(methods, rounds=20)
-    yield beside("hostrouting check, start to end", times, installed, bare, 5)
-    yield beside("hostrouting.pyz check", times, of_node, installed, 1.2)
+    yield beside("hostrouting.pyz check", bench.times(methods, rounds=20), ours, other, 1.2)
 
 
 # Under a real systemd.
@@ -316,14 +325,49 @@ def h200_row(bench: Bench) -> Iterator[Row]:
     yield alone("examine an H200 node, in process", statistics.median(times), 0.0022)
 
 
+def in_c(bench: Bench, word: str, messages: Path | None = None) -> Method:
+    """The C program, which measures its own time; its input are the messages."""
+    program = bench.folder / "netlink_baseline"
+    if not program.exists():
+        run("cc", "-O2", "-o", str(program), str(Path(__file__).with_name("netlink_baseline.c")))
+    command = f"exec {program} {word} <{messages or '/dev/null'}"
+    return lambda: float(run("sh", "-c", command))
+
+
+# As linux/netlink.h and linux/rtnetlink.h number them.
+RTM_NEWROUTE = 24
+NLM_F_REQUEST, NLM_F_EXCL, NLM_F_CREATE = 0x1, 0x200, 0x400
+RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY = 1, 4, 5, 6
+
+
 def destinations(count: int) -> list[str]:
     """So many neighbouring /28."""
     return [f"20.{place >> 12}.{place >> 4 & 255}.{(place & 15) << 4}/28" for place in range(count)]
 
 
+def encoded_route(number: int, network: str) -> bytes:
+    """The message that adds the route to this network by our gateway, with metric 100."""
+    address, _, length = network.partition("/")
+    destination = struct.pack("=HH4s", 8, RTA_DST, socket.inet_aton(address))
+    gateway = struct.pack("=HH4s", 8, RTA_GATEWAY, socket.inet_aton(GATEWAY))
+    device = struct.pack("=HHI", 8, RTA_OIF, socket.if_nametoindex("eth0"))
+    metric = struct.pack("=HHI", 8, RTA_PRIORITY, 100)
+    table, protocol, scope, unicast = 254, 213, 0, 1
+    fields = (socket.AF_INET, int(length), 0, 0, table, protocol, scope, unicast, 0)
+    body = struct.pack("=BBBBBBBBI", *fields) + destination + gateway + device + metric
+    flags = NLM_F_REQUEST | NLM_F_EXCL | NLM_F_CREATE
+    header = struct.pack("=IHHII", 16 + len(body), RTM_NEWROUTE, flags, number, 0)
+    return header + body
+
+
 def install_row(bench: Bench) -> Iterator[Row]:
     """10,000 routes by one gateway."""
     networks = destinations(10_000)
+
+    messages = bench.folder / "messages"
+    messages.write_bytes(
+        b"".join(encoded_route(number, network) for number, network in enumerate(networks, 1))
+    )
     commands = bench.folder / "batch"
     way = f"via {GATEWAY} dev eth0 metric 100 proto 213"
     commands.write_text("".join(f"route add {network} {way}\n" for network in networks))
@@ -331,15 +375,17 @@ def install_row(bench: Bench) -> Iterator[Row]:
     routes = [route._replace(prefix=Prefix.parse(network)) for network in networks]
     changes = [RouteRequest("add", each) for each in routes]
 
-    ours, batch = "NetlinkBackend", "ip -batch"
+    ours, batch, c = "NetlinkBackend", "ip -batch", "C with encoded messages"
     with NetlinkBackend(timeout=60) as backend:
         methods: dict[str, Method] = {
             ours: partial(backend.change, changes),
             batch: lambda: run("ip", "-batch", str(commands)),
+            c: in_c(bench, "send", messages),
         }
         times = bench.times(methods, rounds=9, before=empty)
     empty()
     yield beside("install 10,000 routes", times, ours, batch, 1 / 2.5)
+    yield beside("install 10,000 routes", times, ours, c, 1.3)
 
 
 def read_row(bench: Bench) -> Iterator[Row]:
@@ -347,16 +393,18 @@ def read_row(bench: Bench) -> Iterator[Row]:
     networks = destinations(10_000)
     ip(*(f"route add {network} via {GATEWAY} dev eth0 metric 100" for network in networks))
     asked_for = [Prefix.parse(network) for network in networks[::100]]
-    some, every, parsed = "100 of them", "all of them", "ip -j"
+    some, every, c, parsed = "100 of them", "all of them", "C", "ip -j"
     command = ("ip", "-4", "-N", "-j", "-d", "route", "show", "table", "all")
     with NetlinkBackend(timeout=60) as backend:
         methods: dict[str, Method] = {
             some: partial(backend.snapshot, family=4, near=asked_for),
             every: partial(backend.snapshot, family=4),
+            c: in_c(bench, "dump"),
             parsed: lambda: json.loads(run(*command)),
         }
         times = bench.times(methods, rounds=15)
     empty()
+    yield beside("read 10,000 routes, 100 asked for", times, some, c, 2.5)
     yield beside("read 10,000 routes, 100 asked for", times, some, parsed, 1 / 3)
     yield beside("read 10,000 routes, all made", times, every, parsed, 1 / 1.5)
 
@@ -423,8 +471,18 @@ def fleet_row(bench: Bench) -> Iterator[Row]:
     yield alone(f"{count:,} snapshots of nodes, 2 processes", took, 7.0 * count / 10_000)
 
 
+def suite_row(bench: Bench) -> Iterator[Row]:
+    """The whole suite, as `make test` runs it."""
+    if bench.is_quick:
+        raise RuntimeError("--quick leaves it out")
+    began = time.perf_counter()
+    run("make", "-C", str(Path(__file__).resolve().parents[2]), "test")
+    yield alone(f"the suite on {os.cpu_count()} cores", time.perf_counter() - began, 90)
+
+
 ROWS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "check": check_row,
+    "pyz": pyz_row,
     "gate": gate_row,
     "guard": guard_row,
     "h200": h200_row,
@@ -432,6 +490,7 @@ ROWS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "read": read_row,
     "cidrs": cidrs_row,
     "fleet": fleet_row,
+    "suite": suite_row,
 }
 
 
@@ -439,7 +498,9 @@ def arguments() -> argparse.Namespace:
     """The rows that are asked for, and the options."""
     parser = argparse.ArgumentParser(prog="make bench", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("rows", nargs="*", metavar="ROW", choices=[*ROWS, []], help=", ".join(ROWS))
-    parser.add_argument("--quick", action="store_true", help="fewer rounds and fewer snapshots")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer rounds, fewer snapshots, and no suite"
+    )
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 

@@ -89,16 +89,6 @@ def test_a_snapshot_is_judged_as_the_host_itself(name: str, words: str) -> None:
         assert (there.code, there.out) == (here.code, expected)
 
 
-@pytest.mark.parametrize("options", [(), ("--snapshot", "-")], ids=["here", "snapshot"])
-def test_a_plan_of_nothing(options: tuple[str, ...]) -> None:
-    """Where nothing is installed, and for another host, the file has to be named."""
-    saved = h200().snapshot().to_json().encode()
-    page = say("plan", *options, host=FakeHost(kernel=h200()), stdin=saved)
-    assert page.code == 2
-    reason = "no configuration is given, and none is installed here; name a file"
-    assert f"--config: {reason}, or plan a repair: hostrouting repair " in page.err
-
-
 def test_a_plan_for_another_host(tmp_path: Path) -> None:
     """Each command of the plan for a snapshot is typed on the host of the snapshot."""
     kernel = h200()

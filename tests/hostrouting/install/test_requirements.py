@@ -3,14 +3,13 @@
 import attrs
 import pytest
 
-from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.config.settings import MACHINES, GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.errors import RequirementError
 from hostrouting.finding import Finding
 from hostrouting.host.fileset import FileChanges
 from hostrouting.install.requirements import find_requirements
 from hostrouting.kernel.rights import Rights
-from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, h200
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, failure_of, manager_of, run
 
@@ -82,20 +81,6 @@ class TestIneffectiveGates:
         manager_of(host).boot()
         assert lacking(host) == []
 
-    @pytest.mark.parametrize(
-        "folder", [f"{UNITS}/{KUBELET}.d", f"{UNITS}/service.d", f"/run/systemd/system/{KUBELET}.d"]
-    )
-    def test_a_drop_in_beside_a_gate(self, host: FakeHost, folder: str) -> None:
-        """To apply would have systemd read it, which would end the gate."""
-        run(Configure(GATED, host=host))
-        host.files.texts[f"{UNITS}/{KUBELET}.d/99-new.conf"] = "[Service]\n"
-        path = f"{folder}/50-x.conf"
-        host.files.texts[path] = RESET
-        [finding] = requirements(host, GATED)
-        assert finding.name == "gate-open"
-        assert finding.target == KUBELET
-        assert path in finding.sentence
-
 
 class TestPaths:
     """Something else is where a file of ours has to be."""
@@ -133,17 +118,6 @@ class TestPaths:
         manager_of(elsewhere).properties[guard] = {"LoadState": "masked"}
         assert lacking(elsewhere, OLD) == [("requirement", guard)]
 
-    def test_a_drop_in_of_another_unit(self) -> None:
-        """A folder with the name of our drop-in hides no other unit, and is in nobody's way."""
-        host = FakeHost(kernel=h200())
-        run(Configure(OLD, host=host))
-        path = LAYOUT.drop_in_path("a.service")
-        host.files.texts[f"{path}/x"] = ""
-        assert gated_on_disk(host.files) == (MACHINES,)
-        assert lacking(host, GATED) == []
-        run(Remove(host=host))
-        assert [*host.files.texts] == [f"{path}/x"]
-
 
 NOT_ROOT = Rights(is_root=False)
 
@@ -158,29 +132,6 @@ def test_an_image_that_is_not_roots(caplog: pytest.LogCaptureFixture) -> None:
     assert "another user owns" in finding.sentence
     run(Configure(OLD, host=image))
     assert caplog.text.count("another user owns") == 1
-
-
-@pytest.mark.parametrize("name", ["systemd-nspawn@.service", "systemd-nspawn@kube1.service"])
-@pytest.mark.parametrize("is_new", [True, False], ids=["before it is gated", "gated"])
-def test_a_drop_in_of_an_image_that_cancels_the_gate(
-    name: str, caplog: pytest.LogCaptureFixture, *, is_new: bool
-) -> None:
-    """It is named, and may be gone when the image boots. No command is proposed: it would change
-    the host on which the image is prepared.
-    """
-    image = FakeHost.image()
-    if not is_new:
-        run(Configure(OLD, host=image))
-    path = f"{UNITS}/{name}.d/zz-x.conf"
-    image.files.texts[path] = RESET
-    [finding] = requirements(image)
-    assert finding.name == "gate-open"
-    assert finding.severity == "warning"
-    assert finding.sentence.endswith(f'"ExecCondition=" in {path} cancels the gate')
-    assert finding.target == name
-    assert str(finding.remedy) == "change that in the image"
-    run(Configure(GATED, host=image))
-    assert caplog.text.count("change that in the image") == 1
 
 
 @pytest.mark.parametrize("path", [LAYOUT.config_path, LAYOUT.program_path])
