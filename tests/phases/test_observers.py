@@ -219,7 +219,7 @@ def test_log_handlers_make_room_for_the_live_tree(
     monkeypatch: pytest.MonkeyPatch, holder: str | None
 ) -> None:
     """A handler on a terminal, of the logger or of one above it, is redirected while the tree is
-    shown, and restored afterwards.
+    shown, and restored afterwards; so is the cursor.
     """
     terminal = on_a_terminal(monkeypatch)
     logger = logging.getLogger("phases.test.live")
@@ -233,6 +233,8 @@ def test_log_handlers_make_room_for_the_live_tree(
     is_moved = [now is not then for now, then in zip(during, before, strict=True)]
     assert is_moved == [True, True, False]
     assert [handler.stream for handler in handlers] == before
+    hidden, shown = "\x1b[?25l", "\x1b[?25h"
+    assert terminal.getvalue().rindex(shown) > terminal.getvalue().rindex(hidden)  # the cursor
 
 
 PROGRAM = """

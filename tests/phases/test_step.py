@@ -53,6 +53,23 @@ def test_a_report_as_text() -> None:
     )
 
 
+def test_attempts_are_told_apart() -> None:
+    """The steps of a group's second attempt say so."""
+    fails_once = StubTask("a", errors=[OSError("busy")])
+    again = phases.retry(phases.serial(fails_once, StubTask("b"), name="both"), jitter=0)
+    report = ran(again)
+    assert str(report) == (
+        "both  ok           1.00 s  2 attempts\n"
+        "├─ a  failed         0 ms  OSError: busy\n"
+        "├─ b  skipped              not reached after a\n"
+        "├─ a  ok             0 ms  attempt 2\n"
+        "└─ b  ok             0 ms  attempt 2"
+    )
+    assert report.find("both/a").attempt == 2
+    assert report.failures == Step.from_json(report.to_json()).failures == ()
+    assert [child["attempt"] for child in _children(report)] == [1, 1, 2, 2]
+
+
 def _children(report: Step) -> list[dict[str, Any]]:
     return cast("list[dict[str, Any]]", report.to_mapping()["children"])
 
