@@ -24,7 +24,7 @@ from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200, plain_vm
 from tests.support import azure_leftovers as azure
 from tests.support.cli import Said, say
-from tests.support.statuses import HOSTS
+from tests.support.statuses import INCIDENTS
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, document, lose_routes, type_routes
 from tests.support.topologies import cni_node, marked_vm, refusing, vpn_node
 
@@ -251,7 +251,7 @@ CASES: dict[
     ),
     "apply: a unit that cannot be gated": (f"{APPLY} --gate kubelet", fresh_with_kubelet, REPAIRED),
     # tests/hostrouting/status has the other pages.
-    "status: routes are lost": ("status", HOSTS["differs: routes are missing"]),
+    "status: routes are lost": ("status", INCIDENTS["differs: routes are missing"].make),
     "remove: nothing is installed": ("remove", of(h200)),
     "remove: done": ("remove", applied()),
     "remove: a dry run": ("remove --dry-run", applied()),
