@@ -13,7 +13,8 @@ from hostrouting.model.rule import Rule
 _FLAGS = {"onlink", "dead", "linkdown"}
 _NUMBERS = {"table": "table", "metric": "metric", "tos": "tos", "scope": "scope"}
 _NUMBERS |= {"mtu": "mtu", "advmss": "advmss", "nhid": "nexthop_id"}
-_OF_RULES = {"pref": "priority", "lookup": "table", "suppress": "suppress_prefixlength"}
+_OF_RULES = {"pref": "priority", "lookup": "table"}
+_OF_RULES |= {"suppress": "suppress_prefixlength", "ifgroup": "suppress_ifgroup"}
 
 
 def text_rows(text: str) -> pytest.MarkDecorator:
@@ -87,6 +88,8 @@ def route_of(text: str) -> Route:
             fields["prefsrc"] = as_ip(words.pop(0))
         elif word == "pref":
             fields["preference"] = words.pop(0)
+        elif word == "encap":
+            fields["unread"] = (*fields.get("unread", ()), f"encap {words.pop(0)}")
         else:
             of_hop.append(word)
     hops = tuple(map(_hop_of, filter(None, [of_hop, *map(str.split, more)])))
@@ -117,6 +120,8 @@ def rule_of(text: str) -> Rule:
             fields["invert"] = True
         elif word in {"prohibit", "unreachable"}:
             fields.update(action=word, table=0)
+        elif word == "goto":
+            fields.update(action=word, table=0, target=int(words.pop(0)))
         elif word in {"from", "to"}:
             fields["src" if word == "from" else "dst"] = Prefix.parse(words.pop(0))
         elif word == "fwmark":

@@ -211,11 +211,6 @@ def checked_as(host: Snapshot, asked: str) -> CheckReport:
     return checked(host, *cidrs, **section)
 
 
-def main_with(suppressed: int, *, to: str | None = None) -> Rule:
-    """A rule that looks up table main, and suppresses its wide routes."""
-    return rule(dst=to, table=TABLE_MAIN, suppress_prefixlength=suppressed)
-
-
 def rule(
     src: str | None = None,
     dst: str | None = None,
@@ -251,23 +246,6 @@ def checked(snapshot: Snapshot, *cidrs: str, **section: Any) -> CheckReport:
     report = check_snapshot(snapshot, config)
     on_failure("the last check", lambda: explained(report, config))
     return report
-
-
-def destinations(report: CheckReport) -> list[str]:
-    """The destinations of the repair's routes."""
-    return [str(route.destination) for route in report.routes]
-
-
-def reasons(report: CheckReport) -> list[str]:
-    """Why ranges cannot be repaired, in the order of the ranges."""
-    [family] = report.families
-    return [unsafe.why.reason for unsafe in family.repair.unrepairable]
-
-
-def causes(report: CheckReport) -> list[str]:
-    """The same in words, which name what stands in the way."""
-    [family] = report.families
-    return [unsafe.why.cause for unsafe in family.repair.unrepairable]
 
 
 def marked_vm() -> FakeKernel:

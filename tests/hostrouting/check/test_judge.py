@@ -219,6 +219,22 @@ only IPv6 chooses a source without a route, and looks up again
 an intended rule is about connections, too
   overlap | elsewhere; rule from 10.0.0.4/32
   ok      | elsewhere; rule from 10.0.0.4/32 | intended=from 10.0.0.4
+connections take an intended rule in either of two lookups
++ 172.16.0.0/16 via 10.0.0.1 dev eth0 table 101; rule pref 101 to 172.16.0.0/16 lookup 101
++ 172.16.0.0/16 dev ib0 table 100; rule from 10.0.0.4/32
+  overlap, escape ib0
+  ok | | intended=from 10.0.0.4
+  undecided, escape | | intended=to 172.16.0.0/16
+connections to the addresses of every host are fine by any device, in either lookup
++ 128.0.0.0/1 via 10.0.0.1 dev eth0; rule from 10.0.0.4/32
+  ok | 128.0.0.0/1 dev eth0 table 100 | 224.0.0.0/4
+  ok | 128.0.0.0/1 dev ib0 table 100  | 224.0.0.0/4
+what connections lose is one range across the parts and own addresses inside
++ 172.16.0.0/17 via 10.0.0.1 dev eth0; local 172.16.5.5/32 dev lo table 255
+  overlap, escape ib0 | 172.16.0.0/16 dev ib0 table 100; rule from 10.0.0.4/32
+what escapes both as plain packets and as connections is named as plain packets
++ link ib1 ib; 172.16.0.0/16 dev ib0
+  overlap, escape ib0 | 172.16.0.0/16 dev ib1 table 100; rule from 10.0.0.4/32
 packets of pods that no rule takes have no route, and no rule that could be intended
   overlap | -main; rule pref 90 iif lo lookup 254 | pods=10.244.1.0/24 intended=iif lo
 packets of pods that a rule leads where plain ones go do not escape
@@ -254,7 +270,9 @@ def test_packets_that_a_rule_selects(row: HostRow) -> None:
 
 
 def assert_answer(row: HostRow) -> None:
-    """The answer is a verdict, perhaps with the expected devices and the doubts."""
+    """The answer is a verdict, perhaps with the expected devices, the device of each escape,
+    and the doubts.
+    """
     report = checked_as(vm_of(row.host), row.asked)
     verdict, *more = row.answer.split(", ")
     assert report.verdict == verdict
@@ -262,6 +280,8 @@ def assert_answer(row: HostRow) -> None:
         word, *names = each.split()
         if word == "expected":
             assert list(report.families[0].expected_devs) == names
+        elif word == "escape":
+            assert [escape.devs for escape in report.escapes] == [(dev,) for dev in names]
         else:
             assert [doubt.name for doubt in report.doubts] == names
 
