@@ -159,9 +159,10 @@ _USUAL = {link.name: link for link in (IB0, WG1, ETH1, CNI0, CALI1)}
 
 def vm_of(text: str) -> Snapshot:
     """A plain VM with these things, which semicolons separate: routes as in `route_of`, `rule …` as
-    in `rule_of`, `address … dev …`, `link NAME KIND`; `ipv6` and `elsewhere` are the routes above.
-    Of the VM, `-default`, `-addresses` and `-main` take away its default route, its addresses, and
-    its rules for table main and table default. The links above are there if they are named.
+    in `rule_of`, `address … dev …`, `link NAME KIND MASTER`; `ipv6` and `elsewhere` are the routes
+    above. Of the VM, `-default`, `-addresses` and `-main` take away its default route, its
+    addresses, and its rules for table main and table default. The links above are there if they are
+    named.
     """
     routes: list[Route] = []
     rules: list[Rule] = []
@@ -176,10 +177,14 @@ def vm_of(text: str) -> Snapshot:
             ip, _, dev = rest.split()
             addresses.append(address(ip, dev))
         elif word == "link":
-            name, kind = rest.split()
-            links[name] = Link(name, 20 + len(links), "" if kind in {"nic", "ib"} else kind)
-            if kind == "ib":
-                links[name] = links[name]._replace(type=ARPHRD_INFINIBAND)
+            name, kind, *master = rest.split()
+            links[name] = Link(
+                name,
+                20 + len(links),
+                "" if kind in {"nic", "ib"} else kind,
+                type=ARPHRD_INFINIBAND if kind == "ib" else 1,
+                master=master[0] if master else None,
+            )
         elif word in {"ipv6", "elsewhere"}:
             routes.append(BY_IPV6 if word == "ipv6" else ELSEWHERE)
         elif word == "-default":
