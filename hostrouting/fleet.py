@@ -129,25 +129,28 @@ def check_snapshots(
     given: object = directories  # not every author checks types
     if isinstance(given, str | bytes | os.PathLike):
         raise TypeError(f"directories is {given!r:.80}; it must be a list of them: [directory]")
+    pool: object = executor
+    if isinstance(pool, type) or not callable(getattr(pool, "map", None)):
+        raise TypeError(f"executor is {pool!r:.80}; it must be an executor: ProcessPoolExecutor()")
     require_cidrs(config)
-    return _check_files(find_snapshots(directories), config, executor)
-
-
-def _check_files(
-    files: Sequence[str], config: HostRoutingConfig, executor: Executor
-) -> Iterator[NodeResult]:
-    """As `check_snapshots`."""
+    files = find_snapshots(directories)
     batches = [files[begin : begin + _BATCH] for begin in range(0, len(files), _BATCH)]
+    # At once, and not when the first result is taken: the executor may be shut down by then.
+    judged = executor.map(partial(_judge_batch, config=config), batches)
+    return _results(judged, len(files))
+
+
+def _results(judged: Iterable[tuple[NodeResult, ...]], total: int) -> Iterator[NodeResult]:
     count = 0
     try:
-        for results in executor.map(partial(_judge_batch, config=config), batches):
+        for results in judged:
             for result in results:
                 count += 1
                 yield result
     except Exception as error:  # each executor has errors of its own; a judgement raises none
         sentence = (
-            f"{count:,} of {len(files):,} snapshots were judged, and then a worker was killed or "
-            "could not start"
+            f"{count:,} of {total:,} snapshots were judged, and then a worker was killed or could "
+            "not start"
         )
         output = f"{type(error).__name__}: {error}; perhaps there is too little memory"
         raise HostError(sentence, kind="executor-lost", what="executor", output=output) from error
@@ -247,11 +250,14 @@ def _doubt_in_words(doubt: Finding) -> str:
 
 def group_nodes(results: Iterable[NodeResult]) -> tuple[NodeGroup, ...]:
     """The results in groups: the worst verdict first, and among equal verdicts the group with the
-    most nodes.
+    most nodes. ValueError if there is no result: an iterator, as of `check_snapshots`, gives each
+    once.
     """
     members: dict[tuple[str, str, tuple[StaticRoute, ...]], list[NodeResult]] = {}
     for result in results:
         members.setdefault((result.verdict, result.problem, result.repair), []).append(result)
+    if not members:
+        raise ValueError("results: there are none, or they were taken before; write list(results)")
     groups = [NodeGroup(*kind, tuple(alike)) for kind, alike in members.items()]
     return tuple(sorted(groups, key=_rank))
 

@@ -29,11 +29,11 @@ from hostrouting.install.preflight import plan_install
 from hostrouting.install.undo import (
     Before,
     add_routes,
-    changed_something,
     require_readable,
     routes_to_add_again,
 )
 from phases.context import derived
+from phases.execution import warn_of_lost_verbs
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
@@ -104,6 +104,7 @@ class InstallTask(ABC, Generic[R]):
         return plan_install(self.host, self.wanted(), parts, is_dry_run=True, earlier=earlier)
 
     def do(self, ctx: phases.Context) -> R | phases.Skip:
+        warn_of_lost_verbs(self, ctx)
         self.runs.add(ctx.run_id)
         return self.install(ctx, self.wanted)
 
@@ -135,13 +136,12 @@ class InstallTask(ABC, Generic[R]):
 
         Routes of hostrouting that no configuration had, and that a run has deleted, are added
         again. HostError if what was installed could not be read, if another run has installed
-        something else since, or if the run that is undone was another object's and changed
-        something.
+        something else since, or if the run that is undone was another object's.
         """
         undone = dict(self.before)
         if ctx.ran is not None and ctx.root is not None:  # the undo of a report: of its run only
             run = ctx.root.run
-            if run not in self.runs and changed_something(ctx.root, ctx.path):
+            if run not in self.runs:
                 sentence = (
                     "another object made that run, so this one does not know what was there before"
                 )

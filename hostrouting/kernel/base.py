@@ -211,8 +211,10 @@ def counted(answers: Sequence[T], asked: int, call: str) -> Sequence[T]:
     """What a call of a backend has returned, which is an answer for each thing asked; BackendError
     if it is not, as it may be with a backend of somebody else.
     """
-    if len(answers) != asked:
-        sentence = f"the backend is wrong: {call} returned {len(answers)} of {asked} answers"
+    given: object = answers
+    count = len(answers) if isinstance(given, list | tuple) else 0
+    if count != asked:
+        sentence = f"the backend is wrong: {call} returned {count} of {asked} answers"
         raise BackendError(sentence, kind="unusable")
     return answers
 

@@ -89,4 +89,5 @@ class Remove:
         return Configure(HostRoutingConfig(), host=self.host).plan()
 
     def do(self, ctx: phases.Context) -> Effects | phases.Skip:
-        return Configure(HostRoutingConfig(), host=self.host).do(ctx)
+        configure = Configure(HostRoutingConfig(), host=self.host)
+        return configure.install(ctx, configure.wanted)

@@ -15,6 +15,7 @@ import attrs
 from hostrouting.errors import HostError
 from hostrouting.host.systemd import require_names, unit_failed, unit_name
 from hostrouting.kernel.programs import Ended, too_late, tool_error
+from hostrouting.text import nearest
 from phases.arguments import must_be, must_be_number
 
 if TYPE_CHECKING:
@@ -36,6 +37,12 @@ _NO_SYSTEMD = (
     "Failed to connect to bus: Host is down"
 )
 """What systemctl prints where systemd does not run, on one line."""
+_PROPERTIES = {
+    "Id", "ActiveState", "SubState", "Result", "ExecMainStatus", "ExecMainPID", "MainPID",
+    "NRestarts", "LoadState", "UnitFileState", "DropInPaths", "NeedDaemonReload", "InvocationID",
+    "ConditionTimestamp", "ConditionResult", "Version", *_SHOWN,
+}  # fmt: skip
+"""Of these, the wrong spellings are refused."""
 _STATES = ("ActiveState", "SubState")
 """The properties that a start changes."""
 
@@ -146,7 +153,11 @@ class FakeManager:
         """
         require_names(names)
         self._require_running()
+        for name in names:
+            _require_property(name)
         if not units:
+            for name in _PROPERTIES.intersection(names) - {"Version"}:
+                raise ValueError(f"{name} is a property of a unit; name it: show(({name!r},), 'a')")
             return (dict.fromkeys(names, "") | {"Version": self.version},)
         shown: list[dict[str, str]] = []
         for unit in self._matching(units):
@@ -190,6 +201,9 @@ class FakeManager:
         return matching
 
     def _properties_of(self, unit: str) -> dict[str, str]:
+        given = _of(unit, self.properties) or {}
+        for name in given:
+            _require_property(name)
         on_disk = self._units_on_disk()
         read = self.read
         if "@" in unit and _of(unit, self.states) is None and _of(unit, self.properties) is None:
@@ -210,7 +224,7 @@ class FakeManager:
             "DropInPaths": " ".join(files.drop_ins),
             **_lists_in(unit, [files.text or "", *files.drop_ins.values()]),
             "NeedDaemonReload": "no" if is_current else "yes",
-            **(_of(unit, self.properties) or {}),
+            **given,
         }
 
     def _units_on_disk(self) -> dict[str, str]:
@@ -219,6 +233,13 @@ class FakeManager:
             return {}
         paths = {**self.files.texts, **self.files.links}
         return {path: text for path, text in paths.items() if path.startswith(_FOLDER)}
+
+
+def _require_property(name: str) -> None:
+    """Raise ValueError for a name by which one of those that the manager knows may be meant."""
+    near = nearest(name, _PROPERTIES)
+    if near is not None and name not in _PROPERTIES:
+        raise ValueError(f"there is no property {name!r:.80}; did you mean {near}?")
 
 
 def _of(unit: str, given: Mapping[str, T]) -> T | None:

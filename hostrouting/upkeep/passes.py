@@ -74,9 +74,14 @@ def run_pass(
     outcome = PassOutcome()
     if "routes" in parts and "routes" not in configured:
         outcome = _delete_routes(backend, config)
-    for part in configured:
-        if part in parts:
-            outcome = outcome.followed_by(_run_part(part, host, backend, config))
+    try:
+        for part in configured:
+            if part in parts:
+                outcome = outcome.followed_by(_run_part(part, host, backend, config))
+    except BaseException:  # its time is over, or a signal
+        if "check" in parts:
+            _forget_verdict(host)
+        raise
     if "check" in parts and "check" not in configured:
         _forget_verdict(host)
     return outcome
@@ -102,7 +107,7 @@ def _as_warnings(error: HostRoutingError) -> tuple[Finding, ...]:
 
 
 def _forget_verdict(host: Host) -> None:
-    """Remove a marker that is about CIDRs which are no longer configured."""
+    """Remove a marker that this pass has not replaced: it is about another state of the host."""
     if any(host.files.look(path) for path in HostLayout.markers):
         from hostrouting.check.marker import remove_markers  # noqa: PLC0415  only where it is needed
 
@@ -168,14 +173,14 @@ def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> Pass
     escape or that there is no default route, or if Linux does not answer.
     """
     from hostrouting.check.check import check_kernel, find_what_may_come  # noqa: PLC0415  as above
-    from hostrouting.check.marker import leave_marker, remove_markers  # noqa: PLC0415
+    from hostrouting.check.marker import leave_marker  # noqa: PLC0415
     from hostrouting.check.sentences import check_findings  # noqa: PLC0415
 
     settings = config.route_overlap
     try:
         report = check_kernel(backend, config, name_servers=host.name_servers)
     except BackendError as error:
-        remove_markers(host.files)
+        _forget_verdict(host)
         waits = str(error) if error.can_retry else ""
         return PassOutcome(error.findings, refuses=settings.is_strict, waits=waits)
     findings = check_findings(report, mode=settings.mode)

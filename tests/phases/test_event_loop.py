@@ -76,7 +76,7 @@ def test_a_signal_stops_all_runs(number: signal.Signals) -> None:
 def test_a_signal_says_what_is_awaited(caplog: pytest.LogCaptureFixture) -> None:
     """A task that does not stop at once is named, and the report says that the signal came."""
     released = threading.Event()
-    deaf = phases.task("deaf")(lambda _: released.wait(100))
+    deaf = phases.task("deaf")(lambda _: [released.wait(100)])
 
     async def story() -> Step:
         run = asyncio.ensure_future(phases.run_async(phases.serial(deaf, name="boot")))

@@ -163,13 +163,6 @@ def test_waits_between_attempts() -> None:
     assert len(set(waits)) > 100
 
 
-def test_the_first_wait_is_not_above_the_longest() -> None:
-    """`longest` also limits the first wait. Without a given number, three attempts are made."""
-    task = StubTask("a", errors=repeat(OSError()))
-    assert ran(phases.retry(task, delay=60, longest=10, jitter=0)).seconds == 20
-    assert ran(phases.retry(StubTask("a", errors=[OSError()]), jitter=1)).seconds is not None
-
-
 def test_a_retry_outside_a_run() -> None:
     """A test may call `do` with a context of its own, in which there is no report."""
     again = phases.retry(StubTask("a", "done", errors=[OSError()]))
@@ -295,8 +288,9 @@ REFUSED: dict[str, Callable[[], object]] = {
     ),
     "attempts is 2.5; it must be a whole number": lambda: retry(attempts=2.5),
     "attempts is True; it must be a whole number": lambda: retry(attempts=True),
-    "retry: delay is -1; it must be a number, 0 or more": lambda: retry(delay=-1),
-    "retry: factor is '2'; it must be a number, 0 or more": lambda: retry(factor="2"),
+    r"retry: delay \(which is not above longest\) is -1; it must": lambda: retry(delay=-1),
+    "is 60; it must be a number, from 0 to 30": lambda: retry(delay=60),
+    "retry: factor is '2'; it must be a number, 1 or more": lambda: retry(factor="2"),
     "retry: longest is nan": lambda: retry(longest=float("nan")),
     "retry: jitter is 2; it must be a number, from 0 to 1": lambda: retry(jitter=2),
     "parallel: at_once is 0; it must be a whole number": lambda: phases.parallel(at_once=0),

@@ -478,7 +478,6 @@ UNITS: dict[State, Sequence[Change]] = {
     "unknown": [kubelet(ActiveState="inactive", LoadState="not-found", StateChangeTimestamp="")],
     "waiting": [lock, kubelet(ActiveState="activating", SubState="condition")],
     "no answer": [silence],
-    "unchecked": [kubelet(ActiveState="active")],
     "starting": [kubelet(refused=False, ActiveState="activating", SubState="start")],
     "stopped": [kubelet(ActiveState="inactive")],
     "runs": [kubelet(refused=False, ActiveState="active")],

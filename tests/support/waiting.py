@@ -8,17 +8,17 @@ from collections.abc import Callable
 _LONGEST = 200.0
 
 
-def wait_for(what: str, happened: Callable[[], object]) -> None:
-    """Call `happened` until what it returns is true.
+def wait_for(what: str, happened: Callable[[], object], *, longest: float = _LONGEST) -> None:
+    """Call `happened` until what it returns is true, for at most so many seconds.
 
     The pauses grow, and each is six times as long as the call before it: a call that starts a
     process would otherwise take the processor from what is waited for.
     """
     asked, pause = time.monotonic(), 0.001
-    end = asked + _LONGEST
+    end = asked + longest
     while not happened():
         now = time.monotonic()
         if now > end:
-            raise TimeoutError(f"waited {_LONGEST:g} s for {what}")
+            raise TimeoutError(f"waited {longest:g} s for {what}")
         time.sleep(max(pause, min(6 * (now - asked), 0.25)))
         pause, asked = min(pause * 1.5, 0.25), time.monotonic()

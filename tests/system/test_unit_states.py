@@ -1,24 +1,32 @@
-"""What `status` says of a gated unit is what systemd and the gate have done with it.
+"""What `status` says of a gated unit is what systemd and the gate have done with it, and what they
+would do with its next start: no drop-in or older text that systemd has read opens a gate unseen.
 
 Each story begins on a host whose gate runs a script of another program, and on which the unit, an
 instance of a template, does not run.
 """
 
+import json
 import re
 import time
 from itertools import cycle
+from typing import NamedTuple
 
 import pytest
 
 from hostrouting.config.settings import GateConfig, HostRoutingConfig
 from hostrouting.errors import HostError
+from hostrouting.gate.drop_ins import drop_ins_of
+from hostrouting.gate.unit_gates import find_ineffective_gates
 from hostrouting.gate.unit_states import State, UnitState, unit_states
 from hostrouting.host.files import LocalFiles
+from hostrouting.host.host import Host
+from hostrouting.host.systemd import SystemdManager
+from hostrouting.install.difference import needs_reload
+from hostrouting.kernel.programs import Ended
 from hostrouting.testing import FakeFiles, FakeManager
-from tests.support.gate import LAYOUT, gate_tests, host
+from tests.support.gate import LAYOUT, gate_tests, host, hostrouting
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
-from tests.system.inside_manager import InsideManager
 
 pytestmark = gate_tests
 
@@ -26,13 +34,34 @@ SCRIPT = f"{LAYOUT.gate_directory}/90-site.sh"
 TEMPLATE = "agent@.service"
 UNIT = "agent@a.service"
 FILES = {f"{LAYOUT.unit_directory}/{TEMPLATE}": "[Service]\nExecStart=/bin/sleep infinity\n"}
+OURS = LAYOUT.drop_in_path(TEMPLATE)
 OVERRIDE = f"{LAYOUT.unit_directory}/{TEMPLATE}.d/50-x.conf"
 CONFIG = HostRoutingConfig(gate=GateConfig((TEMPLATE,)))
+RESET = "[Service]\nExecCondition=\n"
 AWAY = "/root/program"
 ENDED = {"failed", "activating"}
 """The states of a unit whose start has failed; one that systemd will start again is activating."""
 RELOADS = ("daemon-reload", "daemon-reexec")
 """With these, systemd forgets much of how a start went."""
+
+
+class InsideManager(SystemdManager):
+    """The systemd inside this system, as the product asks it: through `systemctl` and
+    `journalctl`, which run inside.
+    """
+
+    def __init__(self, system: System) -> None:
+        """Use a system that is booted."""
+
+        def run(*words: str, **_: object) -> Ended:
+            done = system.run(*words)
+            return Ended(done.returncode, done.stdout, done.stderr)
+
+        super().__init__(run=run)
+
+    def is_running(self) -> bool:
+        """See Manager. It is booted before it is asked."""
+        return True
 
 
 def state(system: System) -> UnitState:
@@ -207,19 +236,19 @@ def a_masked_unit_is_not_started(system: System) -> None:
 
 
 def a_start_without_the_gate(system: System) -> None:
-    """A unit that has started while a drop-in cancelled the gate is named: at once, and when
+    """A unit that has started while a drop-in cancelled the gate has no note: at once, and when
     systemd has read its files again, or itself.
     """
     assert start(system) == 0  # whose note is not about the next start
     end(system)
     override(system, "ExecCondition=\n")
     assert start(system) == 0
-    assert state(system).state == "unchecked"
+    assert "no note says" in state(system).sentence
     system.outside(OVERRIDE).unlink()
     for verb in RELOADS:
         system.must("systemctl", verb)
         shown = state(system)
-        assert shown.state == "unchecked", verb
+        assert "no note says" in shown.sentence, verb
         assert shown.checked == 0, verb
 
 
@@ -240,6 +269,128 @@ def a_start_through_the_gate(system: System) -> None:
         end(system)
 
 
+def open_gates(system: System) -> list[str]:
+    """The units whose gate is open, as `status` says; else it has only notes, such as that there is
+    a script of another program, and that systemd has not read its files.
+    """
+    document = json.loads(hostrouting(system, "status", "--json").stdout)
+    units: list[str] = []
+    for finding in document["findings"]:
+        if finding["name"] == "gate-open":
+            units.append(finding["target"])
+        elif finding["severity"] != "note":
+            assert finding["target"] == "systemd"
+    return units
+
+
+class DropIn(NamedTuple):
+    """A drop-in of somebody else."""
+
+    unit: str
+    text: str
+    opens_gate: bool = True
+    name: str = "50-x.conf"
+
+
+DROP_INS = {
+    "no condition for any instance": DropIn(TEMPLATE, RESET),
+    "no condition for this instance": DropIn(UNIT, RESET),
+    "another file with the name of ours": DropIn(UNIT, "[Unit]\n", name="00-host-routing.conf"),
+    "the gate's refusal is a success": DropIn(TEMPLATE, "[Service]\nSuccessExitStatus=3 255\n"),
+    "settings that leave the gate alone": DropIn(
+        TEMPLATE,
+        "[Service]\nExecCondition=/bin/true\nExecStartPre=\nSuccessExitStatus=3\n",
+        opens_gate=False,
+    ),
+}
+
+
+def drop_ins_of_somebody_else(system: System) -> None:
+    """With each of them, the unit starts although the gate refuses exactly if `status` says that
+    the gate is open.
+    """
+    lay_script(system, "exit 1")
+    assert open_gates(system) == []
+    for what, drop_in in DROP_INS.items():
+        path = f"{LAYOUT.unit_directory}/{drop_in.unit}.d/{drop_in.name}"
+        system.lay(path, drop_in.text)
+        system.must("systemctl", "daemon-reload")
+        assert open_gates(system) == ([drop_in.unit] if drop_in.opens_gate else []), what
+        assert (start(system) == 0) is drop_in.opens_gate, what
+        end(system)
+        system.outside(path).unlink()
+
+
+def a_drop_in_that_was_not_read(system: System) -> None:
+    """A unit that systemd has loaded before is unchecked until the next reload."""
+    text = system.read(OURS)
+    assert text is not None
+    system.outside(OURS).unlink()
+    system.must("systemctl", "daemon-reload")
+    assert start(system) == 0
+    system.lay(OURS, text)
+    assert open_gates(system) == [UNIT]
+    system.must("systemctl", "daemon-reload")
+    assert open_gates(system) == []
+    # The removal waits for the reload, too: the unit would still run the gate, which is gone by
+    # then.
+    assert not needs_reload(InsideManager(system), CONFIG)
+    system.outside(OURS).unlink()
+    assert needs_reload(InsideManager(system), CONFIG)
+    end(system)
+    system.lay(OURS, text)
+
+
+FOLDER = "/etc/systemd/system/a-b.service.d"
+FOREIGN_DROP_INS = {
+    "/usr/lib/systemd/system/a-b.service.d/50-vendor.conf": RESET,
+    f"{FOLDER}/60-own.conf": "[Service]\n",
+    "/usr/local/lib/systemd/system/a-b.service.d/60-own.conf": RESET,
+    "/etc/systemd/system.control/a-b.service.d/75-control.conf": "[Service]\n",
+    "/etc/systemd/system/service.d/80-kind.conf": RESET,
+    "/etc/systemd/system/a-b@.service.d/60-own.conf": "[Service]\n",
+    "/etc/systemd/system/a-b@1.service.d/60-own.conf": RESET,
+    "/usr/lib/systemd/system/a-b@1.service.d/90-prefix.conf": "[Service]\n",
+}
+IN_FORCE = [
+    "/etc/systemd/system/service.d/80-kind.conf",
+    "/etc/systemd/system/a-b@1.service.d/60-own.conf",
+]
+"""Those that reset the conditions, and that no other file replaces."""
+
+
+def the_drop_ins_that_systemd_reads(system: System) -> None:
+    """Systemd looks in the same folders, in the same order; also for the resets of a first gate.
+
+    Those for all units whose names begin alike (`a-.service.d`) are not judged beforehand.
+    """
+    for unit in ("a-b.service", "a-b@.service"):
+        system.lay(f"/etc/systemd/system/{unit}", "[Service]\nExecStart=/bin/true\n")
+    for path, text in FOREIGN_DROP_INS.items():
+        system.lay(path, text)
+    system.must("ln", "-s", "/dev/null", f"{FOLDER}/50-vendor.conf")
+    system.must("systemctl", "daemon-reload")
+    inside = Host(files=LocalFiles(str(system.outside("/"))), manager=InsideManager(system))
+    for unit in ("a-b.service", "a-b@1.service", "a-b@2.service"):
+        assert list(drop_ins_of(inside.files, unit)) == drop_ins_that_systemd_has_read(system, unit)
+    findings = find_ineffective_gates(inside, ["a-b.service", "a-b@.service"])
+    said = "\n".join(str(finding) for finding in findings)
+    assert [path for path in FOREIGN_DROP_INS if path in said] == IN_FORCE
+
+
+def drop_ins_that_systemd_has_read(system: System, unit: str) -> list[str]:
+    """Their paths, in the order in which they count; /lib is a link to /usr/lib."""
+    paths = system.show(unit, "DropInPaths").split()
+    return [re.sub("^/lib/", "/usr/lib/", path) for path in paths]
+
+
+def a_template_is_read_when_its_instance_starts(system: System) -> None:
+    """A drop-in for all instances needs no reload to open the gate, unlike that of a service."""
+    system.lay(OVERRIDE, RESET)
+    assert TEMPLATE in open_gates(system)
+    assert not needs_reload(InsideManager(system), CONFIG)
+
+
 STORIES = (
     a_unit_in_the_gate,
     a_refusal_that_systemd_forgets,
@@ -250,11 +401,15 @@ STORIES = (
     a_masked_unit_is_not_started,
     a_start_without_the_gate,
     a_start_through_the_gate,
+    drop_ins_of_somebody_else,
+    a_drop_in_that_was_not_read,
+    a_template_is_read_when_its_instance_starts,
+    the_drop_ins_that_systemd_reads,
 )
 
 
 def test_states(subtests: pytest.Subtests) -> None:
-    """Each story is true; what it leaves is cleared away before the next."""
+    """Each story is true; what it leaves is cleared away before the next, but for the last one."""
     with host(CONFIG, more=FILES, scripts={SCRIPT: "exit 0\n"}, machines=()) as system:
         for story in STORIES:
             with subtests.test(story.__name__):

@@ -104,7 +104,8 @@ def _limits(now: HostCheck, before_repair: HostCheck, who: Operator) -> list[_Re
     """What no route repairs, what the repair costs, and what else can be done; and the verdict on a
     family that no route repairs, where addresses of the other one escape.
     """
-    remarks = [*_remarks([*before_repair.named("unsafe"), *now.named("repair-cost")], who)]
+    limits = [*before_repair.named("unsafe"), *now.named("repair-cost", "route-waits")]
+    remarks = [*_remarks(limits, who)]
     remarks += _ways_out(before_repair, who)
     if before_repair.report.escapes:
         for family in before_repair.report.families:
@@ -140,7 +141,7 @@ def _as_commands(now: HostCheck, who: Operator) -> _Printed:
     findings = [*now.named("unsafe"), *now.named("repair-cost")]
     remarks = _limits(now, now, who)
     if now.report.verdict == "ok":
-        remarks.append((f"nothing to repair: {now.report}",))
+        remarks.append((f"no route has to be added: {now.report}",))
     commands = repair_commands(now.report)
     if now.report.resolved and not commands:
         for_good = Remedy(command=now.repair_line())
@@ -168,7 +169,7 @@ def _remarks_on(arguments: argparse.Namespace, now: HostCheck, proposal: Proposa
     if proposal.report.escapes and not now.report.escapes:
         yield "nothing escapes until the next boot; the printed configuration makes that last"
     elif proposal.report.verdict == "ok" and now.report.verdict == "ok":
-        yield f"nothing to repair: {now.report}"
+        yield f"no route has to be added: {now.report}"
     elif proposal.report.verdict == "ok":
         source = "installed" if arguments.config is None else "given"
         yield (

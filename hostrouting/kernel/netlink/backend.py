@@ -42,6 +42,9 @@ class NetlinkBackend(RouteBackend):
 
         `timeout` is how long an answer may take, in seconds.
         """
+        given: object = timeout  # not every author checks types
+        if not isinstance(given, int | float) or not timeout >= 0:
+            raise ValueError(f"timeout is {timeout!r:.80}; it must be a number of seconds")
         self._is_closed = False
         with kernel_errors("use netlink"):
             self._netlink = NetlinkSocket(timeout=timeout)

@@ -59,25 +59,6 @@ def outcome(ebtables: Ebtables, deletion: Sequence[str]) -> tuple[str, list[str]
     return kind_of(error), sorted(error.lines if error else ()), texts(ebtables)
 
 
-ROWS: dict[str, tuple[list[str], list[str], tuple[str, list[str], list[str]]]] = {
-    "as often as given, the first ones": ([R1, R3, R1, R2, R1], [R2, R1, R1], ("", [], [R3, R1])),
-    "all": ([R1, R3], [R3, R1], ("", [], [])),
-    "none": ([R1], [], ("", [], [R1])),
-    "one does not exist": ([R1, R2], [R1, R3, R2], ("no-such-rule", [R3], [R1, R2])),
-    "not as often": ([R1, R2], [R1, R1], ("no-such-rule", [R1], [R1, R2])),
-    "what is not a rule": ([R1], [f"{R1}\n-F"], ("no-such-rule", [f"{R1}\n-F"], [R1])),
-}
-
-
-@pytest.mark.parametrize("row", ROWS)
-def test_delete(row: str) -> None:
-    """All given rules are deleted, each as often as it is given, or none;
-    the others stay in order. The fake is compared with Linux below.
-    """
-    rules, deletion, wanted = ROWS[row]
-    assert outcome(FakeEbtables(rules), deletion) == wanted
-
-
 _RULES = st.sampled_from([R1, R2, R3, SNAT])
 
 
@@ -231,11 +212,6 @@ def test_no_rules_is_never_taken_on_trust(answers: dict[str, Ended], kind: str) 
     assert not any("restore" in words[0] for words, _ in said.asked)
 
 
-FAILED = Ended(
-    1, err="ebtables-restore v1.8.9 (nf_tables): ebtables-restore: final implicit COMMIT failed\n"
-)
-
-
 def test_what_is_run() -> None:
     """One batch is restored without a flush, by the program that listed the rules."""
     said = Said(**legacy(R1, R2), legacy_restore=Ended(0))
@@ -244,14 +220,6 @@ def test_what_is_run() -> None:
         (("ebtables-legacy-restore", "--noflush"), f"*nat\n-D {R2}\n-D {R1}\n")
     ]
     EbtablesProgram(run=Said()).delete([])  # runs nothing
-
-
-def test_a_deletion_that_fails() -> None:
-    """It is an error, and is not tried again."""
-    said = Said(**nft(R1), nft_restore=[FAILED])
-    with raises(HostError, "refused"):
-        EbtablesProgram(run=said).delete([R1])
-    assert sum("restore" in words[0] for words, _ in said.asked) == 1
 
 
 def test_a_listing_of_legacy_ebtables() -> None:

@@ -115,15 +115,6 @@ def test_what_is_stale_is_deleted() -> None:
     assert result.log_fields() == {"stale": 13, "deleted": 13, "conflicts": 4, "undo_file": UNDO}
 
 
-def test_another_undo_file() -> None:
-    """A second run finds nothing; of what is new, it makes a file of its own."""
-    host = azure.host()
-    clean(host)
-    assert clean(host).undo_file == ""
-    host.ebtables.rules.append(azure.STALE_RULES[0])
-    assert clean(host).undo_file == UNDO.replace("-1.", "-2.")
-
-
 def test_a_dry_run(caplog: pytest.LogCaptureFixture) -> None:
     """By default the task only reports: nothing is changed, no file is written, and the lock is not
     taken.
@@ -143,15 +134,6 @@ def test_a_dry_run(caplog: pytest.LogCaptureFixture) -> None:
     assert "dryRun is true: nothing is deleted" in caplog.text
     assert state_of(host) == before
     assert host.files.writes == []
-
-
-def test_without_the_section() -> None:
-    """Nothing is asked of the host."""
-    host = azure.host()
-    host.ebtables.fault = ebtables_error("missing")
-    before = state_of(host)
-    run(azure.task(HostRoutingConfig(), host=host))
-    assert state_of(host) == before
 
 
 def test_an_image(tmp_path: Path) -> None:
@@ -220,16 +202,6 @@ def test_nothing_is_deleted(why: str) -> None:
     """The run fails before its first change, and no undo file stays."""
     make, kind = FAILURES[why]
     assert kind_of(failure(make())) == kind
-
-
-def test_a_cancellation_before_the_undo_file() -> None:
-    """Nothing is deleted."""
-    host, ctx = azure.host(), phases.Context(clock=FakeClock())
-    before = state_of(host)
-    host.link_layer.meanwhile(ctx.cancel)
-    with pytest.raises(phases.Cancelled):
-        phases.execute(azure.task(azure.config(), host=host), ctx)
-    assert state_of(host) == before
 
 
 def test_a_cancellation_after_the_undo_file() -> None:
@@ -321,13 +293,6 @@ class TestWhatOtherProcessesDo:
             f"{azure.NEIGHBOURS[0]} has changed since it was read, so it is not deleted"
         )
         assert host.link_layer.neighbours[0] == theirs
-
-    def test_a_route_goes(self) -> None:
-        """That is what was wanted."""
-        host = azure.host()
-        delete = partial(host.kernel.ip_route, "delete", azure.STALE_ROUTES[0])
-        host.link_layer.meanwhile(delete, nth=self.AFTER_THE_PLAN)
-        assert len(clean(host).operations) == 12
 
     def test_the_kernel_refuses_a_deletion(self) -> None:
         """The route is named, and the others go."""

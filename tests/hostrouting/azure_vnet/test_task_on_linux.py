@@ -6,14 +6,13 @@ import socket
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from itertools import zip_longest
 from pathlib import Path
 
 import pytest
 
 from hostrouting.azure_vnet.task import CleanupPlan
 from tests.hostrouting.azure_vnet.azure_node import AzureNode, State
-from tests.support.azure_rules import LOOK_ALIKES, NODE_RULES, add_rules, pod_rules
+from tests.support.azure_rules import pod_rules
 from tests.support.children import running
 from tests.support.namespace import Namespace
 from tests.support.waiting import wait_for
@@ -143,15 +142,6 @@ def test_what_dead_pods_have_left(used_again: AzureNode, tmp_path: Path) -> None
     assert restored._replace(rules=before.rules) == before
 
 
-def test_a_pod_whose_device_goes(used_again: AzureNode) -> None:
-    """Its rules are stale then."""
-    lab = used_again
-    rules = set(pod_rules("10.1.0.7", OTHER))
-    assert not rules & set(specs(lab.plan()))
-    lab.node.batch(["link del azvother"])
-    assert rules <= set(specs(lab.plan()))
-
-
 def test_the_host_has_changed_meanwhile(lab: AzureNode, tmp_path: Path) -> None:
     """The undo file leaves a neighbour of others alone, restores all else, and fails at its end."""
     lab.leave(DEAD, "10.1.0.6", "10.1.0.7")
@@ -176,29 +166,3 @@ def test_another_process_changes_rules_at_full_speed(lab: AzureNode) -> None:
     assert gone(before, tuple(rule for rule in after if rule != theirs)) == specs(result.plan)
     assert len(specs(result.plan)) == 500
     assert theirs in after
-
-
-def test_rules_that_look_like_a_pods(lab: AzureNode) -> None:
-    """As ebtables prints them, exactly the rules of dead pods with managed addresses are deleted,
-    each copy of them.
-    """
-    assert lab.node.run("nft", "flush", "ruleset").returncode == 0
-    stale: list[str] = []
-    for ip in ("10.1.2.1", "fd00::2:1"):
-        stale += pod_rules(ip, DEAD)
-        stale += pod_rules(ip, OTHER)
-    kept = [
-        *pod_rules("10.1.2.1", LIVE),
-        *pod_rules("10.9.0.1", DEAD),
-        *pod_rules("10.1.0.4", DEAD),
-        *NODE_RULES,
-    ]
-    rules: list[str] = []
-    for neighbours in zip_longest(stale, LOOK_ALIKES, stale, kept):
-        rules += [rule for rule in neighbours if rule is not None]
-    add_rules(lab.node, rules)
-    before, result = lab.state(), lab.clean()
-    assert len(before.rules) == len(rules)
-    deleted = gone(before.rules, lab.state().rules)
-    assert deleted == [rule for rule in before.rules if rule in stale] == specs(result.plan)
-    assert not lab.plan().deletions

@@ -54,9 +54,14 @@ def type_in(host: FakeHost, line: str, called: str = WAYS[0]) -> None:
                 type_other(host, command)
                 continue
             words = shlex.split(command.removeprefix(called))
-            for file in {LAYOUT.config_path, "BACKUP"}.intersection(words):
-                words[words.index(file)] = "-"  # `say` would read a file of the machine
-                printed = host.files.texts.get(file, BACKUP).encode()
+            if words[-1] == "--config":  # whose end the operator knows
+                words.append("-")
+                printed = BACKUP.encode()
+            elif LAYOUT.config_path in words:
+                words[words.index(LAYOUT.config_path)] = (
+                    "-"  # `say` would read a file of the machine
+                )
+                printed = host.files.texts[LAYOUT.config_path].encode()
             said = say(*words, host=host, stdin=printed, called=called)
             assert said.code == 0 or is_question(command), f"{command}: {said}"
             printed = said.out.encode()

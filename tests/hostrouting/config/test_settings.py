@@ -686,6 +686,7 @@ def test_a_mode_that_protects_nothing() -> None:
         "serviceCidrs"
     )
     assert expect(mode="STRICT", service_cidrs=["10.0.0.0/8"]).is_strict
+    assert len(expect("10.0.0.0/8", service_cidrs=["10.0.0.0/8"]).cidrs) == 1, "it is judged once"
 
 
 def test_a_guard_that_has_nothing_left_to_guard() -> None:

@@ -39,20 +39,20 @@ ROWS: dict[str, tuple[StartNote | None, dict[str, str], str]] = {
         ACTIVE | PASSED | {"NRestarts": "2"},
         f"runs, and was checked, and was restarted 2 times (since {NOW})",
     ),
-    "started before the gate was there": (
+    "checked, or not, after an older note": (
         OLD_NOTE,
         ACTIVE | PASSED,
-        f"runs, and the gate has not checked its start (since {NOW})",
+        f"runs, and no note says whether its start was checked (since {NOW})",
     ),
-    "started without a note": (
+    "starting without a note": (
         None,
         {"ActiveState": "activating", "SubState": "start-pre"} | PASSED,
-        f"runs, and the gate has not checked its start (since {NOW})",
+        f"is starting, and no note says whether its start was checked (since {NOW})",
     ),
     "a drop-in cancels the gate": (
         None,
         ACTIVE,
-        f"runs, and the gate has not checked its start (since {NOW})",
+        f"runs, and no note says whether its start was checked (since {NOW})",
     ),
     "not ready yet": (
         PASSED_NOTE,
@@ -156,8 +156,10 @@ REASONS = {
 COMMANDS = {
     "masked": f"systemctl unmask {UNIT}",
     "masked until the next boot": f"systemctl unmask --runtime {UNIT}",
-    "started without a note": f"systemctl restart {UNIT}",
-    "started before the gate was there": f"systemctl restart {UNIT}",
+    **dict.fromkeys(
+        [name for name, row in ROWS.items() if "no note" in row[2]],
+        f"journalctl -b -u {UNIT} -g hostrouting",
+    ),
     **dict.fromkeys(REASONS, f"journalctl -u {UNIT}"),
     **dict.fromkeys([name for name in REASONS if "refused" in name], f"systemctl start {UNIT}"),
     "it fails, and was refused before": f"journalctl -u {UNIT}",
@@ -191,6 +193,15 @@ def test_a_unit(row: str) -> None:
     assert state.reasons == REASONS.get(row, ())
     assert (state.remedy and state.remedy.command) == COMMANDS.get(row)
     assert state.checked == (7.5 if note is PASSED_NOTE else 0)
+
+
+@pytest.mark.parametrize("gate", ["", PASSED["ExecCondition"]])
+def test_a_unit_without_a_note_can_be_checked_where_it_is_gated(gate: str) -> None:
+    """Nobody knows whether its start was checked: perhaps /run was full then, or the gate open."""
+    remedy = state_of(None, **ACTIVE, ExecCondition=gate).remedy
+    assert remedy is not None
+    restarts = [f"systemctl restart {UNIT}"] if gate else []
+    assert [way.command for way in [*remedy.ways()][1:]] == restarts
 
 
 @pytest.mark.parametrize("is_locked", [True, False])
@@ -267,6 +278,25 @@ def test_a_refused_unit_while_the_guard_has_the_lock(monkeypatch: pytest.MonkeyP
     assert str(state.remedy) == f"when nothing holds it back, as root: systemctl start {UNIT}"
 
 
+@pytest.mark.parametrize(
+    ("shown", "words"),
+    [
+        ("", "if that hangs"),
+        ("a.timer b.path", "if that hangs (a.timer and b.path start it again)"),
+    ],
+)
+def test_what_starts_the_service_that_has_the_lock(
+    shown: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator who stops the service may have to stop that, too."""
+    holder = LockHolder(8, "archive", "archive.service", is_of_all=True)
+    monkeypatch.setattr(FakeFiles, "lock_holders", lambda *_: (holder,))
+    manager = manager_with(ActiveState="activating", SubState="condition", **PASSED)
+    manager.properties[holder.service] = {"TriggeredBy": shown}
+    [state] = unit_states(FakeFiles(), manager, [UNIT])
+    assert str(state.remedy) == f"{words}, as root: systemctl stop archive.service"
+
+
 def test_its_own_gate_has_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then it waits for nobody."""
     own = LockHolder(8, "python", UNIT)
@@ -275,6 +305,13 @@ def test_its_own_gate_has_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     [state] = unit_states(FakeFiles(), waiting, [UNIT])
     assert state.reasons == ()
     assert state.remedy is None
+
+
+def test_the_guard() -> None:
+    """Nothing gates it, so it has no note."""
+    manager = FakeManager(properties={HostLayout.guard_unit: ACTIVE})
+    [state] = unit_states(FakeFiles(), manager, [HostLayout.guard_unit])
+    assert state == UnitState(HostLayout.guard_unit, "runs")
 
 
 def test_instances() -> None:

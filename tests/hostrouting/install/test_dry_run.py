@@ -1,6 +1,7 @@
 """The dry run fails exactly where the run would fail on the host as it is, and says why."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200, plain_vm
+from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, FakeManager, h200, plain_vm
 from hostrouting.testing.interpreter import FakeInterpreter
 from phases.testing import FakeClock
 from tests.support.configs import configs
@@ -52,7 +53,7 @@ OWN_ADDRESS: dict[str, object] = {
 SCRIPT = f"{LAYOUT.gate_directory}/40-licence.sh"
 """Of another program."""
 PROBE_UNIT = "systemd-nspawn@hostrouting-probe.service"
-FOREIGN_UNIT = LAYOUT.unit_path(LAYOUT.check_unit)
+OTHER_ROUTE = config("10.77.0.0/16")
 
 
 def settings(**sections: object) -> HostRoutingConfig:
@@ -60,9 +61,21 @@ def settings(**sections: object) -> HostRoutingConfig:
     return HostRoutingConfig.from_mapping(sections)
 
 
-def h200_node() -> FakeHost:
-    """A host on which nothing is installed."""
-    return FakeHost(kernel=h200())
+def of(kernel: Callable[[], FakeKernel] = h200, **parts: Any) -> Callable[[], FakeHost]:
+    """Make a host with this kernel and these parts, on which nothing is installed."""
+    return lambda: FakeHost(kernel=kernel(), **deepcopy(parts))
+
+
+def after(*changes: Callable[[FakeHost], object]) -> Callable[[], FakeHost]:
+    """Make a host on which the repair is installed, and on which this has happened since."""
+
+    def make() -> FakeHost:
+        host = configured(REPAIRED)
+        for change in changes:
+            change(host)
+        return host
+
+    return make
 
 
 def holding(host: FakeHost) -> FakeHost:
@@ -74,43 +87,9 @@ def holding(host: FakeHost) -> FakeHost:
     return host
 
 
-def with_file(path: str, host: FakeHost) -> FakeHost:
-    """The host, where somebody has written this file."""
-    host.files.write(path, "exit 0\n")
-    return host
-
-
-def with_a_script_of_others(host: FakeHost) -> FakeHost:
-    """The host, with a script in gate.d that others than root can change."""
-    host.files.write(SCRIPT, "exit 0\n", mode=0o775)
-    return host
-
-
-def with_a_linked_script() -> FakeHost:
-    """A host on which all is installed, and then a link in gate.d."""
-    host = configured(REPAIRED)
-    host.files.link(SCRIPT, "/opt/licence.sh")
-    return host
-
-
-def without_bash() -> FakeHost:
-    """A host with a script of another program, and without the program that runs it."""
-    return attrs.evolve(with_file(SCRIPT, h200_node()), missing=["bash"])
-
-
-def with_an_old_interpreter() -> FakeHost:
-    """A host whose Python cannot run the program."""
-    return attrs.evolve(h200_node(), interpreter=FakeInterpreter(broken="it is Python 3.9"))
-
-
-def with_systemd_248() -> FakeHost:
-    """A host whose systemd is too old."""
-    return FakeHost(kernel=h200(), manager=FakeManager(version="248"))
-
-
-def with_properties(unit: str, **properties: str) -> FakeHost:
-    """A host with this unit."""
-    return FakeHost(kernel=h200(), manager=FakeManager(properties={unit: properties}))
+def add_a_script(host: FakeHost) -> None:
+    """Another program writes a script into gate.d."""
+    host.files.write(SCRIPT, "exit 0\n")
 
 
 def gating(unit: str) -> HostRoutingConfig:
@@ -118,11 +97,9 @@ def gating(unit: str) -> HostRoutingConfig:
     return REPAIRED._replace(gate=GateConfig((unit,)))
 
 
-def read_only() -> FakeHost:
-    """A host that cannot change the files of systemd."""
-    host = h200_node()
-    host.files.broken["/etc/systemd"] = "it is read-only"
-    return host
+def with_properties(unit: str, **properties: str) -> Callable[[], FakeHost]:
+    """Make a host with this unit."""
+    return of(manager=FakeManager(properties={unit: properties}))
 
 
 def removal(_config: HostRoutingConfig, *, host: FakeHost) -> Remove:
@@ -130,58 +107,38 @@ def removal(_config: HostRoutingConfig, *, host: FakeHost) -> Remove:
     return Remove(host=host)
 
 
-def two_defaults() -> FakeHost:
-    """A host whose tunnel hides the default route of its card."""
-    return FakeHost(kernel=vpn_node())
-
-
-def refusing() -> FakeHost:
+def refusing() -> FakeKernel:
     """A host whose rule refuses the whole CIDR."""
-    host = FakeHost(kernel=plain_vm())
-    host.kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse(CIDR)))
-    return host
+    kernel = plain_vm()
+    kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse(CIDR)))
+    return kernel
 
 
-def own_probe_address() -> FakeHost:
+def own_probe_address() -> FakeKernel:
     """A host that has the address to which the source of probes is rewritten."""
-    host = FakeHost(kernel=plain_vm())
-    host.kernel.add_address("eth0", "2603::4/64")
-    return host
+    kernel = plain_vm()
+    kernel.add_address("eth0", "2603::4/64")
+    return kernel
 
 
-def losing() -> FakeHost:
-    """A host on which a configuration is installed, and whose routes are lost."""
-    host = configured(REPAIRED)
-    lose_routes(host)
-    return host
-
-
-def repaired_by_hand(mode: str = "STRICT") -> FakeHost:
+def repaired_by_hand() -> FakeHost:
     """A host that the installed configuration does not repair, and typed routes do."""
     host = FakeHost(kernel=h200())
-    expecting = config(cidrs=(CIDR, "10.96.0.0/12"), mode=mode)
+    expecting = config(cidrs=(CIDR, "10.96.0.0/12"))
     phases.run(Configure(expecting, host=host), observers=[], clock=FakeClock())
     type_routes(host, *REPAIR)
     return host
 
 
-def without_default_route(mode: str = "STRICT") -> FakeHost:
+def without_default_route() -> FakeHost:
     """The same host after its default route has gone."""
-    host = repaired_by_hand(mode)
-    delete_default_route(host)
+    host = repaired_by_hand()
+    [default] = host.kernel.snapshot().default_routes(4)
+    host.kernel.ip_route("delete", default)
     return host
 
 
-def delete_default_route(host: FakeHost) -> None:
-    """The default route of this host goes."""
-    for route in host.kernel.snapshot().routes:
-        if route.prefix.length == 0:
-            host.kernel.ip_route("delete", route)
-
-
-def of(kernel: Callable[[], FakeKernel]) -> Callable[[], FakeHost]:
-    """A host with this kernel, on which nothing is installed."""
-    return lambda: FakeHost(kernel=kernel())
+H200_NODE = of()
 
 
 class Case(NamedTuple):
@@ -195,7 +152,7 @@ class Case(NamedTuple):
 
 def case(
     reason: str,
-    host: Callable[[], FakeHost] = h200_node,
+    host: Callable[[], FakeHost] = H200_NODE,
     *,
     wanted: HostRoutingConfig = REPAIRED,
     task: Callable[..., phases.Task[Any]] = Configure,
@@ -204,148 +161,128 @@ def case(
     return Case(reason, host, wanted, task)
 
 
+INSTALLED = after()
+OPEN_SCRIPT = of(files=FakeFiles({SCRIPT: "exit 0\n"}, {SCRIPT: 0o775}))
+"""A host with a script in gate.d that others than root can change."""
+KEEPING_FOREIGN = HostRoutingConfig(manage_foreign="keep")
+KEEPING = partial(Configure, allow_removal=False)
+ROUTES_KEEPING = partial(ConfigureStaticRoutes, allow_removal=False)
 SERVICES = settings(routeOverlap={"serviceCidrs": ["10.0.0.0/24"], "mode": "STRICT"})
 LATE_REPLY = settings(probeRewrite={**PROBES, "interfaces": ["eth9"]})
-KEEPING = partial(Configure, allow_removal=False)
+STEP = {"units": ["kubelet.service"], "steps": [{"name": "rails", "script": "true"}]}
 CASES: dict[str, Case] = {
     "a repair": case(""),
     "nothing": case("", wanted=NOTHING),
-    "nothing to do": case("", lambda: configured(REPAIRED)),
+    "nothing to do": case("", INSTALLED),
     "an overlap, STRICT": case("leaves through ib0", wanted=STRICT),
     "an overlap, WARN": case("", wanted=WARN),
-    "an overlap that no route repairs": case("is refused as prohibited", refusing, wanted=STRICT),
+    "an overlap that no route repairs": case(
+        "is refused as prohibited", of(refusing), wanted=STRICT
+    ),
     "no default route, STRICT": case("is no IPv4 default route", of(FakeKernel), wanted=STRICT),
     "no default route, WARN": case("", of(FakeKernel), wanted=WARN),
-    "undecided, STRICT": case("", two_defaults, wanted=STRICT),
+    "undecided, STRICT": case("", of(vpn_node), wanted=STRICT),
     "a service network that holds the host": case("", of(plain_vm), wanted=SERVICES),
-    "a conflict, new": case(CONFLICT, lambda: holding(h200_node())),
+    "a conflict, new": case(CONFLICT, lambda: holding(H200_NODE())),
     "a conflict, installed": case(CONFLICT, lambda: holding(configured(WARN))),
     "a route that waits": case(
         "needs an IPv4 default route", of(FakeKernel), wanted=config("9.0.0.0/8")
     ),
     "a route for replies that waits": case("", wanted=LATE_REPLY),
     "the rewritten source": case(
-        "is an address of this host", own_probe_address, wanted=settings(**OWN_ADDRESS)
+        "is an address of this host", of(own_probe_address), wanted=settings(**OWN_ADDRESS)
     ),
-    "a program": case("bash is not installed", without_bash),
+    "a program": case(
+        "bash is not installed", of(files=FakeFiles({SCRIPT: "exit 0\n"}), missing=["bash"])
+    ),
     "a program for a step": case(
-        "each step in gate.steps needs it",
-        lambda: attrs.evolve(h200_node(), missing=["bash"]),
-        wanted=settings(
-            gate={"units": ["kubelet.service"], "steps": [{"name": "rails", "script": "true"}]}
-        ),
+        "each step in gate.steps needs it", of(missing=["bash"]), wanted=settings(gate=STEP)
     ),
-    "an interpreter": case("it is Python 3.9", with_an_old_interpreter),
+    "an interpreter": case(
+        "it is Python 3.9", of(interpreter=FakeInterpreter(broken="it is Python 3.9"))
+    ),
     "an interpreter of an image": case(
         "", lambda: attrs.evolve(FakeHost.image(), interpreter=FakeInterpreter(path=""))
     ),
-    "an old systemd": case("systemd 248 runs here", with_systemd_248),
+    "an old systemd": case("systemd 248 runs here", of(manager=FakeManager(version="248"))),
     "no interpreter": case(
         "/usr/bin has no Python 3.10 or newer, which hostrouting needs on a node; install Python",
-        lambda: attrs.evolve(h200_node(), interpreter=FakeInterpreter(path="")),
+        of(interpreter=FakeInterpreter(path="")),
     ),
     "a unit that the network waits for": case(
         f"{MACHINES} starts before network.target, which the gate waits for",
-        lambda: with_properties(PROBE_UNIT, Before="a.service network.target"),
+        with_properties(PROBE_UNIT, Before="a.service network.target"),
     ),
     "another name of a unit": case(
         "k8s.service is another name of kubelet.service, and the gate needs the unit's own; name "
         "kubelet.service in gate.units instead",
-        lambda: with_properties("k8s.service", Id="kubelet.service"),
+        with_properties("k8s.service", Id="kubelet.service"),
         wanted=gating("k8s.service"),
     ),
     "another name of a template": case(
         f"k@.service is another name of {MACHINES}, ",
-        lambda: with_properties("k@hostrouting-probe.service", Id=PROBE_UNIT),
+        with_properties("k@hostrouting-probe.service", Id=PROBE_UNIT),
         wanted=gating("k@.service"),
     ),
     "a read-only file system": case(
         "nothing can be changed in /etc/systemd/system, /etc/systemd/system/multi-user.target.wants"
         " and /etc/systemd/system/systemd-nspawn@.service.d: it is read-only",
-        read_only,
+        of(files=FakeFiles(broken={"/etc/systemd": "it is read-only"})),
     ),
-    "a foreign unit": case("was not written by", lambda: with_file(FOREIGN_UNIT, h200_node())),
-    "a script that others can change": case(
-        "users other than root can write to", lambda: with_a_script_of_others(h200_node())
+    "a foreign unit": case(
+        "was not written by", of(files=FakeFiles({LAYOUT.unit_path(LAYOUT.check_unit): "x"}))
     ),
-    "a linked script": case("is a link, and not a file, so the gate", with_a_linked_script),
+    "a script that others can change": case("users other than root can write to", OPEN_SCRIPT),
+    "a linked script": case(
+        "is a link, and not a file, so the gate",
+        after(lambda host: host.files.link(SCRIPT, "/opt/licence.sh")),
+    ),
     "a script that others can change, and no gated unit": case(
-        "",
-        lambda: with_a_script_of_others(h200_node()),
-        wanted=HostRoutingConfig(manage_foreign="keep"),
+        "", OPEN_SCRIPT, wanted=KEEPING_FOREIGN
     ),
-    "a loss": case(
-        "STRICT is installed", lambda: configured(REPAIRED), wanted=WARN_REPAIRED, task=KEEPING
-    ),
-    "an allowed loss": case("", lambda: configured(REPAIRED), wanted=WARN_REPAIRED),
-    "a removal": case("", lambda: configured(REPAIRED), wanted=NOTHING, task=removal),
+    "a loss": case("STRICT is installed", INSTALLED, wanted=WARN_REPAIRED, task=KEEPING),
+    "an allowed loss": case("", INSTALLED, wanted=WARN_REPAIRED),
+    "a removal": case("", INSTALLED, wanted=NOTHING, task=removal),
     "a removal of nothing": case("", wanted=NOTHING, task=removal),
-    "a refused removal": case(
+    "a refused removal": case(FOREIGN_SCRIPT, after(add_a_script), task=removal),
+    "a refused removal of what is half removed": case(
         FOREIGN_SCRIPT,
-        lambda: with_file(SCRIPT, configured(REPAIRED)),
-        wanted=NOTHING,
+        after(add_a_script, lambda host: host.files.remove(LAYOUT.program_path)),
         task=removal,
     ),
+    "a configuration that gates nothing, beside a script": case(
+        FOREIGN_SCRIPT, after(add_a_script), wanted=KEEPING_FOREIGN
+    ),
     "a check alone": case("leaves through ib0", wanted=STRICT, task=CheckRouteOverlap),
-    "a check alone, without the routes": case("leaves through ib0", losing, task=CheckRouteOverlap),
+    "a check alone, without the routes": case(
+        "leaves through ib0", after(lose_routes), task=CheckRouteOverlap
+    ),
     "routes alone": case("", task=ConfigureStaticRoutes),
     "routes alone, and a conflict": case(
-        CONFLICT, lambda: holding(h200_node()), task=ConfigureStaticRoutes
+        CONFLICT, lambda: holding(H200_NODE()), task=ConfigureStaticRoutes
     ),
     "routes alone, which takes needed ones away": case(
         "172.16.0.0/16 would escape, and does not escape now",
         repaired_by_hand,
-        wanted=config("10.77.0.0/16"),
-        task=partial(ConfigureStaticRoutes, allow_removal=False),
+        wanted=OTHER_ROUTE,
+        task=ROUTES_KEEPING,
     ),
     "routes alone, which takes others away while one waits": case(
         "while another route waits; run this again when no route waits",
         without_default_route,
-        wanted=config("10.77.0.0/16"),
-        task=partial(ConfigureStaticRoutes, allow_removal=False),
+        wanted=OTHER_ROUTE,
+        task=ROUTES_KEEPING,
     ),
     "routes alone, which may take needed ones away": case(
-        "", repaired_by_hand, wanted=config("10.77.0.0/16"), task=ConfigureStaticRoutes
+        "", repaired_by_hand, wanted=OTHER_ROUTE, task=ConfigureStaticRoutes
     ),
     "probes alone": case(
         "is an address of this host",
-        own_probe_address,
+        of(own_probe_address),
         wanted=settings(**OWN_ADDRESS),
         task=RewriteProbeSource,
     ),
 }
-
-
-def deleted_by(plan: Plan) -> list[str]:
-    """The destinations of the routes that go."""
-    return [str(step.route.prefix) for step in plan.routes.changes if step.action == "delete"]
-
-
-def test_typed_routes_to_what_is_not_expected_do_not_matter() -> None:
-    """While another route waits, in STRICT those to expected addresses keep a run from beginning;
-    others are deleted.
-    """
-    host = without_default_route("WARN")
-    plan = ConfigureStaticRoutes(config("10.77.0.0/16"), host=host, allow_removal=False).plan()
-    assert "removal" not in {finding.name for finding in plan.findings}
-    host = without_default_route()
-    before = ConfigureStaticRoutes(config("10.77.0.0/16"), host=host, allow_removal=False).plan()
-    lose_routes(host)
-    type_routes(host, "10.5.0.0/16")
-    after = ConfigureStaticRoutes(config("10.77.0.0/16"), host=host, allow_removal=False).plan()
-    assert "removal" in {finding.name for finding in before.findings}
-    assert "removal" not in {finding.name for finding in after.findings}
-    assert deleted_by(after) == ["10.5.0.0/16"]
-
-
-def test_configured_routes_that_others_replace_while_those_wait() -> None:
-    """They were not typed: nobody loses them, because the plan has what takes their place."""
-    host = configured(config("172.16.0.0/16", cidrs=(CIDR,)), kernel=plain_vm())
-    delete_default_route(host)
-    plan = Configure(REPAIRED, host=host, allow_removal=False).plan()
-    assert deleted_by(plan) == [CIDR]
-    assert plan.routes.waiting
-    assert plan.errors == ()
 
 
 def foreseen(task: phases.Task[Any]) -> phases.Step:

@@ -2,15 +2,18 @@
 tests/hostrouting/cli has its pages.
 """
 
+import errno
+from unittest import mock
+
 import pytest
 
 import phases
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import BackendError
+from hostrouting.errors import BackendError, HostError
 from hostrouting.finding import ESCAPES, WRONG
 from hostrouting.install.host_check import HostCheck, check_host
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeHost, FakeKernel, h200
+from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200
 from phases.testing import FakeClock
 from tests.support.tasks import (
     CIDR,
@@ -69,6 +72,18 @@ def test_routes_that_were_typed() -> None:
         assert finding.target == " and ".join(REPAIR)
         assert finding.remedy is not None
         assert finding.remedy.command == check.repair_line()
+
+
+@pytest.mark.parametrize(("number", "is_said"), [(errno.EACCES, False), (errno.EIO, True)])
+def test_a_config_json_that_cannot_be_read(
+    number: int, monkeypatch: pytest.MonkeyPatch, *, is_said: bool
+) -> None:
+    """Nobody knows what it protects; where only the right to read it is missing, root knows."""
+    host = configured(GUARDED)
+    unreadable = HostError("cannot read it", what="file", errno=number)
+    monkeypatch.setattr(FakeFiles, "read", mock.Mock(side_effect=unreadable))
+    check = check_host(config(cidrs=(CIDR,)), host)
+    assert bool(check.losses) is is_said
 
 
 def test_a_repair_that_takes_something_away() -> None:

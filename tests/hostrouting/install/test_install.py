@@ -17,10 +17,10 @@ import phases
 from hostrouting.boot.files import files_of
 from hostrouting.config import GateConfig, HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.config.settings import MACHINES, GuardConfig, gated_units
-from hostrouting.errors import ConfigError, NotReady, RequirementError
+from hostrouting.errors import ConfigError, RequirementError
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
-from hostrouting.install.task import InstallTask, SectionTask
+from hostrouting.install.task import SectionTask
 from hostrouting.kernel.rights import Rights
 from hostrouting.probe.table import TABLE, probe_comments
 from hostrouting.routes.plan import reply_routes
@@ -44,7 +44,6 @@ from tests.support.tasks import (
     left_to_do,
     manager_of,
     our_routes,
-    ours,
     run,
 )
 from tests.support.topologies import dual_stack_h200
@@ -279,7 +278,7 @@ class TestOrder:
 
     def test_a_new_host(self) -> None:
         """The program comes first, then config.json, and the drop-in last; one reload, then the
-        guard, which runs no older program even if systemd has just started it again.
+        guard.
         """
         host, mishaps = mishap_host()
         run(Configure(GUARDED, host=host))
@@ -300,7 +299,7 @@ class TestOrder:
 
     @pytest.mark.parametrize("change", ["the program", "the configuration"])
     def test_no_unit_changes(self, change: str) -> None:
-        """Systemd has nothing to read; the guard is started again, because it has loaded both."""
+        """Systemd has nothing to read, and nothing to start: the guard sees both by itself."""
         host, mishaps = mishap_host()
         run(Configure(GUARDED, host=host))
         mishaps.disarm()
@@ -311,7 +310,7 @@ class TestOrder:
             wanted = GUARDED._replace(route_overlap=expect(CIDR, "10.9.0.0/16"))
         run(Configure(wanted, host=host))
         events = [event for event in mishaps.events if LAYOUT.guard_unit in event]
-        assert events == [f"{verb} {LAYOUT.guard_unit}" for verb in ("stop", "stop", "start")]
+        assert events == []
         assert "reload" not in mishaps.events
 
     def test_an_earlier_release(self) -> None:
@@ -336,6 +335,7 @@ class TestOrder:
         removed = [mishaps.events.index(f"remove {path}") for path in LAYOUT.former_paths]
         written = mishaps.events.index(f"write {LAYOUT.drop_in_path(MACHINES)}")
         assert written < read < min(removed)
+        assert f"start {LAYOUT.guard_unit}" in mishaps.events, "its guard would run on"
 
     def test_removal(self) -> None:
         """The marker goes first, then drop-ins and units; one reload, so that systemd forgets them
@@ -548,17 +548,6 @@ class TestRequirements:
         assert LAYOUT.program_path in host.files.programs
         assert host.files.links[LAYOUT.python_path] == "/usr/bin/python3"
 
-    def test_rights(self) -> None:
-        """A process that may not change routes writes nothing; if no route has to change, it need
-        not.
-        """
-        host = FakeHost(kernel=h200(), rights=lambda: Rights(changes_network=False))
-        error = failure_of(run, Configure(WANTED, host=host))
-        assert error.kind == "not-permitted"
-        assert host.files.writes == []
-        run(CheckRouteOverlap(config(cidrs=("10.9.0.0/16",)), host=host))
-        assert LAYOUT.config_path in host.files.texts
-
     def test_a_plan_for_anybody(self) -> None:
         """Whoever may not write can look at the plan, and check a host on which everything is
         installed.
@@ -605,67 +594,6 @@ def test_an_unusable_config_json(text: str | None, rule: str) -> None:
             assert disk(host) == before
 
 
-WITHOUT_GATE = HostRoutingConfig(manage_foreign="keep")
-
-
-class TestForeignScripts:
-    """Scripts of others in gate.d hold units back, too."""
-
-    PATH = "/etc/hostrouting/gate.d/50-site.sh"
-
-    @pytest.mark.parametrize(
-        ("make", "is_whole"),
-        [
-            pytest.param(Remove, True, id="remove"),
-            pytest.param(Remove, False, id="remove, half removed"),
-            pytest.param(partial(Configure, WITHOUT_GATE), True, id="config.json stays"),
-        ],
-    )
-    def test_what_they_hold_would_be_free(
-        self, make: Callable[..., InstallTask[Any]], *, is_whole: bool
-    ) -> None:
-        """Nobody removes the gate while there are any, also if a part of it is gone: they are
-        named, in the plan and by the error.
-        """
-        another = "/etc/hostrouting/gate.d/60-site.sh"
-        host = configured(WANTED)
-        host.files.texts[self.PATH] = "true\n"
-        host.files.texts[another] = "true\n"
-        if not is_whole:
-            del host.files.programs[LAYOUT.program_path]
-        before = dict(host.files.texts)
-        task = make(host=host)
-
-        words = r"50-site.sh was not installed by hostrouting.*60-site.sh"
-        failure_of(run, task, of=RequirementError, match=words)
-
-        assert [finding.target for finding in task.plan().errors] == [self.PATH, another]
-        assert host.files.texts == before
-        assert len(ours(host)) == 2
-
-
 PROBES = HostRoutingConfig(
     probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=("eth0",), ensure_route=False)
 )
-
-
-class TestLock:
-    """The lock keeps other runs, and units that start, apart from a change."""
-
-    @pytest.mark.parametrize("make", [Configure, CheckRouteOverlap])
-    def test_held(self, make: type[Any], caplog: pytest.LogCaptureFixture) -> None:
-        """A run says that it waits, gives up after 150 s, can be repeated, and holds and has
-        changed nothing.
-        """
-        host = configured(config(*REPAIR, cidrs=(CIDR,), mode="WARN"))
-        before = dict(host.files.texts)
-        host.files.locked.add(LAYOUT.lock_path)
-        later = config("10.8.0.0/16", cidrs=("10.0.0.0/8",))
-        later = later._replace(probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=("eth0",)))
-        words = r"still locked after 150 s, by process 4711 \(flock\); .* as root: kill 4711"
-        with caplog.at_level("INFO"):
-            error = failure_of(run, make(later, host=host), of=NotReady, match=words)
-        assert "waiting up to 150 s" in caplog.text
-        assert error.can_retry
-        assert host.files.locked == {LAYOUT.lock_path}
-        assert host.files.texts == before

@@ -3,14 +3,13 @@
 import attrs
 import pytest
 
-from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.config.settings import MACHINES, GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.errors import RequirementError
 from hostrouting.finding import Finding
 from hostrouting.host.fileset import FileChanges
 from hostrouting.install.requirements import find_requirements
 from hostrouting.kernel.rights import Rights
-from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, h200
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, failure_of, manager_of, run
 
@@ -132,17 +131,6 @@ class TestPaths:
         run(Configure(OLD, host=elsewhere))
         manager_of(elsewhere).properties[guard] = {"LoadState": "masked"}
         assert lacking(elsewhere, OLD) == [("requirement", guard)]
-
-    def test_a_drop_in_of_another_unit(self) -> None:
-        """A folder with the name of our drop-in hides no other unit, and is in nobody's way."""
-        host = FakeHost(kernel=h200())
-        run(Configure(OLD, host=host))
-        path = LAYOUT.drop_in_path("a.service")
-        host.files.texts[f"{path}/x"] = ""
-        assert gated_on_disk(host.files) == (MACHINES,)
-        assert lacking(host, GATED) == []
-        run(Remove(host=host))
-        assert [*host.files.texts] == [f"{path}/x"]
 
 
 NOT_ROOT = Rights(is_root=False)

@@ -103,6 +103,18 @@ def test_law(before: str, first: str, second: str, moment: int) -> None:
     assert Configure(installed, host=host).plan().is_empty, f"{installed}\n{reports}"
 
 
+@pytest.mark.parametrize("moment", range(1, 5))
+def test_a_run_that_installs_while_another_one_reads(moment: int) -> None:
+    """config.json was missing a moment ago, and now the other files are there: it is read again."""
+    files = WatchedFiles()
+    host = FakeHost(kernel=h200(), files=files)
+    files.looks = 0
+    files.moment = moment
+    reports: list[phases.Step] = []
+    files.happen = lambda: reports.append(report_of(Configure(WANTED, host=host)))  # type: ignore[method-assign]
+    assert read_installed(host) == WANTED
+
+
 @pytest.mark.parametrize("moment", range(1, 40))
 def test_each_early_moment_on_a_new_host(moment: int) -> None:
     """Both agents want the same: also the one that has read before the other wrote checks."""

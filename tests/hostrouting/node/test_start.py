@@ -239,14 +239,6 @@ def with_scripts(*names: str, **ends: int | BaseException) -> tuple[FakeHost, Sc
     return scripts.host, scripts
 
 
-@pytest.mark.parametrize("end", [1, TimeIsUp("75"), OSError("no bash")])
-def test_the_note_names_the_script(end: int | BaseException) -> None:
-    """Whether it fails, does not end or cannot be run; not one that has succeeded before."""
-    host, scripts = with_scripts("05-a.sh", "50-b.sh", **{"50_b": end})
-    assert decide(host, run=scripts) == REFUSED
-    assert note_of(host).held_by == f"{GATE_D}/50-b.sh"
-
-
 def test_the_note_names_the_lock() -> None:
     """Where its time is over before it has the lock. A refusal by the check names nothing."""
     host = node(BROKEN)
@@ -318,14 +310,7 @@ def test_a_script_that_fails(
     assert [name for name, *_ in scripts.ran] == [f"{number}-a.sh"]
     assert marker_of(host) == ("ok" if number == "50" else "")
     assert f"3 {GATE_D}/{number}-a.sh {reason}" in logged(capfd)
-
-
-def test_no_late_script_after_a_refusal() -> None:
-    """It would be asked about a host that is not right yet."""
-    host, scripts = with_scripts("50-a.sh")
-    host.files.texts[CONFIG] = render_config(BROKEN)
-    assert decide(host, run=scripts) == REFUSED
-    assert scripts.ran == []
+    assert note_of(host).held_by == f"{GATE_D}/{number}-a.sh"
 
 
 # What is awaited
@@ -396,22 +381,6 @@ def test_a_default_route_that_does_not_come(
         SAID_REFUSED[:14],
         "5 to start ALL",
     ]
-
-
-def test_nothing_is_awaited_if_nothing_can_come() -> None:
-    """A refusal is immediate."""
-    clock = FakeNodeClock()
-    assert decide(node(BROKEN), clock=clock) == REFUSED
-    assert clock.now() == 0
-
-
-def test_warn_waits_too() -> None:
-    """A unit that starts before the default route comes has a wrong marker, so it waits."""
-    host, clock, lock = before_dhcp()
-    host.files.texts[CONFIG] = render_config(wanting(mode="WARN"))
-    assert decide(host, clock=clock, lock=lock) == PASSED
-    assert 60 <= clock.now() < 62
-    assert marker_of(host) == "detected"
 
 
 # What ends it

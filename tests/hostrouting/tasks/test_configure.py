@@ -15,7 +15,7 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
 from hostrouting.host.effects import effects_of
 from hostrouting.install.task import InstallTask
-from hostrouting.tasks.configure import TASKS, Configure
+from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckResult
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, h200
@@ -81,16 +81,24 @@ def test_report() -> None:
     assert not again.changed
 
 
+def test_a_wrapper_that_hides_it() -> None:
+    """There is a warning for a task that calls its do, and has no plan and no undo for it."""
+    configure = Configure(WANTED, host=FakeHost(kernel=h200()))
+    for task in (
+        phases.task("w")(configure.do),
+        phases.task("w", plan=configure.plan)(configure.do),
+    ):
+        with pytest.warns(RuntimeWarning, match="^configure-host-routing has .*undo, and w, which"):
+            run(task)
+    run(phases.retry(configure))
+    run(Remove(host=configure.host))
+
+
 def test_a_run_that_is_stopped_while_files_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was written is in the report, as the step that wrote it."""
-    host = FakeHost(kernel=h200())
-
-    @phases.task("whole")
-    def whole(ctx: phases.Context) -> None:
-        monkeypatch.setattr(type(host.manager), "reload", lambda _: ctx.cancel(signal.SIGTERM))
-        phases.execute(Configure(WANTED, host=host), ctx)
-
-    report = phases.run(whole, observers=[])
+    host, ctx = FakeHost(kernel=h200()), phases.Context(observers=[])
+    monkeypatch.setattr(type(host.manager), "reload", lambda _: ctx.cancel(signal.SIGTERM))
+    report = phases.run(Configure(WANTED, host=host), ctx=ctx)
     assert report.status is phases.Status.CANCELLED
     assert report.find(ConfigureStaticRoutes.name).status is phases.Status.CANCELLED
     written = effects_of(report.find("install-files").result).files

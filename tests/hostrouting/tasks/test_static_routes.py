@@ -118,6 +118,14 @@ class TestDefaultRoute:
         assert host.files.texts == {}
 
 
+def test_another_run_is_busy_when_the_routes_are_set() -> None:
+    """The error is that of the lock, and not of a route that waits."""
+    host = FakeHost(kernel=h200())
+    before_it_sets_routes(host, lambda: host.files.locked.add(LAYOUT.lock_path))
+    error = failure_of(run, Configure(config(*REPAIR), host=host), of=NotReady)
+    assert error.kind == "busy"
+
+
 class TestTypedRoutes:
     """A run that may not remove protection deletes no route that may be needed."""
 

@@ -453,6 +453,9 @@ HISTORIES: dict[str, list[tuple[Any, ...]]] = {
         ("set_up", "eth0"),
     ],
     "a route without a device": [(*ADD, Route(Prefix.parse("10.9.0.0/16")))],
+    "a weight of the only next hop": [
+        (*ADD, Route(Prefix.parse("10.9.0.0/16"), (NextHop("eth0", weight=3),))),
+    ],
     "a rule that is there": [("add_rule", RULE), ("add_rule", RULE)],
     "a link-local gateway without a device": [
         (*ADD, Route.to("fd00:16:9::/64", gateway="fe80::1")),

@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Callable
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,9 @@ from hostrouting.finding import Name
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.node.ending import TimeIsUp
 from hostrouting.testing import FakeHost, FakeKernel, plain_vm
+from hostrouting.upkeep import passes
 from hostrouting.upkeep.passes import PARTS, Part, PassOutcome, configured_parts, run_pass
 from tests.support.node import (
     HALVES,
@@ -257,6 +260,17 @@ def test_no_verdict(mode: Mode) -> None:
     refuse_to_list(host)
     outcome = make_pass(host, wanting(mode=mode), parts=("check",))
     assert outcome.refuses is (mode == "STRICT")
+    assert marker_of(host) == ""
+
+
+def test_a_pass_that_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If its time is over before it has checked, the old marker goes."""
+    host = node()
+    make_pass(host, REPAIRED)
+    assert marker_of(host) == "ok"
+    monkeypatch.setattr(passes, "_set_routes", Mock(side_effect=TimeIsUp("75")))
+    with pytest.raises(TimeIsUp):
+        make_pass(host, REPAIRED)
     assert marker_of(host) == ""
 
 

@@ -253,8 +253,13 @@ def test_a_list_that_is_refused(backend: NetlinkBackend) -> None:
             list_routes(netlink, 4, [TABLE_MAIN], RouteReader({}))
 
 
-def test_a_name_that_no_device_can_have(backend: NetlinkBackend) -> None:
-    """It is a refusal like that of any device that does not exist."""
+def test_a_name_that_no_device_can_have(namespace: Namespace, backend: NetlinkBackend) -> None:
+    """It is a refusal like that of any device that does not exist; the longest name is no such
+    name.
+    """
+    longest = "a" * 15
+    namespace.batch([f"link add {longest} type ifb", f"link set {longest} up"])
+    assert backend.change([RouteRequest("add", Route.to("192.0.2.0/24", dev=longest))])[0].ok
     for name in ("a" * 16, "eth0\0", "", "eth0\ud800"):
         route = ROUTE._replace(next_hops=(NextHop(name),))
         [outcome] = backend.change([RouteRequest("add", route)])
