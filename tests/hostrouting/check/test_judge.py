@@ -237,6 +237,10 @@ what escapes both as plain packets and as connections is named as plain packets
   overlap, escape ib0 | 172.16.0.0/16 dev ib1 table 100; rule from 10.0.0.4/32
 packets of pods that no rule takes have no route, and no rule that could be intended
   overlap | -main; rule pref 90 iif lo lookup 254 | pods=10.244.1.0/24 intended=iif lo
+nothing is expected of packets of pods that podCidrs does not name
++ link cali1 veth; default dev eth1 table 7; rule from 10.244.1.0/24 lookup 7
+  ok
+  ok | | pods=10.245.0.0/16
 packets of pods that a rule leads where plain ones go do not escape
 + elsewhere; rule pref 90 from 10.244.1.0/24 to 172.16.5.0/24 lookup 254
   ok      | rule from 10.244.1.0/24 to 172.16.6.0/24 | 172.16.5.0/24 pods=10.244.1.0/24

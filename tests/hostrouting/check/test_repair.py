@@ -89,6 +89,11 @@ the route that hides a pod has to go
   below-a-cni: [172.16.5.1/32 dev ib0 proto unspec scope link] hides [172.16.5.1/32 dev cali1 \
 proto unspec scope link metric 100], which these packets would take without it \
 | 172.16.5.1/32 dev cali1 metric 100; 172.16.5.1/32 dev ib0
+no route has a device that a configuration refuses, by its name
++ -default; -addresses; link dummy0 dummy; link eth:0 nic; address 10.0.0.4/24 dev eth:0
++ default via 10.1.0.1 dev dummy0 table 101; rule pref 40101 lookup 101
+  host-route no-gateway \
+| default via 10.0.0.1 dev eth:0 table 102; rule pref 40102 lookup 102 | 0.0.0.0/0
 a wider route, which could take what is reserved, would not be in what is expected
   host-route: the range is reserved | 0.0.0.0/1 dev ib0 | 0.0.0.0/8 dev=eth1
 """)

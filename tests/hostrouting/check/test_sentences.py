@@ -52,7 +52,7 @@ HIDING = Route.to("10.244.0.0/25", dev="docker0", protocol=2)
 """A route that hides pods of cni0."""
 BY_ETH1 = "default via 10.1.0.1 dev eth1 table 2"
 
-HOSTS = {
+HOSTS: dict[str, Snapshot | str] = {
     "own range": "local 172.16.5.0/24 dev lo proto 4 table 255 scope 0",
     "no route": "throw 172.16.5.0/24",
     "blackhole": "blackhole 172.16.5.0/24 proto 12",

@@ -26,6 +26,8 @@ a rule is named, and matters for its own destination; one with `not`, anywhere
 | rule pref 50 lookup 254 ifgroup 7 | 10.99.0.0/16
   not from all | rule pref 50 not to 172.16.5.0/24 lookup 254 ifgroup 7 | 10.99.0.0/16
 a rule that only packets of pods take is named where these are expected
+  rule 100: from 10.99.0.0/16 goto 200 \
+| rule pref 90 iif lo lookup 254; rule from 10.99.0.0/16 goto 200 | pods=10.99.0.0/16
   ok                              | rule pref 50 from 10.99.0.0/16 goto 100
   rule 50: from 10.99.0.0/16 goto 100 | rule pref 50 from 10.99.0.0/16 goto 100 | pods=10.99.0.0/16
   ok                              | rule pref 50 from 10.99.0.0/16 lookup 254 ifgroup 7
