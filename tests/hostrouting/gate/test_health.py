@@ -517,13 +517,6 @@ class TestSystemd:
         assert openings(host) == wanted
         assert lasting(host) == [sentence for sentence in wanted if CANCELLED in sentence]
 
-    def test_a_reset_of_an_instance_that_was_not_read(self, host: FakeHost) -> None:
-        """The instance is loaded, and the next reload takes its gate away."""
-        manager_of(host).properties[KUBE1] = {}
-        host.files.texts[f"{UNITS}/{KUBE1}.d/50-x.conf"] = RESET
-        [sentence] = openings(host, WANTED)
-        assert sentence.startswith(f"{AS_SOON}{KUBE1} starts unchecked: ")
-
     @pytest.mark.parametrize("folder", [MACHINES, KUBE1])
     def test_a_refusal_that_counts_as_success(self, host: FakeHost, folder: str) -> None:
         """It opens a gate, and is somewhere in the files of the unit; a run is not refused, since
@@ -608,9 +601,3 @@ class TestSystemd:
         places = (of_template, of_instance, in_the_last_folder, left_by_an_editor)
         files = FakeFiles(dict.fromkeys(places, "[Service]\n"))
         assert drop_ins_of(files, KUBE1) == [in_the_last_folder, of_template]
-
-    @pytest.mark.parametrize("state", ["bad-setting", "error", "masked", "not-found"])
-    def test_a_unit_that_systemd_cannot_load(self, host: FakeHost, state: str) -> None:
-        """It does not start at all."""
-        manager_of(host).properties[KUBE1] = {"LoadState": state, "ExecCondition": ""}
-        assert faults(host) == []

@@ -256,25 +256,22 @@ def test_a_refused_unit_while_another_process_has_the_lock() -> None:
     assert str(state.remedy) == "if that hangs, as root: kill 4711"
 
 
-def test_a_refused_unit_while_the_guard_has_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after an apply: the guard is not to be stopped for a pass that ends in a moment."""
-    guard = LockHolder(8, "python", HostLayout.guard_unit)
-    monkeypatch.setattr(FakeFiles, "lock_holders", lambda *_: (guard,))
+@pytest.mark.parametrize("unit", [HostLayout.guard_unit, UNIT])
+def test_who_has_the_lock_for_a_moment(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The guard is not to be stopped for a pass that ends in a moment, and the gate of the unit
+    itself holds nobody back.
+    """
+    holder = LockHolder(8, "python", unit)
+    monkeypatch.setattr(FakeFiles, "lock_holders", lambda *_: (holder,))
     files = FakeFiles()
     leave_note(files, UNIT, REFUSED_NOTE)
     [state] = unit_states(files, manager_with(**FAILED, **REFUSED), [UNIT])
     assert state.held_by == ""
     assert str(state.remedy) == f"when nothing holds it back, as root: systemctl start {UNIT}"
-
-
-def test_its_own_gate_has_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then it waits for nobody."""
-    own = LockHolder(8, "python", UNIT)
-    monkeypatch.setattr(FakeFiles, "lock_holders", lambda *_: (own,))
     waiting = manager_with(ActiveState="activating", SubState="condition", **PASSED)
     [state] = unit_states(FakeFiles(), waiting, [UNIT])
-    assert state.reasons == ()
-    assert state.remedy is None
+    if unit == UNIT:
+        assert (state.reasons, state.remedy) == ((), None)
 
 
 def test_instances() -> None:

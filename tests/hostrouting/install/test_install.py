@@ -372,26 +372,6 @@ class TestOrder:
         run(Remove(host=host))
         assert host.files.texts == {}
 
-    @pytest.mark.parametrize("task", [Configure, CheckRouteOverlap])
-    def test_a_write_that_fails_is_a_step(self, task: type[Configure]) -> None:
-        """The report has the step that failed, with what it had written before;
-        no later step ran.
-        """
-        host = FakeHost(kernel=h200())
-        host.files.broken[LAYOUT.drop_in_path(MACHINES)] = "No space left on device"
-        probes = ProbeRewriteConfig(enabled=True, interfaces=("eth0",), ensure_route=False)
-        wanted = WANTED._replace(probe_rewrite=probes)
-
-        report = phases.run(task(wanted, host=host), observers=[], clock=FakeClock())
-
-        [step] = report.children
-        assert step.name == "install-files"
-        assert step.status is phases.Status.FAILED
-        assert report.failures == (step,)
-        assert {*effects_of(step.error).files} == {*disk(host)}
-        assert LAYOUT.config_path in host.files.texts
-        assert our_routes(host) == ()
-
 
 ORIGINAL_SCRIPT = "/etc/aks-flex-node/static-routes.sh"
 ORIGINAL = {

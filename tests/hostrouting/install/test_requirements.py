@@ -148,29 +148,6 @@ def test_an_image_that_is_not_roots(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text.count("another user owns") == 1
 
 
-@pytest.mark.parametrize("name", ["systemd-nspawn@.service", "systemd-nspawn@kube1.service"])
-@pytest.mark.parametrize("is_new", [True, False], ids=["before it is gated", "gated"])
-def test_a_drop_in_of_an_image_that_cancels_the_gate(
-    name: str, caplog: pytest.LogCaptureFixture, *, is_new: bool
-) -> None:
-    """It is named, and may be gone when the image boots. No command is proposed: it would change
-    the host on which the image is prepared.
-    """
-    image = FakeHost.image()
-    if not is_new:
-        run(Configure(OLD, host=image))
-    path = f"{UNITS}/{name}.d/zz-x.conf"
-    image.files.texts[path] = RESET
-    [finding] = requirements(image)
-    assert finding.name == "gate-open"
-    assert finding.severity == "warning"
-    assert finding.sentence.endswith(f'"ExecCondition=" in {path} cancels the gate')
-    assert finding.target == name
-    assert str(finding.remedy) == "change that in the image"
-    run(Configure(GATED, host=image))
-    assert caplog.text.count("change that in the image") == 1
-
-
 @pytest.mark.parametrize("path", [LAYOUT.config_path, LAYOUT.program_path])
 def test_a_file_of_ours_that_others_can_change(path: str) -> None:
     """The run writes it anew."""

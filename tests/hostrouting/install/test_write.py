@@ -4,13 +4,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings, strategies as st
 
 import phases
 from hostrouting.boot.on_disk import proof_of_installation
 from hostrouting.boot.units import UNITS
-from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
+from hostrouting.config import GateConfig, HostRoutingConfig
 from hostrouting.config.settings import gated_units
 from hostrouting.errors import HostError
 from hostrouting.host.effects import effects_of
@@ -20,15 +19,13 @@ from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.testing import FakeHost
 from tests.hostrouting.install.test_install import apply, node, possible
 from tests.support.examples import scaled
-from tests.support.mishaps import Killed, Mishaps, ctrl_c, full, killed, mishap_host
+from tests.support.mishaps import Mishaps, ctrl_c, full, mishap_host
 from tests.support.tasks import (
     GUARDED,
     LAYOUT,
     WANTED,
     configured,
     failure_of,
-    left_to_do,
-    lose_routes,
     manager_of,
     run,
 )
@@ -191,17 +188,6 @@ def test_each_moment(old: HostRoutingConfig, new: HostRoutingConfig) -> None:
     assert moments.wrong == []
 
 
-def test_a_removal_that_is_killed_before_its_last_file() -> None:
-    """No file is left that would open the gate of the next configuration."""
-    host, mishaps = mishap_host()
-    run(Configure(GATED, host=host))
-    host.files.texts[LAYOUT.opening_path] = "ticket 4711\n"
-    fail_at(mishaps, f"remove {LAYOUT.config_path}", killed)
-    with pytest.raises(Killed):
-        run(Remove(host=host))
-    assert LAYOUT.opening_path not in host.files.texts
-
-
 def test_a_reload_that_is_lost_with_the_configuration() -> None:
     """If config.json cannot be read, nothing says whose drop-in systemd may still have loaded: it
     reads its files again.
@@ -271,15 +257,3 @@ class TestGuard:
         [stop] = effects_of(error).operations
         assert (stop.verb, stop.object) == ("stop", LAYOUT.guard_unit)
         assert calls_of(host) == [f"stop {LAYOUT.guard_unit}", f"start {LAYOUT.guard_unit}"]
-
-    def test_all_files_are_gone(self) -> None:
-        """It is stopped, and systemd forgets drop-ins that run a program that is gone."""
-        host = configured(GATED._replace(guard=GuardConfig(enabled=True)))
-        lose_routes(host)
-        host.files.texts.clear()
-        host.files.programs.clear()
-        host.files.links.clear()
-        calls_of(host)
-        run(Remove(host=host))
-        assert calls_of(host) == [f"stop {LAYOUT.guard_unit}", "reload"]
-        assert left_to_do(Remove(host=host)) == ""

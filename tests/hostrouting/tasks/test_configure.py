@@ -3,7 +3,6 @@ and losses.
 """
 
 import json
-import signal
 from ipaddress import ip_address
 from typing import Any
 
@@ -13,11 +12,9 @@ import phases
 from hostrouting.azure_vnet.task import CleanStaleAzureVnet
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
-from hostrouting.host.effects import effects_of
 from hostrouting.install.task import InstallTask
 from hostrouting.tasks.configure import TASKS, Configure
 from hostrouting.tasks.overlap_check import CheckResult
-from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, h200
 from tests.support.tasks import (
     LAYOUT,
@@ -79,22 +76,6 @@ def test_report() -> None:
     again = run(Configure(WANTED, host=host))
     assert isinstance(again, CheckResult)
     assert not again.changed
-
-
-def test_a_run_that_is_stopped_while_files_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was written is in the report, as the step that wrote it."""
-    host = FakeHost(kernel=h200())
-
-    @phases.task("whole")
-    def whole(ctx: phases.Context) -> None:
-        monkeypatch.setattr(type(host.manager), "reload", lambda _: ctx.cancel(signal.SIGTERM))
-        phases.execute(Configure(WANTED, host=host), ctx)
-
-    report = phases.run(whole, observers=[])
-    assert report.status is phases.Status.CANCELLED
-    assert report.find(ConfigureStaticRoutes.name).status is phases.Status.CANCELLED
-    written = effects_of(report.find("install-files").result).files
-    assert LAYOUT.config_path in written
 
 
 @pytest.mark.parametrize("task", [Configure, *TASKS, CleanStaleAzureVnet])
