@@ -9,6 +9,7 @@ from hostrouting.gate.unit_states import UnitState, unit_states
 from hostrouting.host.base import LockHolder
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeFiles, FakeManager
+from tests.support.ip_text import text_rows
 
 UNIT = "kubelet.service"
 NOW = "Thu 2026-01-01 00:00:00 UTC"
@@ -22,7 +23,6 @@ PASSED_NOTE = StartNote("now", 7.5, refused=False)
 REFUSED_NOTE = StartNote("now", 7.5, refused=True, errors=[ERROR])
 OLD_NOTE = StartNote("before", 7.5, refused=False)
 OLD_REFUSAL = StartNote("before", 7.5, refused=True, errors=[ERROR])
-ACTIVE = {"ActiveState": "active", "SubState": "running"}
 FAILED = {
     "ActiveState": "failed",
     "SubState": "failed",
@@ -32,135 +32,35 @@ FAILED = {
 LOGGED = ("it logs this", "it logs this")
 """What the journal has, where it is asked."""
 
-ROWS: dict[str, tuple[StartNote | None, dict[str, str], str]] = {
-    "checked": (PASSED_NOTE, ACTIVE | PASSED, f"runs, and was checked (since {NOW})"),
-    "checked, and restarted": (
-        PASSED_NOTE,
-        ACTIVE | PASSED | {"NRestarts": "2"},
-        f"runs, and was checked, and was restarted 2 times (since {NOW})",
-    ),
-    "started before the gate was there": (
-        OLD_NOTE,
-        ACTIVE | PASSED,
-        f"runs, and the gate has not checked its start (since {NOW})",
-    ),
-    "started without a note": (
-        None,
-        {"ActiveState": "activating", "SubState": "start-pre"} | PASSED,
-        f"runs, and the gate has not checked its start (since {NOW})",
-    ),
-    "a drop-in cancels the gate": (
-        None,
-        ACTIVE,
-        f"runs, and the gate has not checked its start (since {NOW})",
-    ),
-    "not ready yet": (
-        PASSED_NOTE,
-        {"ActiveState": "activating", "SubState": "start"} | PASSED,
-        f"is starting, and was checked (since {NOW})",
-    ),
-    "a command after its main process runs": (
-        PASSED_NOTE,
-        {"ActiveState": "activating", "SubState": "start-post"} | PASSED,
-        f"is starting, and was checked (since {NOW})",
-    ),
-    "in the gate": (
-        OLD_NOTE,
-        {"ActiveState": "activating", "SubState": "condition"} | PASSED,
-        f"waits in the gate (since {NOW})",
-    ),
-    "in a condition of another program": (
-        None,
-        {"ActiveState": "activating", "SubState": "condition", "ExecCondition": "{ argv[]=true }"},
-        f"does not run (since {NOW})",
-    ),
-    "refused": (REFUSED_NOTE, FAILED | REFUSED, f"was refused by the gate (since {NOW})"),
-    "refused, after a reload": (
-        REFUSED_NOTE,
-        {"ActiveState": "inactive", "SubState": "dead"} | PASSED,
-        f"was refused by the gate (since {NOW})",
-    ),
-    "refused, and systemd will start it again": (
-        REFUSED_NOTE,
-        {"ActiveState": "activating", "SubState": "auto-restart"} | REFUSED,
-        f"was refused by the gate (since {NOW})",
-    ),
-    "refused by a gate that could not run": (
-        OLD_NOTE,
-        FAILED | REFUSED,
-        f"was refused by the gate (since {NOW})",
-    ),
-    "a command before its main process has failed before the gate was there": (
-        None,
-        FAILED | PASSED | {"ExecMainStatus": "0"},
-        f"fails before its main process starts (since {NOW})",
-    ),
-    "a command before its main process fails": (
-        PASSED_NOTE,
-        FAILED | PASSED | {"ExecMainStatus": "0"},
-        f"fails before its main process starts (since {NOW})",
-    ),
-    "its main process fails, after the gate let it pass": (
-        PASSED_NOTE,
-        FAILED | PASSED | {"NRestarts": "5"},
-        f"fails (exit-code, exit status 3), and was restarted 5 times (since {NOW})",
-    ),
-    "it fails, and was refused before": (
-        OLD_REFUSAL,
-        FAILED | PASSED,
-        f"fails (exit-code, exit status 3) (since {NOW})",
-    ),
-    "a crash loop": (
-        PASSED_NOTE,
-        FAILED | PASSED | {"ActiveState": "activating", "SubState": "auto-restart"},
-        f"fails (exit-code, exit status 3) (since {NOW})",
-    ),
-    "masked": (
-        PASSED_NOTE,
-        {"ActiveState": "failed", "LoadState": "masked", "UnitFileState": "masked"},
-        f"is masked, so systemd does not start it (since {NOW})",
-    ),
-    "masked until the next boot": (
-        None,
-        {"ActiveState": "inactive", "LoadState": "masked", "UnitFileState": "masked-runtime"},
-        f"is masked, so systemd does not start it until the next boot (since {NOW})",
-    ),
-    "masked while it runs": (
-        PASSED_NOTE,
-        ACTIVE | {"LoadState": "masked"},
-        f"runs, and was checked (since {NOW})",
-    ),
-    "not there": (
-        None,
-        {"LoadState": "not-found", "StateChangeTimestamp": ""},
-        "is not known to systemd: it is not installed, or has another name",
-    ),
-    "stopped": (
-        OLD_REFUSAL,
-        {"ActiveState": "inactive", "StateChangeTimestamp": ""} | PASSED,
-        "does not run",
-    ),
+PROPERTIES: dict[str, dict[str, str]] = {
+    "runs": {"ActiveState": "active", "SubState": "running"},
+    "start-pre": {"ActiveState": "activating", "SubState": "start-pre"},
+    "start": {"ActiveState": "activating", "SubState": "start"},
+    "start-post": {"ActiveState": "activating", "SubState": "start-post"},
+    "condition": {"ActiveState": "activating", "SubState": "condition"},
+    "other-condition": {"ExecCondition": "{ argv[]=true }"},
+    "auto-restart": {"ActiveState": "activating", "SubState": "auto-restart"},
+    "dead": {"ActiveState": "inactive", "SubState": "dead"},
+    "inactive": {"ActiveState": "inactive"},
+    "never": {"StateChangeTimestamp": ""},
+    "failed": FAILED,
+    "before-main": {"ExecMainStatus": "0"},
+    "2-restarts": {"NRestarts": "2"},
+    "masked": {"LoadState": "masked", "UnitFileState": "masked"},
+    "masked-runtime": {"LoadState": "masked", "UnitFileState": "masked-runtime"},
+    "not-found": {"LoadState": "not-found"},
+    "passed": PASSED,
+    "refused": REFUSED,
 }
-"""By what has happened: the note, what systemd shows, and what is said."""
-REASONS = {
-    "refused": (ERROR,),
-    "refused, after a reload": (ERROR,),
-    "refused, and systemd will start it again": (ERROR,),
-    "refused by a gate that could not run": ("it logs this",),
-    "a command before its main process has failed before the gate was there": ("it logs this",),
-    "a command before its main process fails": ("it logs this",),
-    "its main process fails, after the gate let it pass": ("it logs this",),
-    "it fails, and was refused before": ("it logs this",),
-    "a crash loop": ("it logs this",),
-}
+NOTES = {"": None, "passed": PASSED_NOTE, "refused": REFUSED_NOTE}
+NOTES |= {"old": OLD_NOTE, "old refusal": OLD_REFUSAL}
 COMMANDS = {
-    "masked": f"systemctl unmask {UNIT}",
-    "masked until the next boot": f"systemctl unmask --runtime {UNIT}",
-    "started without a note": f"systemctl restart {UNIT}",
-    "started before the gate was there": f"systemctl restart {UNIT}",
-    **dict.fromkeys(REASONS, f"journalctl -u {UNIT}"),
-    **dict.fromkeys([name for name in REASONS if "refused" in name], f"systemctl start {UNIT}"),
-    "it fails, and was refused before": f"journalctl -u {UNIT}",
+    "": None,
+    "unmask": f"systemctl unmask {UNIT}",
+    "unmask-runtime": f"systemctl unmask --runtime {UNIT}",
+    "restart": f"systemctl restart {UNIT}",
+    "start": f"systemctl start {UNIT}",
+    "journal": f"journalctl -u {UNIT}",
 }
 
 
@@ -182,15 +82,52 @@ def state_of(note: StartNote | None, **properties: str) -> UnitState:
     return state
 
 
-@pytest.mark.parametrize("row", ROWS)
-def test_a_unit(row: str) -> None:
+# What has happened: the note, what systemd shows, what is said, the command, and whose reasons.
+@text_rows(
+    """
+passed | runs passed | runs, and was checked (since NOW) | |
+passed | runs passed 2-restarts | runs, and was checked, and was restarted 2 times (since NOW) | |
+passed | start passed | is starting, and was checked (since NOW) | |
+passed | start-post passed | is starting, and was checked (since NOW) | |
+passed | runs masked | runs, and was checked (since NOW) | |
+# Started before the gate was there; without a note; where a drop-in cancels the gate
+old | runs passed | runs, and the gate has not checked its start (since NOW) | restart |
+    | start-pre passed | runs, and the gate has not checked its start (since NOW) | restart |
+    | runs | runs, and the gate has not checked its start (since NOW) | |
+# In the gate, or in a condition of another program
+old | condition passed | waits in the gate (since NOW) | |
+    | condition other-condition | does not run (since NOW) | |
+# Refused; also after a reload, before the next attempt, and by a gate that could not run
+refused | failed refused | was refused by the gate (since NOW) | start | note
+refused | dead passed | was refused by the gate (since NOW) | start | note
+refused | auto-restart refused | was refused by the gate (since NOW) | start | note
+old | failed refused | was refused by the gate (since NOW) | start | log
+# It fails by itself
+    | failed passed before-main | fails before its main process starts (since NOW) | journal | log
+passed | failed passed before-main | fails before its main process starts (since NOW) | journal | log
+passed | failed passed 2-restarts \
+| fails (exit-code, exit status 3), and was restarted 2 times (since NOW) | journal | log
+old refusal | failed passed | fails (exit-code, exit status 3) (since NOW) | journal | log
+passed | failed passed auto-restart | fails (exit-code, exit status 3) (since NOW) | journal | log
+# It is not there, or not to be started
+passed | failed masked | is masked, so systemd does not start it (since NOW) | unmask |
+    | inactive masked-runtime | is masked, so systemd does not start it until the next boot \
+(since NOW) | unmask-runtime |
+    | not-found never | is not known to systemd: it is not installed, or has another name | |
+old refusal | inactive never passed | does not run | |
+"""
+)
+def test_a_unit(row: list[str]) -> None:
     """A note counts only if it is about the start that systemd knows."""
-    note, properties, words = ROWS[row]
-    state = state_of(note, **properties)
-    assert state.sentence == f"{UNIT} {words}"
-    assert state.reasons == REASONS.get(row, ())
-    assert (state.remedy and state.remedy.command) == COMMANDS.get(row)
-    assert state.checked == (7.5 if note is PASSED_NOTE else 0)
+    note, shown, words, command, reasons = row
+    properties: dict[str, str] = {}
+    for name in shown.split():
+        properties |= PROPERTIES[name]
+    state = state_of(NOTES[note], **properties)
+    assert state.sentence == f"{UNIT} {words.replace('NOW', NOW)}"
+    assert state.reasons == {"": (), "note": (ERROR,), "log": ("it logs this",)}[reasons]
+    assert (state.remedy and state.remedy.command) == COMMANDS[command]
+    assert state.checked == (7.5 if note == "passed" else 0)
 
 
 @pytest.mark.parametrize("is_locked", [True, False])

@@ -493,12 +493,14 @@ class TestRequirements:
         """It is a warning: it may be installed later. The run logs it, too, and writes the program
         all the same, and the link to where the interpreter will be.
         """
-        host = FakeHost(backend=None, manager=None, missing={"nft"})
+        not_root = Rights(is_root=False)
+        host = FakeHost(backend=None, manager=None, missing={"nft"}, rights=lambda: not_root)
         host.interpreter.path = ""
         wanted = WANTED._replace(probe_rewrite=PROBES.probe_rewrite)
         run(Configure(wanted, host=host))
         assert "the program nft is not installed in the image" in caplog.text
         assert "/usr/bin has no Python 3.10 or newer" in caplog.text
+        assert caplog.text.count("another user owns") == 1
         plan = Configure(wanted, host=host).plan()
         assert {finding.severity for finding in plan.findings} == {"warning"}
         assert LAYOUT.program_path in host.files.programs
