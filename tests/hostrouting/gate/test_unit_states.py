@@ -44,7 +44,7 @@ PROPERTIES: dict[str, dict[str, str]] = {
     "inactive": {"ActiveState": "inactive"},
     "never": {"StateChangeTimestamp": ""},
     "failed": FAILED,
-    "before-main": {"ExecMainStatus": "0"},
+    "early": {"ExecMainStatus": "0"},
     "2-restarts": {"NRestarts": "2"},
     "masked": {"LoadState": "masked", "UnitFileState": "masked"},
     "masked-runtime": {"LoadState": "masked", "UnitFileState": "masked-runtime"},
@@ -103,8 +103,8 @@ refused | dead passed | was refused by the gate (since NOW) | start | note
 refused | auto-restart refused | was refused by the gate (since NOW) | start | note
 old | failed refused | was refused by the gate (since NOW) | start | log
 # It fails by itself
-    | failed passed before-main | fails before its main process starts (since NOW) | journal | log
-passed | failed passed before-main | fails before its main process starts (since NOW) | journal | log
+    | failed passed early | fails before its main process starts (since NOW) | journal | log
+passed | failed passed early | fails before its main process starts (since NOW) | journal | log
 passed | failed passed 2-restarts \
 | fails (exit-code, exit status 3), and was restarted 2 times (since NOW) | journal | log
 old refusal | failed passed | fails (exit-code, exit status 3) (since NOW) | journal | log

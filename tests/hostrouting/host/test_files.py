@@ -235,6 +235,13 @@ def test_an_image_behind_a_link(tmp_path: Path) -> None:
         root.write("/run/unit", "x")
 
 
+@pytest.mark.parametrize("root", ["", "etc", "/etc/\0"])
+def test_a_root_is_absolute(root: str) -> None:
+    """A relative root would depend on the directory in which a program runs."""
+    with pytest.raises(ValueError, match="is not an absolute path"):
+        LocalFiles(root)
+
+
 # What only a real file system shows. This machine's own root is an image, too.
 
 HERE = LocalFiles()

@@ -287,24 +287,6 @@ def test_the_ready_made_hosts(make: Callable[[], FakeKernel]) -> None:
     assert snapshot.ipv6_forwarding is True
 
 
-def test_what_a_test_reads_of_files() -> None:
-    """What is replaced or removed is in none of the dictionaries, nor are its mode and owner."""
-    files = FakeFiles(
-        {"/etc/a": "", "/etc/b": "", "/etc/c": ""},
-        {"/etc/a": 0o600, "/etc/b": 0o600},
-        owners={"/etc/a": 7, "/etc/b": 7, "/etc/c": 7},
-    )
-    files.remove("/etc/a")
-    files.link("/etc/b", "a")
-    files.write("/etc/c", b"")
-    assert files == FakeFiles(
-        modes={"/etc/c": 0o644},
-        programs={"/etc/c": b""},
-        links={"/etc/b": "a"},
-        writes=["/etc/a", "/etc/b", "/etc/c"],
-    )
-
-
 def test_folders_that_refuse_files() -> None:
     """A folder that is broken, and what is in it; not its neighbours with a similar name."""
     files = FakeFiles(broken={"/etc/systemd": "it is read-only"})

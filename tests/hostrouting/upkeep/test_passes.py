@@ -11,7 +11,6 @@ from hostrouting.check.check import check_kernel
 from hostrouting.config.settings import (
     HostRoutingConfig,
     Mode,
-    ProbeRewriteConfig,
     RouteOverlapConfig,
 )
 from hostrouting.errors import BackendError, HostError
@@ -159,16 +158,6 @@ def test_linux_without_ipv6() -> None:
     assert outcome.refuses
     assert {"route-waits", "no-default-route"} <= {finding.name for finding in outcome.findings}
     assert outcome.waits == "", "nor does it help to wait for the other route"
-
-
-def test_the_route_for_replies() -> None:
-    """It is outside of all-or-none: where it cannot be set, that is a warning."""
-    host = node()
-    replies = ProbeRewriteConfig(enabled=True, interfaces=("eth9",))
-    outcome = make_pass(host, REPAIRED._replace(probe_rewrite=replies))
-    assert not outcome.refuses
-    assert {finding.severity for finding in outcome.findings} == {"warning"}
-    assert sorted(ours(host)) == sorted(HALVES)
 
 
 @pytest.mark.parametrize("parts", [PARTS, ("routes",)])

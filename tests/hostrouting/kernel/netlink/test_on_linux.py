@@ -3,7 +3,6 @@ kernel, another program.
 """
 
 import errno
-import os
 import socket
 import struct
 import sys
@@ -396,20 +395,6 @@ def test_a_lookup_is_what_ip_route_get_says(family: int, data: st.DataObject) ->
 def in_short(answers: Iterable[Answer]) -> list[tuple[str, RouteKey | None]]:
     """The kind and the key of each answer."""
     return [(answer.kind, answer.route and answer.route.key) for answer in answers]
-
-
-def test_a_device_whose_name_is_not_text(namespace: Namespace, backend: NetlinkBackend) -> None:
-    """A lookup gives it the name that a snapshot gives it, and that can be printed."""
-    name = os.fsdecode(b"eth\xff")
-    for command in (
-        "link add {} type veth peer name far",
-        "link set {} up",
-        "route add 192.0.2.0/24 dev {}",
-    ):
-        namespace.run("ip", *command.format(name).split())
-    routes = [route for route in backend.snapshot().routes if route.devs == ("eth\\xff",)]
-    [answer] = backend.lookup([as_ip("192.0.2.1")])
-    assert answer.route in routes
 
 
 WITHOUT_IPV6 = """
