@@ -105,10 +105,12 @@ def test_a_host_that_is_locked_again_and_again(tmp_path: Path) -> None:
                 pass
 
 
-def test_the_lock_of_an_image(tmp_path: Path) -> None:
-    """Two runs on one image exclude each other, and leave nothing in it; a mistyped name is not an
-    image.
+def test_an_image(tmp_path: Path) -> None:
+    """Neither the kernel nor the systemd of this machine is asked. Two runs on one image exclude
+    each other, and leave nothing in it; a mistyped name is not an image.
     """
+    for image in (Host.offline(tmp_path), Host(backend=None, files=LocalFiles(tmp_path))):
+        assert (image.backend, image.manager) == (None, None)
     first, second, waiting = Host.offline(str(tmp_path)), Host.offline(f"{tmp_path}/"), context()
     with (
         first.locked(context()),
