@@ -189,6 +189,11 @@ class ConfigError(HostRoutingError, ValueError):
         headline: str = "",
         remedy: Remedy | None = None,
     ) -> None:
+        given: object = faults  # not every author checks types
+        if isinstance(given, str):
+            raise TypeError(
+                f"faults is {given!r:.80}; it must be a list: [Fault(path, value, rule)]"
+            )
         self.faults = tuple(faults)
         self.source = source
         self._lines = tuple(self._describe_faults(headline))

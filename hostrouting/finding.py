@@ -20,13 +20,12 @@ expected device.
 ESCAPES: tuple[Escape, ...] = get_args(Escape)
 Name: TypeAlias = Literal[
     Escape, "no-default-route", "missing-rule", "service-network-holds-host",
-    "pod-network-holds-host", "default-route-expires", "cidr-masked",
     # what makes a verdict undecided
     "default-routes", "two-cnis", "doubtful-route", "other-packets", "unknown-source",
     "not-judged", "kernel-differs",
     # what explains a verdict; what a repair is, lacks and costs; our routes
     "allowed", "action", "unsafe", "repair-cost", "route-conflict", "route-waits", "route-stays",
-    "route-differs", "route-unchecked", "route-not-configured",
+    "route-differs", "route-not-configured",
     # the host
     "gate-open", "gate-shut", "file", "lock", "requirement", "unit",
     "unit-not-gated", "removal", "probe-rewrite", "azure-vnet",

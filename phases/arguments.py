@@ -5,7 +5,13 @@ function returns is checked where it is called.
 from __future__ import annotations
 
 import math
-from inspect import iscoroutine
+from inspect import (
+    isasyncgenfunction,
+    iscoroutine,
+    iscoroutinefunction,
+    isgeneratorfunction,
+    signature,
+)
 from typing import Any
 
 from phases.errors import InvalidTask
@@ -17,13 +23,13 @@ def must_be(kind: Any, value: object, name: str, rule: str) -> None:
         raise TypeError(f"{name} is {value!r:.80}; it must be {rule}")
 
 
-def must_be_number(value: object, name: str, *, most: float = math.inf) -> None:
-    """Raise ValueError unless the value is a finite number from 0 to `most`."""
-    if isinstance(value, int | float) and 0 <= value <= most and value < math.inf:
+def must_be_number(value: object, name: str, *, least: float = 0, most: float = math.inf) -> None:
+    """Raise ValueError unless the value is a finite number from `least` to `most`."""
+    if isinstance(value, int | float) and least <= value <= most and value < math.inf:
         return
-    limits = "0 or more"
+    limits = f"{least:g} or more"
     if most < math.inf:
-        limits = f"from 0 to {most:g}"
+        limits = f"from {least:g} to {most:g}"
     raise ValueError(f"{name} is {value!r:.80}; it must be a number, {limits}")
 
 
@@ -31,6 +37,25 @@ def must_be_count(value: object, name: str) -> None:
     """Raise ValueError unless the value is a whole number, 1 or more."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} is {value!r:.80}; it must be a whole number, 1 or more")
+
+
+def fault_of_function(name: str, function: object, takes: str = "ctx") -> str:
+    """What is wrong with a function that is called with one value; empty if nothing is."""
+    if not callable(function):
+        return f"its {name} is {function!r:.80}; it must be a function of {takes}"
+    if isinstance(function, type):
+        return f"its {name} is the class {function.__name__}; pass an instance"
+    for code in (function, type(function).__call__):  # an object is called by its class's method
+        if iscoroutinefunction(code) or isasyncgenfunction(code) or isgeneratorfunction(code):
+            return f"its {name} is async or a generator, so a call runs nothing; write a plain def"
+    try:
+        signature(function).bind(None)
+    except TypeError:
+        rule = f"write {name}({takes}), and in a class {name}(self, {takes})"
+        return f"{name} does not take {takes} alone; {rule}"
+    except ValueError:  # some builtins do not say what they take
+        return ""
+    return ""
 
 
 def reject_coroutine(result: object, function: str) -> None:

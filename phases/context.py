@@ -23,8 +23,8 @@ from contextvars import ContextVar
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from phases.arguments import must_be, must_be_number, reject_coroutine
-from phases.errors import Cancelled, DeadlineExceeded, UnknownTask
+from phases.arguments import fault_of_function, must_be, must_be_number, reject_coroutine
+from phases.errors import Cancelled, DeadlineExceeded, InvalidTask, UnknownTask
 from phases.observers import LOGGER, LiveTree, LogObserver, TaskLogger, logger_of
 from phases.step import last_named
 
@@ -136,12 +136,16 @@ class Context:
         must_be(Iterable, observers, "observers", "a list of observers")
         self.observers = tuple(observers)
         for observer in self.observers:
-            must_be(Callable, observer, "an observer", "a function of a step")
+            fault = fault_of_function("observer", observer, "step") or _fault_of_hook(observer)
+            if fault:
+                raise TypeError(f"observers: {fault}")
         self.run_id = ""
         """Empty outside of a run: several runs can share a context."""
         self.run_scope = Scope(self.clock)
         self.scopes = (self.run_scope,)
         """Those around the task, the innermost first."""
+        self.task: Any = None
+        """The running task: `step` is its step, or one of its parts."""
         self.step: Step | None = None
         self.root: Step | None = None
         self.why_left_out: Callable[[tuple[str, ...]], str] = lambda _path: ""
@@ -202,17 +206,31 @@ class Context:
         return max(0.0, moment - self.clock.now())
 
     def check(self) -> None:
-        """Raise Cancelled if the task is cancelled. Call it wherever stopping does no harm."""
+        """Raise Cancelled if the task is cancelled. Call it wherever stopping does no harm.
+
+        InvalidTask, as from sleep() and within(), if this is the context of the whole run, in a
+        task of it: what stops the task alone would not stop it here.
+        """
+        self._require_inner()
+        self._check()
+
+    def _check(self) -> None:
         scope = self._scope
         stop = scope.stop
         if stop.moment <= self.clock.now():
             raise Cancelled(stop.reason, origin=scope)
+
+    def _require_inner(self) -> None:
+        fault = fault_of_outer(self)
+        if fault:
+            raise InvalidTask(f"{fault}; use the context with which that task is called")
 
     def sleep(self, seconds: float) -> None:
         """Wait for these seconds; raise Cancelled as soon as the task is cancelled."""
         must_be((int, float), seconds, "sleep: seconds", "a number")
         if math.isnan(seconds):
             raise ValueError("sleep: seconds is nan; it must be a number")
+        self._require_inner()
         end = min(self.clock.now() + seconds, self._scope.stop.moment)
         self.clock.wait(lambda: self.cancelled, end)
         self.check()
@@ -270,6 +288,7 @@ class Context:
         yields: the one around it does not know the limit.
         """
         must_be_number(seconds, "a time limit")
+        self._require_inner()
         return WithBlock("ctx.within", self._limited(seconds))
 
     @contextmanager
@@ -311,6 +330,22 @@ RUNNING: ContextVar[Context | None] = ContextVar("phases: the running task", def
 """The context of the task in which this code runs; None outside of a run. Other threads do not have
 it.
 """
+
+
+def fault_of_outer(ctx: Context) -> str:
+    """What is wrong if, in a running task, this is the context of the whole run; else empty."""
+    around = RUNNING.get()
+    if around is None or ctx.step is not None or ctx.run_scope is not around.run_scope:
+        return ""
+    return f"ctx is that of the whole run, and not that of the task {'/'.join(around.path)}"
+
+
+def _fault_of_hook(observer: Observer) -> str:
+    """What is wrong with the method of an observer that is told of failed attempts, if it has one;
+    empty if nothing is.
+    """
+    method = getattr(observer, "attempt_failed", None)
+    return "" if method is None else fault_of_function("attempt_failed", method, "failed")
 
 
 def derived(ctx: Context, **changes: Any) -> Context:
@@ -355,7 +390,7 @@ def cancelled_with(ctx: Context) -> Iterator[None]:
     try:
         yield
     except kinds:
-        ctx.check()
+        ctx._check()
         raise
 
 

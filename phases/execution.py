@@ -8,7 +8,8 @@ Groups call `new_step` for each of their tasks, and later either `run_step` or `
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timezone
 from functools import partial
@@ -21,12 +22,13 @@ from phases.context import (
     WithBlock,
     cancelled_with,
     derived,
+    fault_of_outer,
     in_a_run,
     notify,
 )
 from phases.errors import Cancelled, InvalidTask, WouldFail
 from phases.step import Status, Step, TaskFailed
-from phases.tasks import AnyTask, Method, Skip, Task, Verb, fault_of_name, valid_task
+from phases.tasks import AnyTask, Method, Skip, Task, Verb, fault_of_name, offers, valid_task
 from phases.values import fields_of
 
 T = TypeVar("T")
@@ -45,13 +47,31 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     stop cleanly calls `run`.
 
     With the context of a running task, the task becomes a step inside that task's step; if
-    run(skip=…) leaves it out, the result is a Skip. In a running event loop, use `await
-    asyncio.to_thread(phases.execute, task)`.
+    run(skip=…) leaves it out, the result is a Skip. There is a RuntimeWarning if it has a plan or
+    an undo and the running task does not: that task then needs it in its `subtasks`. In a running
+    event loop, use `await asyncio.to_thread(phases.execute, task)`.
     """
     require_no_event_loop("execute", "await asyncio.to_thread(phases.execute, task)")
     ctx = in_a_run(context_of("execute", ctx))
     step = new_step(valid_task(task).name, ctx)
+    warn_of_lost_verbs(task, ctx)
     return cast("T", run_step(task, step, ctx))
+
+
+def warn_of_lost_verbs(task: AnyTask, ctx: Context) -> None:
+    """Warn if a plan, or an undo, of the running task would leave out this one, which it runs. A
+    task whose do may be called in that of another one calls this, too.
+    """
+    if ctx.task is None or ctx.step is None or ctx.step.action != "do":
+        return
+    lost = [verb for verb in ("plan", "undo") if offers(task, verb) and not offers(ctx.task, verb)]
+    if lost:
+        verbs = " and ".join(lost)
+        words = (
+            f"{task.name} has {verbs}, and {_path_of(ctx)}, which runs it, does not: write "
+            f"subtasks = ({task.name},) there, with this object, or {verbs} of its own"
+        )
+        warnings.warn(words, RuntimeWarning, stacklevel=3)
 
 
 _INSIDE_A_TASK = {
@@ -75,11 +95,12 @@ def context_of(function: str, given: Context | None, **settings: Any) -> Context
         fault = f"it is called in the task {_path_of(around)} without its context"
     if given is not None:
         must_be(Context, given, f"{function}: ctx", "a phases.Context")
-        is_of_task = given.step is not None
-        if is_of_task and function in {"run", "run_async"}:
+        if given.step is not None and given.step.seconds is not None:
+            fault = f"ctx is that of the task {_path_of(given)}, which has ended"
+        elif given.step is not None and function in {"run", "run_async"}:
             fault = f"ctx is that of the task {_path_of(given)}, which would not fail with the run"
-        elif not is_of_task and around is not None and given.run_scope is around.run_scope:
-            fault = f"ctx is that of the whole run, and not that of the task {_path_of(around)}"
+        else:
+            fault = fault_of_outer(given)
     if fault:
         raise InvalidTask(
             f"{function}: {fault}; write {_INSIDE_A_TASK[function]} with the context of the task, "
@@ -106,6 +127,8 @@ def require_no_event_loop(function: str, remedy: str) -> None:
 
 class Block:
     """A `with` block that is a step: its context, and what the block says that it has done."""
+
+    __slots__ = ("ctx", "result")
 
     def __init__(self, ctx: Context) -> None:
         self.ctx = ctx
@@ -167,7 +190,7 @@ def run_step(task: AnyTask, step: Step, ctx: Context, verb: Verb = "do") -> obje
     method = _method_of(task, verb)
     if method is None:
         return record_unstarted(step, ctx, f"offers no {verb}")
-    with recorded(step, ctx) as block:
+    with recorded(step, derived(ctx, task=task)) as block:
         block.result = method(block.ctx)
     return block.result
 
@@ -244,14 +267,13 @@ def _record_result(step: Step, result: object) -> None:
     still shows the plan.
     """
     reject_coroutine(result, step.name)
-    if isinstance(result, BaseException):
-        raise InvalidTask(f"it returned the error {result!r:.80}; to fail, raise it")
+    fault = _fault_of_result(result)
+    if fault:
+        raise InvalidTask(f"it returned {fault}")
     if isinstance(result, Skip):
         step.status = Status.SKIPPED
         step.reason = step.reason or result.reason  # the note of a plan is there already, and stays
         return
-    if result is Skip:
-        raise InvalidTask("it returned the class Skip; write Skip('the reason')")
     step.result = result
     step.fields = fields_of(result)
     if step.action == "plan":
@@ -260,6 +282,28 @@ def _record_result(step: Step, result: object) -> None:
         if would_fail:
             raise WouldFail(would_fail)
     step.status = Status.OK
+
+
+def _fault_of_result(result: object) -> str:
+    """The result, with the remedy, if its author may have meant a failure, which is raised; else
+    empty.
+    """
+    if result is Skip:
+        return "the class Skip; write Skip('the reason')"
+    if isinstance(result, BaseException):
+        return f"the error {result!r:.80}; to fail, raise it"
+    if isinstance(result, bool):
+        return (
+            f"{result}, which does not say how it ended: to fail, raise an error; with nothing to "
+            "do, return Skip('the reason'); a fact for a later task goes into a mapping"
+        )
+    if isinstance(result, Step) and result.status is Status.FAILED and result.action == "do":
+        return "the report of a run that failed; write phases.execute(task, ctx), which raises"
+    if getattr(result, "returncode", 0):
+        return f"{result!r:.80}, which has failed; write subprocess.run(…, check=True)"
+    if isinstance(result, Mapping) and "would_fail" in result:
+        return "a mapping with would_fail, which is an attribute of a plan and not a key"
+    return ""
 
 
 def _record_error(step: Step, error: BaseException) -> None:

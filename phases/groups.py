@@ -10,12 +10,18 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from phases.arguments import must_be, must_be_count, must_be_number, reject_coroutine
+from phases.arguments import (
+    fault_of_function,
+    must_be,
+    must_be_count,
+    must_be_number,
+    reject_coroutine,
+)
 from phases.context import Context, Scope, derived, notify_of_attempt
 from phases.errors import Cancelled, InvalidTask
 from phases.execution import new_step, raise_together, record_unstarted, run_step
 from phases.step import FailedAttempt, TaskFailed
-from phases.tasks import AnyTask, FunctionTask, Skip, Task, fault_of_method, valid_task, wrapped
+from phases.tasks import AnyTask, FunctionTask, Skip, Task, valid_task, wrapped
 from phases.values import Results, describe_error
 
 if TYPE_CHECKING:
@@ -167,14 +173,14 @@ def retry(
     """
     if attempts is not None:
         must_be_count(attempts, "retry: attempts")
-    must_be_number(delay, "retry: delay")
-    must_be_number(factor, "retry: factor")
     must_be_number(longest, "retry: longest")
+    must_be_number(delay, "retry: delay (which is not above longest)", most=longest)
+    must_be_number(factor, "retry: factor", least=1)
     must_be_number(jitter, "retry: jitter", most=1)
-    must_be((type, tuple), on, "retry: on", "a type of errors, or a tuple of types")
+    _require_error_types(on)
 
     def do(ctx: Context) -> T:
-        pause = min(delay, longest)
+        pause = delay
         attempt = 1
         while True:
             began = ctx.clock.now()
@@ -197,6 +203,12 @@ def retry(
                 ctx.step.attempts += 1
 
     return wrapped(task, do)
+
+
+def _require_error_types(on: object) -> None:
+    for kind in on if isinstance(on, tuple) else (on,):
+        if not isinstance(kind, type) or not issubclass(kind, Exception):
+            raise TypeError(f"retry: on is {on!r:.80}; it must be a type of errors, or a tuple")
 
 
 def _wait_in_time(wait: float, ctx: Context, *, took: float) -> float | None:
@@ -254,13 +266,14 @@ def when(
             return wrapped(task, valid_task(task).do)
         return wrapped(task, lambda _ctx: is_false, plan=lambda _ctx: is_false)
 
-    fault = fault_of_method("condition", condition)
+    fault = fault_of_function("condition", condition)
     if fault:
         raise InvalidTask(f"when: {fault}")
 
     def do(ctx: Context) -> T | Skip:
         is_true = condition(ctx)
         reject_coroutine(is_true, f"{task.name}: its condition")
+        must_be(bool, is_true, f"what the condition of {task.name} returned", "True or False")
         if is_true:
             return task.do(ctx)
         return is_false

@@ -26,6 +26,9 @@ LOGGER = "phases"
 """The name of the logger that is used if none is given. It is not made on import: a program's
 `dictConfig` disables every logger that exists by then.
 """
+_KEYWORDS = {"exc_info", "stack_info", "stacklevel", "extra"}
+_OWN_FRAMES = 1 if sys.version_info >= (3, 11) else 2
+"""Between a caller of a TaskLogger and the logger: before 3.11, those of logging itself count."""
 _STYLES = {"ok": "green", "failed": "bold red", "cancelled": "yellow", "skipped": "dim"}
 
 
@@ -46,6 +49,14 @@ class TaskLogger(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic si
     """The type of `ctx.log`: a logger whose lines name their run and task; `extra` goes into the
     same mapping.
     """
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log a line. TypeError, at every level, for what is no keyword of `logging`."""
+        unknown = ", ".join(kwargs.keys() - _KEYWORDS)
+        if unknown:
+            raise TypeError(f"log: there is no keyword {unknown}; write extra={{…}} for values")
+        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + _OWN_FRAMES
+        super().log(level, msg, *args, **kwargs)
 
     def process(
         self, msg: object, kwargs: MutableMapping[str, Any]

@@ -12,7 +12,7 @@ from phases.execution import context_of, new_step, require_no_event_loop, run_st
 from phases.observers import LOGGER
 from phases.step import Observer, Status, Step
 from phases.stopping import Run, report_of
-from phases.tasks import AnyTask, FunctionTask, Names, Path, selection, valid_task, valid_tree
+from phases.tasks import AnyTask, Names, Path, selection, valid_task, valid_tree, wrapped
 
 if TYPE_CHECKING:
     import logging
@@ -167,4 +167,4 @@ def _undone_on_failure(task: AnyTask) -> AnyTask:
             step.failures = undo_step.failures  # after those of the run, which `raise` adds
             raise
 
-    return FunctionTask(valid_tree(task).name, do)
+    return wrapped(valid_tree(task), do)

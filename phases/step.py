@@ -49,14 +49,25 @@ _TYPES: dict[str, Any] = {
 
 
 class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
-    """The state of a step."""
+    """The state of a step. It equals its value; ValueError if it is compared with a text that no
+    status has, such as "FAILED".
+    """
 
     __str__ = str.__str__
+    __hash__ = str.__hash__
     RUNNING = "running"
     OK = "ok"
     FAILED = "failed"
     CANCELLED = "cancelled"
     SKIPPED = "skipped"
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str) and other not in list(map(str, Status)):
+            raise ValueError(f"{other!r:.80} is not a status; they are {', '.join(Status)}")
+        return str.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
 
 
 @attrs.define(eq=False, repr=False, slots=False)
@@ -282,13 +293,13 @@ class Step:
         and the details, and no traceback. The `failures` of a failed step are all steps in it that
         have an error.
         """
+        document = _parsed(text)
+        schema = document.get("schema") if isinstance(document, dict) else None
+        if schema != _SCHEMA:
+            raise ValueError(f"the schema of this report is {schema!r:.80}, not {_SCHEMA!r}")
         try:
-            document = _parsed(text)
-            schema = document.get("schema") if isinstance(document, dict) else None
-            if schema != _SCHEMA:
-                raise ValueError(f"the schema of this report is {schema!r:.80}, not {_SCHEMA!r}")
             return cls._from_mapping(document)
-        except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ValueError(f"this is not a whole report: {describe_error(error)}") from error
 
     @classmethod
@@ -319,7 +330,7 @@ def _parsed(text: str | bytes) -> Any:
     """
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, TypeError, RecursionError) as error:
         words = f"this is not a whole report: it is not JSON ({error}); pass the text of to_json()"
         raise ValueError(words) from error
 

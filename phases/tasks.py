@@ -5,13 +5,13 @@ here runs one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 import attrs
 
-from phases.arguments import must_be
+from phases.arguments import fault_of_function, must_be
 from phases.errors import InvalidTask, UnknownTask
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ class Skip:
 
     def __attrs_post_init__(self) -> None:
         must_be(str, self.reason, "Skip: reason", "a text")
+        if not self.reason.strip():
+            raise ValueError("Skip: reason is empty; say why there was nothing to do")
 
 
 @attrs.frozen(repr=False)
@@ -134,6 +136,13 @@ def valid_task(candidate: Task[T]) -> Task[T]:
     return candidate
 
 
+def offers(candidate: AnyTask, verb: str) -> bool:
+    """Whether the task, or one of those inside it, has a method of this name."""
+    if getattr(candidate, verb, None) is not None:
+        return True
+    return any(offers(member, verb) for member in getattr(candidate, "subtasks", ()))
+
+
 def valid_tree(root: AnyTask) -> AnyTask:
     """The same task if it and the tasks inside it are tasks; otherwise raises InvalidTask."""
     for member in getattr(valid_task(root), "subtasks", ()):
@@ -158,8 +167,10 @@ def _fault(candidate: object) -> str:
         )
     for verb in get_args(Verb):
         method = getattr(candidate, verb, None)
-        fault = fault_of_method(verb, method)
-        if method is not None and fault:
+        fault = _misspelt(candidate, verb)
+        if method is not None:
+            fault = fault_of_function(verb, method)
+        if fault:
             return fault
     fault = fault_of_name(getattr(candidate, "name", None))
     if fault:
@@ -184,19 +195,15 @@ def fault_of_name(name: object) -> str:
     )
 
 
-def fault_of_method(verb: str, method: object) -> str:
-    """What is wrong with a function of the context that a task has; empty if nothing is."""
-    if not callable(method):
-        return f"its {verb} is {method!r:.80}; it must be a function of the context"
-    if iscoroutinefunction(method) or isasyncgenfunction(method) or isgeneratorfunction(method):
-        return f"its {verb} is async or a generator, so a call runs nothing; write a plain `def`"
-    try:
-        signature(method).bind(None)
-    except TypeError:
-        rule = f"write {verb}(ctx), and in a class {verb}(self, ctx)"
-        return f"{verb} does not take the context alone; {rule}"
-    except ValueError:  # some builtins do not say what they take
-        return ""
+def _misspelt(candidate: object, verb: str) -> str:
+    """A method that was probably meant as this one, which the task does not have; else empty."""
+    cls = type(candidate)
+    names = {name.rstrip("_").lower(): name for name in dir(cls) if callable(getattr(cls, name))}
+    same_letters = [name for name in names if sorted(name) == sorted(verb)]
+    for near in (*get_close_matches(verb, names, cutoff=0.85), *same_letters):
+        name = names[near]
+        if near[0] == verb[0] and name != verb:
+            return f"it has a method {name}, and no {verb}: write {verb}(self, ctx), or rename it"
     return ""
 
 
@@ -245,6 +252,8 @@ def _ends(names: Names, paths: list[Path], *, option: str) -> list[Path]:
     """The ends of paths that these names mean. Raises UnknownTask if no path has such an end."""
     if names is None:
         return []
+    if isinstance(names, Mapping):
+        raise TypeError(f"{option} is {names!r:.80}; it must be a name, or a list of names")
     if isinstance(names, str):
         names = [names]
     ends: list[Path] = []

@@ -6,12 +6,10 @@ older one; where this machine has one from 3.6 to 3.9, that one is asked, too.
 """
 
 import ast
-import os
 import re
 import shutil
 import sys
 from functools import cache
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -66,49 +64,43 @@ def test_what_is_loaded_before_the_check_is_python_3_6(name: str) -> None:
     assert "__future__" not in imported
 
 
-@pytest.mark.parametrize("entry", ["module", "command", "single file"])
-def test_one_line_says_what_is_needed(tmp_path: Path, entry: str) -> None:
-    """The exit code is that of bad input, and there is no traceback."""
-    claimed = """
+CLAIMED = """
 import runpy, sys
 sys.version_info = (3, 9, 2, "final", 0)
 sys.path.insert(0, sys.argv.pop(1))
 """
-    started = {
-        "module": "runpy.run_module('hostrouting', run_name='__main__', alter_sys=True)",
-        "command": "from hostrouting.__main__ import run; sys.exit(run())",
-        "single file": "runpy.run_path(sys.path[0], run_name='__main__')",
-    }[entry]
-    place = str(single_file(tmp_path)) if entry == "single file" else str(ROOT)
-    done = completed([sys.executable, "-c", claimed + started, place, "--help"])
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert LINE.fullmatch(done.stderr), done.stderr
+STARTS = {
+    str(ROOT): (
+        "runpy.run_module('hostrouting', run_name='__main__', alter_sys=True)",
+        "from hostrouting.__main__ import run; sys.exit(run())",
+    ),
+    "hostrouting.pyz": ("runpy.run_path(sys.path[0], run_name='__main__')",),
+}
+"""By the place of the library: how its command is started, as a module, as it is installed, and as
+the single file.
+"""
 
 
-def test_on_a_python_that_is_too_old(tmp_path: Path) -> None:
-    """The same on real ones."""
-    archive = single_file(tmp_path)
-    command = tmp_path / "hostrouting-command"
-    command.write_text("import sys\nfrom hostrouting.__main__ import run\nsys.exit(run())\n")
-    for interpreter in old_interpreters():
-        for words in (["-m", "hostrouting"], [str(command)], [str(archive)]):
-            environment = {
-                "PATH": os.environ["PATH"],
-                "PYTHONPATH": str(ROOT),
-                "PYTHONDONTWRITEBYTECODE": "1",
-            }
-            done = completed([interpreter, *words, "--help"], cwd=tmp_path, env=environment)
-            assert done.returncode == 2
-            assert done.stdout == ""
-            assert LINE.fullmatch(done.stderr), done.stderr
+def test_one_line_says_what_is_needed(tmp_path: Path) -> None:
+    """The exit code is that of bad input, and there is no traceback; on real ones, too."""
+    single_file(tmp_path)
+    for place, starts in STARTS.items():
+        for start in starts:
+            claimed = [sys.executable, "-c", CLAIMED + start, place, "--help"]
+            real = "import runpy, sys\nsys.path.insert(0, sys.argv.pop(1))\n" + start
+            commands = [[old, "-B", "-c", real, place, "--help"] for old in old_interpreters()]
+            for command in (claimed, *commands):
+                done = completed(command, cwd=tmp_path)
+                assert done.returncode == 2
+                assert done.stdout == ""
+                assert LINE.fullmatch(done.stderr), done.stderr
 
 
 def test_on_a_node_whose_python_is_too_old(tmp_path: Path) -> None:
-    """Also what only units call says so, in one line of the journal, and lets no unit start."""
+    """The gate says so in one line of the journal, and lets no unit start."""
     archive = single_file(tmp_path)
-    for interpreter, function in product(old_interpreters(), ["gate", "boot", "guard"]):
-        code = HostLayout.call_code.format(function)
+    code = HostLayout.call_code.format("gate")
+    for interpreter in old_interpreters():
         words = [interpreter, "-I", "-S", "-c", code, "x", str(archive)]
         done = completed(words, cwd=tmp_path)
         assert done.returncode == REFUSED

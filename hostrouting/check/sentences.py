@@ -63,6 +63,9 @@ _SEVERITIES: dict[Mode, Severity] = {"WARN": "warning", "STRICT": "error"}
 
 def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding, ...]:
     """All findings of a check, in the order in which they are read."""
+    given: object = report  # not every author checks types
+    if not isinstance(given, CheckReport):
+        raise TypeError(f"report is {given!r:.80}; it must be a CheckReport, of check_kernel")
     severity = _SEVERITIES[mode]
     findings: list[Finding] = []
     for family in report.families:

@@ -13,15 +13,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from hostrouting import errors
 from hostrouting.codes import CANNOT_DECIDE, PROBLEM
 from hostrouting.command import AS_ROOT, LineToType
 from hostrouting.text import printable
-
-if TYPE_CHECKING:
-    from hostrouting.check.results import CheckReport
 
 
 class Answer(NamedTuple):
@@ -33,8 +30,6 @@ class Answer(NamedTuple):
     """They are made while they are written, so making them reads and writes nothing: its OSError
     would count as one of the output.
     """
-    report: CheckReport | None = None
-    """The check whose CIDRs a terminal shows as strips, before the first empty line."""
 
 
 def error_document(error: BaseException) -> dict[str, Any]:
@@ -83,7 +78,7 @@ def _write_lines(answer: Answer) -> None:
     """Print the page, in colour where that can be."""
     width = _width_of(sys.stdout)
     lines = _rows(answer.lines, width)
-    if lines and not _print_in_colour(lines, answer.report, width):
+    if lines and not (width and _print_in_colour(lines)):
         _print("\n".join(lines), sys.stdout)
 
 
@@ -168,19 +163,15 @@ def _print(text: str, stream: TextIO | None) -> None:
         stream.flush()
 
 
-def _print_in_colour(lines: Sequence[str], report: CheckReport | None, width: int) -> bool:
-    """Print the lines in colour, on a terminal of this width; returns false, and prints nothing, if
-    there is none, or rich is not installed.
-    """
-    if not width:
-        return False
+def _print_in_colour(lines: Sequence[str]) -> bool:
+    """Print the lines in colour; returns false, and prints nothing, if rich is not installed."""
     try:
         from hostrouting.cli.terminal import print_page  # noqa: PLC0415  only a terminal needs rich
     except ImportError:
         return False
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as in `_print`
-    print_page(lines, report, width)
+    print_page(lines)
     return True
 
 

@@ -102,28 +102,7 @@ def _network(text: str, *, needs_length: bool = True, masks_host_bits: bool = Tr
     if not masks_host_bits and prefix.ip != address:
         remedy = f'write "{prefix}", or "{Prefix.of(address)}" for that one address'
         raise ValueError("has host bits set", remedy)
-    network = prefix.to_network()
-    if prefix.ip != address:
-        network = _MaskedIPv4(str(network)) if network.version == 4 else _MaskedIPv6(str(network))
-        network.typed = text
-    return network
-
-
-class _MaskedIPv4(IPv4Network):
-    """A network that was written with host bits."""
-
-    typed = ""
-
-
-class _MaskedIPv6(IPv6Network):
-    """The same in IPv6."""
-
-    typed = ""
-
-
-def typed_with_host_bits(network: Network) -> str:
-    """The text of a network that was written with host bits; empty for any other."""
-    return getattr(network, "typed", "")
+    return prefix.to_network()
 
 
 def _require_no_ipv4(block: Network | IP) -> None:

@@ -2,19 +2,6 @@
 
 from __future__ import annotations
 
-_TYPES = (
-    ".service", ".socket", ".device", ".mount", ".automount", ".swap", ".target", ".path", ".timer",
-    ".slice", ".scope",
-)  # fmt: skip
-"""How the name of a unit ends, by systemd.unit(5)."""
-
-
-def with_type(name: str) -> str:
-    """The unit that systemctl takes this name for: a service, if the name does not have a type. The
-    name of a machine may have dots.
-    """
-    return name if name.endswith(_TYPES) else f"{name}.service"
-
 
 def is_template(unit: str) -> bool:
     """Whether this is a template: systemd starts only its instances."""

@@ -7,7 +7,7 @@ note belongs to a start by the ID that systemd gives each start (InvocationID).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -23,15 +23,15 @@ from hostrouting.gate.unit_names import (
 )
 from hostrouting.host.base import LockHolder, command_to_end, in_words
 from hostrouting.host.layout import HostLayout
-from hostrouting.text import command_of, counted, spoken
+from hostrouting.text import agreeing, command_of, counted, spoken
 
 if TYPE_CHECKING:
     from hostrouting.host.base import Files
     from hostrouting.host.systemd import Manager
 
 State: TypeAlias = Literal[
-    "refused", "fails", "masked", "unknown", "waiting", "no answer", "unchecked", "starting",
-    "stopped", "runs", "not gated",
+    "refused", "fails", "masked", "unknown", "waiting", "no answer", "starting", "stopped", "runs",
+    "not gated",
 ]  # fmt: skip
 """The worst first. A unit is starting when the gate has let it pass, and it is not ready yet. One
 that is stopping counts as stopped.
@@ -43,7 +43,6 @@ PREDICATES: dict[State, str] = {
     "unknown": "is not known to systemd: it is not installed, or has another name",
     "waiting": "waits in the gate",
     "no answer": "may be in any state: systemd does not run here, or does not answer",
-    "unchecked": "runs, and the gate has not checked its start",
     "starting": "is starting",
     "stopped": "does not run",
     "runs": "runs",
@@ -73,6 +72,8 @@ _ARGV = "argv[]="
 """Once in each command of a property that is a list of commands."""
 _REFUSED = "status=255"
 """What systemd shows of a gate that has refused, until it reads its files again."""
+_NO_NOTE = ", and no note says whether its start was checked"
+"""It was not where the gate was open or not there yet, and was where /run was full."""
 _TO_CHECK = "to check it now (this stops it, and the gate decides whether it starts again)"
 
 
@@ -173,17 +174,16 @@ def _state_of(
     if name == "refused":
         reasons = _why_refused(manager, properties, note)
         held_by = "" if note is None else note.held_by
-        return _refused(state._replace(reasons=reasons, held_by=held_by), files, read_holders)
+        state = state._replace(reasons=reasons, held_by=held_by)
+        return _refused(state, files, manager, read_holders)
     if name == "fails":
         return _failing(state, manager, properties)
     if name == "masked":
         return _masked(state, properties)
     if name == "waiting":
-        return _waiting(state, files, read_holders, last)
-    if name == "unchecked" and _gate_of(properties):
-        return state._replace(remedy=Remedy(_TO_CHECK, command_of("systemctl restart", unit)))
-    if name in {"runs", "starting"} and state.checked:
-        return state._replace(details=f", and was checked{_restarts(properties)}")
+        return _waiting(state, files, manager, read_holders, last)
+    if name in {"runs", "starting"} and unit != HostLayout.guard_unit:  # nothing gates the guard
+        return _passed(state, properties)
     return state
 
 
@@ -193,9 +193,6 @@ def _name_of(properties: Mapping[str, str], note: StartNote | None) -> State:
     if properties["SubState"] == "condition" and gate:
         return "waiting"
     if is_up or properties["SubState"] in _STARTING:
-        # Or /run was full, so that the gate could leave no note. Nothing gates the guard.
-        if note is None and properties["Id"] != HostLayout.guard_unit:
-            return "unchecked"
         return "runs" if is_up else "starting"
     if properties["LoadState"] == "masked":
         return "masked"
@@ -245,6 +242,18 @@ def _failing(state: UnitState, manager: Manager, properties: Mapping[str, str]) 
     )
 
 
+def _passed(state: UnitState, properties: Mapping[str, str]) -> UnitState:
+    """The state of a unit that runs, or is starting: whether the gate has checked its start."""
+    if state.checked:
+        return state._replace(details=f", and was checked{_restarts(properties)}")
+    restart = None
+    if _gate_of(properties):
+        restart = Remedy(_TO_CHECK, command_of("systemctl restart", state.unit))
+    lines_of_gate = f"{command_of('journalctl -b -u', state.unit)} -g hostrouting"
+    see = Remedy("to see what the gate said", lines_of_gate, needs_root=False, otherwise=restart)
+    return state._replace(details=_NO_NOTE, remedy=see)
+
+
 def _see_journal(unit: str) -> Remedy:
     return Remedy("see", command_of("journalctl -u", unit), needs_root=False)
 
@@ -264,11 +273,13 @@ def _masked(state: UnitState, properties: Mapping[str, str]) -> UnitState:
     return state._replace(details=details, remedy=remedy)
 
 
-def _refused(state: UnitState, files: Files, read_holders: ReadHolders) -> UnitState:
+def _refused(
+    state: UnitState, files: Files, manager: Manager, read_holders: ReadHolders
+) -> UnitState:
     """The state of a refused unit, with what holds it back now beside the routes."""
     # The guard has the lock only for a moment, as after an apply, and ends by itself if it hangs.
     others = [holder for holder in read_holders() if holder.service != HostLayout.guard_unit]
-    locked = _held_by_lock(state, others)
+    locked = _held_by_lock(state, manager, others)
     if locked is not None:
         return locked
     if _is_script(state.held_by, files):
@@ -298,12 +309,16 @@ def _without_script(state: UnitState) -> Remedy:
 
 
 def _waiting(
-    state: UnitState, files: Files, read_holders: ReadHolders, last: StartNote | None
+    state: UnitState,
+    files: Files,
+    manager: Manager,
+    read_holders: ReadHolders,
+    last: StartNote | None,
 ) -> UnitState:
     """The state of a unit in the gate: if another process than its own gate has the lock, it waits
     for that; else for the script that has refused its last start, or perhaps for another one.
     """
-    locked = _held_by_lock(state, read_holders())
+    locked = _held_by_lock(state, manager, read_holders())
     if locked is not None:
         return locked
     if last is not None and last.refused and _is_script(last.held_by, files):
@@ -318,7 +333,9 @@ def _waiting(
     return state
 
 
-def _held_by_lock(state: UnitState, holders: Sequence[LockHolder]) -> UnitState | None:
+def _held_by_lock(
+    state: UnitState, manager: Manager, holders: Sequence[LockHolder]
+) -> UnitState | None:
     """The state of a unit that waits, or would wait, for the process that has the lock; None if
     only its own gate has it.
     """
@@ -329,5 +346,16 @@ def _held_by_lock(state: UnitState, holders: Sequence[LockHolder]) -> UnitState 
     return state._replace(
         reasons=(*state.reasons, locked),
         held_by=HostLayout.lock_path,
-        remedy=Remedy("if that hangs", command_to_end(others)),
+        remedy=Remedy(f"if that hangs{_started_by(manager, others)}", command_to_end(others)),
     )
+
+
+def _started_by(manager: Manager, holders: Iterable[LockHolder]) -> str:
+    """The timers and others that start the services of these processes, in brackets."""
+    triggers: list[str] = []
+    for service in dict.fromkeys(holder.service for holder in holders if holder.service):
+        for properties in manager.show(("TriggeredBy",), service):
+            triggers += properties["TriggeredBy"].split()
+    if not triggers:
+        return ""
+    return f" ({spoken(triggers)} {agreeing('starts', len(triggers))} it again)"

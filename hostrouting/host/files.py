@@ -101,6 +101,12 @@ def require_mode(mode: object) -> None:
         raise ValueError(f"mode is {mode!r:.80}; it must be from 0 to 0o777, such as 0o600")
 
 
+def require_content(content: object) -> None:
+    """Raise TypeError unless a file can have this content."""
+    if not isinstance(content, str | bytes):
+        raise TypeError(f"content is {content!r:.80}; it must be a str or bytes")
+
+
 def as_text(content: bytes) -> str:
     """The content of a file as a text, of which `as_bytes` makes the same bytes: those that are not
     UTF-8 become lone surrogates.
@@ -158,6 +164,7 @@ class LocalFiles:
 
     def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
         require_mode(mode)
+        require_content(content)
         written = as_bytes(content) if isinstance(content, str) else content
         place = self._place(path)
         require_kind("write", place, _look(place), "file")

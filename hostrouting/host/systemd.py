@@ -97,7 +97,12 @@ class Manager(Protocol):
 
 
 def unit_name(name: str) -> str:
-    """The whole name of the unit that this name, or a pattern, means."""
+    """The whole name of the unit that this name, or a pattern, means: a service, if the name does
+    not have a type. The name of a machine may have dots. ValueError for what is not a name.
+    """
+    given: object = name  # not every author checks types
+    if not isinstance(given, str) or not given or "/" in given or not given.isprintable():
+        raise ValueError(f"unit is {given!r:.80}; it must be the name of a unit, such as kubelet")
     if name.endswith(_SUFFIXES) or "*" in name:
         return name
     return f"{name}.service"

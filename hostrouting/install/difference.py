@@ -82,28 +82,18 @@ def _reload_operations(
 def _guard_operations(
     manager: Manager, config: HostRoutingConfig, changes: FileChanges
 ) -> Iterator[Operation]:
-    """What has to be done about the guard, if anything.
-
-    ====  ======  ============================
-    runs  wanted  operation
-    ====  ======  ============================
-    no    no      none
-    no    yes     start
-    yes   no      stop
-    yes   yes     restart, if its files change
-    ====  ======  ============================
+    """What has to be done about the guard, if anything. One that runs ends itself when its program
+    was replaced, and systemd starts it again; that of an earlier release does not.
     """
     guard = HostLayout.guard_unit
-    is_wanted = config.guard.enabled
     runs = is_active(manager, guard)
-    its_files = {HostLayout.program_path, HostLayout.config_path, HostLayout.unit_path(guard)}
-    has_new_files = not its_files.isdisjoint(changes.written_paths)
-    if is_wanted and not runs:
+    if not config.guard.enabled:
+        if runs:
+            yield Operation("stop", guard, "it is no longer wanted")
+    elif not runs:
         yield Operation("start", guard, "it does not run")
-    elif is_wanted and has_new_files:
-        yield Operation("restart", guard, "its files are new")
-    elif runs and not is_wanted:
-        yield Operation("stop", guard, "it is no longer wanted")
+    elif not set(HostLayout.former_paths).isdisjoint(changes.removes):
+        yield Operation("start", guard, "that of an earlier release runs")
 
 
 def needs_reload(manager: Manager, *configs: HostRoutingConfig) -> bool:

@@ -16,6 +16,7 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import Fault, HostError, HostRoutingError, is_denied
 from hostrouting.finding import ESCAPES, Finding, Name, Remedy
 from hostrouting.host.layout import HostLayout
+from hostrouting.install.gateways import find_silent_gateways
 from hostrouting.install.networkd import find_networkd
 from hostrouting.install.typed_commands import (
     GUARD_IS_MASKED,
@@ -112,6 +113,7 @@ def check_host(
     installed, losses = _what_is_installed(host, to_repair)
     pipeline = repair_pipeline(repair_options, needs_consent=bool(losses))
     findings = [*_findings_of(report, config, pipeline)]
+    findings += find_silent_gateways(config, host.files, report.snapshot)
     if config.static_routes.enabled or report.routes:  # what networkd could delete
         findings += find_networkd(config, host.files)
     if to_repair.guard.enabled and _is_guard_masked(host):

@@ -11,21 +11,22 @@
 
 `Configure`, a task about one section, `Remove`, and the undo of each come here; they differ in the
 configuration that they want. If a part fails, the files stay: the gate holds units back until the
-routing is right.
+routing is right. If the guard does not start, the parts do their work all the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import phases
 from hostrouting.host.effects import Effects, effects_of, having_changed
 from hostrouting.install.preflight import plan_install, require_possible
 from hostrouting.install.write import start_guard, write_files
 from hostrouting.kernel.base import RouteRequest
+from phases.execution import raise_together
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
@@ -63,6 +64,7 @@ def install(
     if plan.is_empty and wanted.is_nothing:
         return phases.Skip(nothing)
 
+    errors: list[BaseException] = []
     with ExitStack() as locked:
         with phases.inner_step("install-files", ctx) as step:
             if plan.needs_lock:  # 4
@@ -73,19 +75,25 @@ def install(
             _begin(ctx, plan, wanted, keep)
             step.result = write_files(host, plan)  # 5
         effects = effects_of(step.result)
-        started, guard_failure = _try_to_start_guard(host, plan, ctx)  # 6
-        effects += started
+        try:
+            effects += _start_guard(host, plan, ctx)  # 6
+        except phases.TaskFailed as failure:  # the parts do not need it
+            errors.append(failure)
 
-    with _keeping(guard_failure, ctx):  # 7
-        if as_steps:
+    results: list[object] = []
+    try:
+        if as_steps:  # 7
             # All parts: one that the run leaves out is a skipped step.
-            results = _do_as_steps(parts, wanted, keep, ctx)
+            results += _do_as_steps(parts, wanted, keep, ctx)
         else:
-            results = _do_here(chosen, wanted, keep, ctx, effects)
+            for part in chosen:
+                results.append(_do(part, wanted, keep, ctx))
+    except BaseException as error:  # noqa: BLE001  raised below, with what was done before it
+        errors.append(error)
     for result in results:
         effects += effects_of(result)
-    if guard_failure is not None:
-        _raise_with(guard_failure, effects, ctx)
+    with having_changed(effects.changes, effects.files, effects.operations):
+        raise_together(errors)
     return _result(effects, results, as_steps=as_steps)  # 8
 
 
@@ -108,33 +116,13 @@ def _begin(ctx: phases.Context, plan: Plan, wanted: Wanted, keep: Keep) -> None:
         keep(wanted.former, [RouteRequest("delete", route) for route in plan.routes.deleted])
 
 
-def _try_to_start_guard(
-    host: Host, plan: Plan, ctx: phases.Context
-) -> tuple[Effects, phases.TaskFailed | None]:
-    """Start the guard if the plan says so, as a step: what that has done, and why it has failed.
-    The run goes on then, and fails at its end.
-
-    A guard that was stopped for its new files is started even if the run was cancelled since.
-    """
-    if not plan.for_systemd("start", "restart"):
-        return Effects(), None
-    try:
-        with ctx.shielded() as shielded, phases.inner_step("start-guard", shielded) as step:
-            step.result = start_guard(host, plan)
-    except phases.TaskFailed as failure:
-        return Effects(), failure
-    return effects_of(step.result), None
-
-
-@contextmanager
-def _keeping(failure: phases.TaskFailed | None, ctx: phases.Context) -> Iterator[None]:
-    """If the block fails, or is cancelled, the report also has this failure of the guard."""
-    try:
-        yield
-    except BaseException:
-        if failure is not None and ctx.step is not None:
-            ctx.step.failures = (*ctx.step.failures, *failure.failures)
-        raise
+def _start_guard(host: Host, plan: Plan, ctx: phases.Context) -> Effects:
+    """Start the guard if the plan says so, as a step."""
+    if not plan.for_systemd("start"):
+        return Effects()
+    with phases.inner_step("start-guard", ctx) as step:
+        started = step.result = start_guard(host, plan)
+    return started
 
 
 def _do_as_steps(
@@ -143,19 +131,6 @@ def _do_as_steps(
     """The work of these parts, each as a step of its own."""
     steps = [phases.task(part.name)(partial(_do, part, wanted, keep)) for part in parts]
     return phases.serial(*steps).do(ctx)
-
-
-def _do_here(
-    parts: Iterable[Part], wanted: Wanted, keep: Keep, ctx: phases.Context, effects: Effects
-) -> Sequence[object]:
-    """The work of these parts in the step of the run itself; an error has the effects so far."""
-    results: list[object] = []
-    for part in parts:
-        with having_changed(effects.changes, effects.files, effects.operations):
-            result = _do(part, wanted, keep, ctx)
-        effects += effects_of(result)
-        results.append(result)
-    return results
 
 
 def _do(part: Part, wanted: Wanted, keep: Keep, ctx: phases.Context) -> Effects | phases.Skip:
@@ -173,16 +148,6 @@ def _do(part: Part, wanted: Wanted, keep: Keep, ctx: phases.Context) -> Effects 
         if changes:
             keep(wanted.former, changes)
     return outcome
-
-
-def _raise_with(failure: phases.TaskFailed, effects: Effects, ctx: phases.Context) -> NoReturn:
-    """Raise the failure of the guard after the parts have ended. The error has the effects of the
-    whole run, and so has the report, as the result of its step.
-    """
-    if ctx.step is not None:
-        ctx.step.result = effects
-    with having_changed(effects.changes, effects.files, effects.operations):
-        raise failure
 
 
 def _result(

@@ -15,7 +15,6 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault, HostRoutingError
 from hostrouting.finding import Remedy
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.typed_commands import repair_pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -133,9 +132,9 @@ def remedy_without_config(files: Files) -> Remedy:
         call("remove"),
     )
     backup = Remedy(
-        "with a backup, or another file (--allow-removal, because nothing says what the new file "
-        "would take away)",
-        repair_pipeline(" --config BACKUP", needs_consent=True),
+        "with a backup, or another file, whose path you type at the end (--allow-removal, because "
+        "nothing says what the new file would take away)",
+        call("apply --allow-removal --config"),
         otherwise=removal,
     )
     if files.look(HostLayout.config_path) is None:

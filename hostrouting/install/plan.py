@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -34,7 +34,7 @@ class Plan:
 
     files: FileChanges = attrs.field(factory=FileChanges)
     systemd: tuple[Operation, ...] = ()
-    """What systemd has to do: `reload` its files, and `start`, `stop` or `restart` the guard."""
+    """What systemd has to do: `reload` its files, and `start` or `stop` the guard."""
     routes: RoutePlan = attrs.field(factory=RoutePlan)
     operations: tuple[Operation, ...] = ()
     """Other changes of the kernel."""
@@ -122,10 +122,6 @@ class Plan:
             operations=(*self.operations, *work.operations),
             obstacles=(*self.obstacles, *work.obstacles),
         )
-
-    def with_obstacles(self, findings: Iterable[Finding]) -> Plan:
-        """The same with what else there is to tell about the host."""
-        return attrs.evolve(self, obstacles=(*self.obstacles, *findings))
 
     def with_check(
         self, config: HostRoutingConfig, snapshot: Snapshot, earlier: Sequence[Plan] = ()

@@ -7,19 +7,17 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
 
 from hostrouting.errors import HostError
-from hostrouting.host.effects import Effects, effects_of, having_changed
+from hostrouting.host.effects import Effects, having_changed
 from hostrouting.install.installed import configured_keys
 from hostrouting.kernel.base import RouteRequest
-from phases.errors import ReportedError
 
 if TYPE_CHECKING:
-    import phases
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.host import Host
     from hostrouting.model.route import Route, RouteKey
@@ -79,27 +77,3 @@ def add_routes(host: Host, routes: Iterable[Route]) -> Effects:
             if outcome.error is not None and not outcome.is_done:
                 raise outcome.error
     return Effects(added)
-
-
-def changed_something(report: phases.Step, path: tuple[str, ...]) -> bool:
-    """Whether an attempt of the task with this path in the undo changed something in that run."""
-    outside = len(report.path) - 1  # names of the groups around that run
-    for step in report.walk():
-        inside = step.path[outside:]
-        is_of_task = step.action == "do" and path[-len(inside) :] == inside
-        if is_of_task and any(map(_may_have_changed, step.walk())):
-            return True
-    return False
-
-
-def _may_have_changed(step: phases.Step) -> bool:
-    """Whether the step has changed something, or has ended early in a report that was read from
-    JSON: that report has the values of a result, and no effects of an error.
-    """
-    if step.status == "cancelled" and step.error is None and step.start is not None:
-        return True
-    if isinstance(step.error, ReportedError):
-        return True
-    if isinstance(step.result, Mapping):
-        return any(step.result.get(key) for key in ("changes", "files", "operations"))
-    return effects_of(step.result).changed or effects_of(step.error).changed

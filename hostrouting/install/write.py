@@ -6,9 +6,7 @@ program that is missing, and no marker is about another configuration. So the or
 1. The markers go, if any file changes: they are about the former configuration, and no verdict is
    better than a wrong one.
 2. The units of ours whose files go are stopped: when the files are gone, they no longer say which
-   units the next run has to stop. So is a guard that has to be started again: the next run starts
-   a guard that does not run, but cannot tell that one runs an old program. If the run fails after
-   this, and is not killed, it starts such a guard again.
+   units the next run has to stop.
 3. Drop-ins and units go.
 4. systemd reads that. Until then, a unit that had a drop-in still runs the gate, so the program
    goes after this. And config.json is replaced after this: the former one tells the next run which
@@ -24,8 +22,8 @@ The guard is started later, in a step of its own: the routes do not need it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import phases
@@ -57,9 +55,8 @@ def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
     with having_changed(files=writer.changed, operations=writer.operations):
         if plan.files:
             remove_markers(host.files)  # 1
-        with writer.guard_started_again_on_failure():
-            writer.stop_units()  # 2
-            writer.change_files()  # 3 to 7
+        writer.stop_units()  # 2
+        writer.change_files()  # 3 to 7
     return Effects(files=writer.changed, operations=tuple(writer.operations))
 
 
@@ -75,18 +72,16 @@ class _Writer:
         self.operations: list[Operation] = []
 
     def stop_units(self) -> None:
-        """Stop the units of ours that must not run while their files change."""
+        """Stop the units of ours that must not run any more."""
         if self._manager is None:
             return
         # Only the guard is in the plan, and is reported. The others have done their work at boot.
-        planned = self._plan.for_systemd("stop", "restart")
-        by_unit = {operation.object: operation for operation in planned}
+        planned = {operation.object: operation for operation in self._plan.for_systemd("stop")}
         for unit in UNITS:
-            operation = by_unit.get(unit)
-            if operation is not None or HostLayout.unit_path(unit) in self._plan.files.removes:
+            if unit in planned or HostLayout.unit_path(unit) in self._plan.files.removes:
                 self._manager.stop(unit)
-            if operation is not None and operation.verb == "stop":
-                self.operations.append(operation)
+            if unit in planned:
+                self.operations.append(planned[unit])
 
     def change_files(self) -> None:
         """Write and remove files, and have systemd read its own."""
@@ -111,31 +106,6 @@ class _Writer:
         if HostLayout.config_path in removes:
             _forget_starts(self._host.files)
         self._remove(rest)  # 7
-
-    @contextmanager
-    def guard_started_again_on_failure(self) -> Iterator[None]:
-        """If the block fails, start the guard again that it has stopped for new files. Each file is
-        whole, old or new. If the guard cannot be started, `operations` has that it was stopped.
-        """
-        try:
-            yield
-        except BaseException:  # Ctrl-C and the end of a cancelled run, too: the guard has to run
-            for restart in self._plan.for_systemd("restart"):
-                self._start_again(restart.object)
-            raise
-
-    def _start_again(self, guard: str) -> None:
-        """Start the guard. If it could not be stopped, it still runs, and that changes nothing."""
-        if self._manager is None:
-            return
-        if HostLayout.unit_path(guard) in self.changed:
-            with suppress(HostError):  # systemd can start the guard as it was loaded before
-                self._manager.reload()
-        try:
-            self._manager.start(guard, timeout=_GRACE)
-        except HostError:
-            reason = "its files are new; it could not be started again"
-            self.operations.append(Operation("stop", guard, reason))
 
     def _reload(self) -> None:
         if self._manager is not None:
@@ -172,12 +142,11 @@ def start_guard(host: Host, plan: Plan) -> Effects:
     program runs, and not for its first pass, which needs the lock.
     """
     manager = host.running_manager
-    starts = plan.for_systemd("start", "restart")
+    starts = plan.for_systemd("start")
     if manager is None:
         return Effects()
     for start in starts:
-        # systemd may have started it again meanwhile, with the program of before.
-        manager.stop(start.object)
+        manager.stop(start.object)  # that of an earlier release
         manager.start(start.object, timeout=_GRACE)
         _require_active(manager, start.object)
     return Effects(operations=starts)

@@ -134,7 +134,6 @@ class RouteBackend(Protocol):
         self,
         *,
         family: int | None = None,
-        reached: bool = False,
         near: Collection[Prefix] | None = None,
     ) -> Snapshot:
         """The present links, addresses, rules and routes.
@@ -145,8 +144,6 @@ class RouteBackend(Protocol):
 
         - `family` (4 or 6) leaves out the other family's addresses, rules and routes; the snapshot
           says so.
-        - `reached` leaves out the tables that no rule (of `family`) looks up, except Linux's own
-          (`reached_tables`).
         - `near` leaves out routes by a gateway that overlap none of these prefixes, are longer than
           /1 and are not of hostrouting (protocol 213). Of routes that differ only in their first
           address, it keeps the first.
@@ -211,8 +208,10 @@ def counted(answers: Sequence[T], asked: int, call: str) -> Sequence[T]:
     """What a call of a backend has returned, which is an answer for each thing asked; BackendError
     if it is not, as it may be with a backend of somebody else.
     """
-    if len(answers) != asked:
-        sentence = f"the backend is wrong: {call} returned {len(answers)} of {asked} answers"
+    given: object = answers
+    count = len(answers) if isinstance(given, list | tuple) else 0
+    if count != asked:
+        sentence = f"the backend is wrong: {call} returned {count} of {asked} answers"
         raise BackendError(sentence, kind="unusable")
     return answers
 

@@ -212,6 +212,13 @@ class Route(NamedTuple):
         """A route from text, with one next hop or none. In IPv4, the scope of a next hop without a
         gateway is link.
         """
+        numbers: dict[str, object] = {"table": table, "metric": metric, "protocol": protocol}
+        for name, number in numbers.items():
+            if not isinstance(number, int):
+                raise TypeError(f"Route.to: {name} is {number!r:.80}; it must be a number: 254")
+        if type not in ROUTE_TYPES:
+            known = ", ".join(ROUTE_TYPES)
+            raise ValueError(f"Route.to: type is {type!r:.80}; it must be one of {known}")
         destination = prefix if isinstance(prefix, Prefix) else Prefix.parse(prefix)
         hops: tuple[NextHop, ...] = ()
         scope = SCOPE_UNIVERSE

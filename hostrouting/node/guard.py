@@ -6,6 +6,8 @@ pass changes only what is wrong, or it would wake the guard again. After a pass,
 a time that depends on how much work the pass was, so that both kinds together use at most a
 twentieth of a processor.
 
+When its program was replaced, the guard ends, and systemd starts the new one.
+
 What a pass finds is logged once, until a pass of its kind does not find it; and again each hour.
 """
 
@@ -20,6 +22,7 @@ from hostrouting.node.ending import Stopped, TimeLimit, stop_on_signals
 from hostrouting.node.installed import parse_config, read_config
 from hostrouting.node.journal import ERROR, NOTICE, WARNING, describe_failure, lines_of, say
 from hostrouting.node.lock import HostLock
+from hostrouting.node.running import is_replaced
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -57,12 +60,16 @@ def run_guard() -> int:
         host = Host.local()
         with host.open_kernel() as backend, backend.watch() as watch:
             Guard(host, backend, clock=MachineClock()).run(watch)
-    except Stopped:
+    except (Stopped, Replaced):
         return 0
     except BaseException as error:  # noqa: BLE001  whatever it is, the journal has to have it
         for line in describe_failure(error, "it made a pass"):
             say(ERROR, line)
     return 1
+
+
+class Replaced(BaseException):
+    """The program was replaced: this one could take back what the run has done that replaced it."""
 
 
 class Guard:
@@ -113,6 +120,8 @@ class Guard:
     def _make_pass(self, kind: _Kind) -> float:
         """Make a pass of this kind, and say what is new; return how long to rest after it."""
         with TimeLimit(_LONGEST_PASS), self._locked() as why_not_locked:
+            if is_replaced():
+                raise Replaced
             began = self._clock.processor_time()
             lines, refuses = self._find_lines(kind)
             seconds = self._clock.processor_time() - began

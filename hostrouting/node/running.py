@@ -19,12 +19,22 @@ def running_program() -> list[int]:
     """What tells the file of this program from any other; empty if it runs from somewhere else."""
     if f"/proc/self/fd/{DESCRIPTOR}" not in sys.path:
         return []
-    return _identity(DESCRIPTOR)
+    return _identity(os.fstat(DESCRIPTOR))
 
 
-def _identity(descriptor: int) -> list[int]:
-    status = os.fstat(descriptor)
+def _identity(status: os.stat_result) -> list[int]:
     return [status.st_dev, status.st_ino, status.st_mtime_ns]
+
+
+def is_replaced() -> bool:
+    """Whether another program is at the path now. If none is, it was removed, and this process is
+    the last to know.
+    """
+    running = running_program()
+    try:
+        return bool(running) and _identity(os.stat(HostLayout.program_path)) != running
+    except OSError:
+        return False
 
 
 def when_it_began(now: float) -> float:
@@ -37,15 +47,11 @@ def start_again_if_replaced(began: float) -> None:
     could take back what the run has done that has replaced it. Only once, because beside a program
     that is replaced again and again, this would never end.
     """
-    running = running_program()
-    if not running or _BEGAN in os.environ:
+    if _BEGAN in os.environ or not is_replaced():
         return
     try:
         descriptor = os.open(HostLayout.program_path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:  # it was removed, and this process is the last to know
-        return
-    if _identity(descriptor) == running:
-        os.close(descriptor)
+    except OSError:  # removed meanwhile
         return
     import signal  # noqa: PLC0415  every start would wait for it
 

@@ -4,10 +4,13 @@ rewritten, and what keeps replies on the host.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.finding import Finding, Remedy
+from hostrouting.model.prefix import IPV6
+from hostrouting.model.route import PROTOCOL_RA
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
@@ -33,10 +36,21 @@ def find_probe_obstacles(config: HostRoutingConfig, snapshot: Snapshot) -> Itera
             yield from _what_takes_probes(link)
     if snapshot.ipv6_forwarding is False:  # None: the snapshot does not say
         sentence = "net.ipv6.conf.all.forwarding is 0, so no probe is forwarded to a pod"
-        # A host that forwards takes advertisements only where accept_ra is 2.
-        words = "if accept_ra of the uplink is 1, set it to 2 first; then, until the next boot"
-        remedy = Remedy(words, "sysctl -w net.ipv6.conf.all.forwarding=1")
+        remedy = Remedy("until the next boot", _command_to_forward(snapshot))
         yield Finding("probe-rewrite", "warning", sentence, "net.ipv6.conf.all.forwarding", remedy)
+
+
+def _command_to_forward(snapshot: Snapshot) -> str:
+    """The command to forward IPv6. Where accept_ra is 1, Linux would delete an advertised default
+    route then.
+    """
+    commands: list[str] = []
+    for route in snapshot.default_routes(IPV6):
+        if route.protocol == PROTOCOL_RA:
+            for dev in route.devs:
+                setting = shlex.quote(f"net/ipv6/conf/{dev}/accept_ra")
+                commands.append(f'[ "$(sysctl -n {setting})" != 1 ] || sysctl -w {setting}=2')
+    return "; ".join((*dict.fromkeys(commands), "sysctl -w net.ipv6.conf.all.forwarding=1"))
 
 
 def _what_takes_probes(link: Link) -> Iterator[Finding]:

@@ -63,6 +63,8 @@ def read(cls: type[T], document: object, *, key: str | None = None) -> T:
     """The object of this class from a JSON object; `key` is the key with this value, if any. Raises
     ConfigError.
     """
+    if not isinstance(cls, type):
+        raise TypeError(f"read: cls is {cls!r:.80}; it must be a class, and the document second")
     faults: list[Fault] = []
     result: T = read_member(form_of(cls).read, key, document, faults)
     if faults:

@@ -124,6 +124,12 @@ READERS: dict[Any, Reader] = {
 
 def register(kind: Any, reader: Reader) -> None:
     """Have this reader read the values of a type. The module that defines the type calls this."""
+    given: object = reader  # not every author checks types
+    if isinstance(given, type) or not callable(given):
+        known = "a function that returns the value, or raises ValueError(rule, remedy)"
+        raise TypeError(f"register: reader is {given!r:.80}; it must be {known}")
+    if not isinstance(kind, type) and get_origin(kind) is None:
+        raise TypeError(f"register: kind is {kind!r:.80}; it must be a type, and the reader second")
     READERS[kind] = reader
 
 

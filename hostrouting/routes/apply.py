@@ -7,31 +7,27 @@ Where Linux could take one for the other, the old route is deleted first
 (`plan.deletion_could_take`).
 
 The table that is read back is right if a plan made from it has nothing left to do. If not, or if
-Linux refuses a request or the run is cancelled, all requests are reversed, the last first. That
-includes requests without an answer, which is harmless with one exception (`_undoable`). Then the
-table is read once more, so that the error says what is true now.
+Linux refuses a request or the run is cancelled, the table is read, and each request that is in
+effect is reversed, the last first. So it does not matter whether there was an answer to a request,
+and a rollback that was interrupted can begin again. Then the table is read once more, so that the
+error says what is true now.
 
 Linux lists the next hops of an IPv6 route as if all had the protocol of the first. One that is not
-deleted with our protocol, and is still there, is another program's. If that is not wanted, it is a
-conflict, which cannot be known in advance. So such next hops are deleted before anything else, and
-packets use the first one, which is ours, until the end.
+wanted, and is another program's, is not deleted with our protocol: reading back finds it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.errors import ApplyError, BackendError, RouteConflict
+from hostrouting.errors import ApplyError, BackendError
 from hostrouting.kernel.base import RouteBackend, RouteRequest, Verb, counted
-from hostrouting.model.prefix import IPV4
-from hostrouting.model.route import Route, RouteKey, as_listed, as_stored, bare
-from hostrouting.routes.plan import deletion_could_take, present_by_key, steps_for_key
-from hostrouting.routes.steps import conflict_with_next_hop
+from hostrouting.model.route import Route, RouteKey, as_listed, bare
+from hostrouting.routes.plan import deletion_could_take, has_ours, present_by_key, steps_for_key
 from hostrouting.text import first_of
 
 if TYPE_CHECKING:
-    from hostrouting.finding import Finding
     from hostrouting.model.snapshot import Snapshot
     from hostrouting.routes.steps import Action, RoutePlan
 
@@ -57,12 +53,12 @@ def apply_plan(
 ) -> Applied:
     """Carry out the plan, which was made from the snapshot `before`, or leave everything as it was.
 
-    Raises RouteConflict, before anything is added, if another program's route holds a key, or if
-    one of ours has another program's next hop. Raises ApplyError if the kernel refuses a change, or
-    if the table does not match the plan afterwards. The changes were then rolled back, and the
-    error says what is true now. `check` is called wherever the run can be cancelled; what it raises
-    is raised again after the rollback. Each change that the kernel makes is appended to `done`, so
-    it is known also if an error is raised. A plan without changes writes nothing.
+    Raises RouteConflict, before anything is added, if another program's route holds a key. Raises
+    ApplyError if the kernel refuses a change, or if the table does not match the plan afterwards.
+    The changes were then rolled back, and the error says what is true now. `check` is called
+    wherever the run can be cancelled; what it raises is raised again after the rollback. The
+    changes that are in effect at the end are appended to `done`, so they are known also if an error
+    is raised. A plan without changes writes nothing.
     """
     plan.require_no_conflict()
     if plan.waiting:
@@ -105,89 +101,30 @@ class _Transaction:
             if step.action != "delete":
                 entries.append(step.route)
         self._before = self._with_wanted_keys(before)
-        self._behind_first = _next_hops_behind_first(before)
-        self._accepted: list[RouteRequest] = []
-        """The requests that Linux has carried out, in order, until the rollback begins."""
-        self._uncertain: Sequence[RouteRequest] = ()
-        """The requests that may be in effect or not: the last ones if there was no answer. During a
-        rollback, all requests: each may be reversed already if the rollback begins again.
-        """
         self._done = done
-        """What the kernel has changed, in order, including the changes of a rollback."""
+        """The requests that Linux has carried out, in order; until there is an answer, also those
+        that were sent last.
+        """
 
     def carry_out(self) -> list[BackendError]:
-        """Delete what may be another program's and what is in the way, add, verify, delete the
-        rest, verify; returns the errors.
+        """Delete what is in the way, add, verify, delete the rest, verify; returns the errors.
 
         Between the deletion of what is in the way and the additions, packets lack their route, so
         nothing is read there.
         """
         added = [step.route for step in self._plan.changes if step.action == "add"]
-        deleted = self._plan.deleted
-        occupied = {key for key, routes in self._before.items() if routes}
+        occupied = _occupied(self._before)
         additions = [_addition(route, occupied) for route in added]
-        doubtful, in_the_way, stale = self._deletions(deleted, added)
+        in_the_way, stale = _deletions(self._plan.deleted, added)
         try:
-            problems = self._send(doubtful)
-            if not problems:
-                self._require_ours(doubtful)
-                problems = self._send(in_the_way)
+            problems = self._send(in_the_way)
             if additions and not problems:
                 problems = self._send(additions) or self._differences({"keep", "delete"})
-            if (doubtful or stale) and not problems:
+            if stale and not problems:
                 problems = self._send(stale) or self._differences({"keep"})
         except BackendError as error:
             return [error]
         return problems
-
-    def _deletions(
-        self, deleted: Iterable[Route], added: Iterable[Route]
-    ) -> tuple[list[RouteRequest], list[RouteRequest], list[RouteRequest]]:
-        """The deletions of next hops that may be another program's; those that come before the
-        additions, because a request to delete the new route, which undo would make, could take the
-        old one; and the others.
-        """
-        successors: dict[RouteKey, list[Route]] = {}
-        for route in added:
-            successors.setdefault(route.key, []).append(route)
-        doubtful: list[RouteRequest] = []
-        in_the_way: list[RouteRequest] = []
-        stale: list[RouteRequest] = []
-        for route in deleted:
-            request = RouteRequest("delete", route)
-            if self._may_be_theirs(route):
-                doubtful.append(request)
-            elif any(deletion_could_take(new, route) for new in successors.get(route.key, ())):
-                in_the_way.append(request)
-            else:
-                stale.append(request)
-        return doubtful, in_the_way, stale
-
-    def _may_be_theirs(self, entry: Route) -> bool:
-        """Whether this may be another program's next hop in the place of a wanted route. Where none
-        is wanted, another program's may stay.
-        """
-        if entry.prefix.family == IPV4 or not self._wanted[entry.key]:
-            return False
-        return entry in self._behind_first
-
-    def _require_ours(self, deletions: Iterable[RouteRequest]) -> None:
-        """Raise RouteConflict if one of the next hops that were deleted is still there."""
-        accepted = set(self._accepted)
-        refused = [request.route for request in deletions if request not in accepted]
-        if not refused:
-            return
-        now = self._read()
-        findings: list[Finding] = []
-        for entry in refused:
-            present: list[Route] = []
-            for route in now[entry.key]:
-                present += as_stored(route)
-            if entry in present:
-                wanted_route = as_listed(self._wanted[entry.key])[0]
-                findings.append(conflict_with_next_hop(entry, wanted_route).finding)
-        if findings:
-            raise RouteConflict(findings=findings)
 
     def _send(self, requests: Sequence[RouteRequest]) -> list[BackendError]:
         """Make the changes. All of them are tried, so that the failure names every route that the
@@ -196,16 +133,11 @@ class _Transaction:
         if not requests:
             return []
         self._check()
-        self._uncertain = requests
+        before = len(self._done)
+        self._done += requests
         outcomes = counted(self._backend.change(requests), len(requests), "change")
-        self._done += [outcome.change for outcome in outcomes if outcome.ok]
-        self._uncertain = ()
-        refusals: list[BackendError] = []
-        for outcome in outcomes:
-            if outcome.error is None:
-                self._accepted.append(outcome.change)
-            elif not outcome.is_done:
-                refusals.append(outcome.error)
+        self._done[before:] = [outcome.change for outcome in outcomes if outcome.ok]
+        refusals = [each.error for each in outcomes if each.error is not None and not each.is_done]
         if not refusals:  # otherwise all is taken back anyway, and the refusal is the reason
             self._check()
         return refusals
@@ -224,19 +156,20 @@ class _Transaction:
         return differences
 
     def undo(self) -> str:
-        """Reverse what was done, and return a sentence about what is true now."""
+        """Reverse what is in effect, and return a sentence about what is true now. After that, only
+        what could not be reversed counts as done.
+        """
         problem = ""
         try:
-            requests = self._reversed_requests()
-            without_answer = [each for each in self._uncertain if each not in self._done]
-            # From here on, until the answer, each may be reversed or not.
-            self._uncertain = [*self._accepted, *self._uncertain]
-            self._accepted = []
-            outcomes = self._backend.change(requests)
-            reversed_routes = {outcome.change.route for outcome in outcomes if outcome.ok}
-            # What could be reversed had been carried out, though there was no answer.
-            self._done += [each for each in without_answer if each.route in reversed_routes]
-            self._done += [outcome.change for outcome in outcomes if outcome.ok]
+            now = self._read()
+            occupied = _occupied(now)
+            requests: list[RouteRequest] = []
+            for request in reversed(self._in_effect(now)):
+                if request.verb == "delete":
+                    requests.append(_addition(request.route, occupied))
+                else:
+                    requests.append(RouteRequest("delete", request.route))
+            counted(self._backend.change(requests), len(requests), "change")
         except BackendError as error:
             problem = f" ({error})"
         try:
@@ -244,6 +177,7 @@ class _Transaction:
         except BackendError as error:
             return f"whether every change could be rolled back is not known: {error}"
 
+        self._done[:] = self._in_effect(now)
         differing: list[str] = []
         for key, routes in self._before.items():
             if now[key] != routes:
@@ -253,41 +187,19 @@ class _Transaction:
         pairs = "; ".join(first_of(differing))
         return f"not every change could be rolled back{problem}: there is now {pairs}"
 
-    def _reversed_requests(self) -> list[RouteRequest]:
-        """What takes back each request, the last one first."""
-        sent = [*self._accepted, *self._undoable()]
-        deleted = {bare(request.route) for request in sent if request.verb == "delete"}
-        # A deleted route is added again behind others if its key has its successor now, or has kept
-        # a route that was not deleted: another program's, or one of ours.
-        occupied: set[RouteKey] = set()
-        for key, routes in self._before.items():
-            if self._wanted[key] or not deleted.issuperset(routes):
-                occupied.add(key)
-        requests: list[RouteRequest] = []
-        for request in reversed(sent):
-            if request.verb == "delete":
-                requests.append(_addition(request.route, occupied))
-            else:
-                requests.append(RouteRequest("delete", request.route))
-        return requests
+    def _in_effect(self, now: Mapping[RouteKey, Sequence[Route]]) -> list[RouteRequest]:
+        """Those of our requests whose effect these routes show: an added route that is there, a
+        deleted one that is not.
 
-    def _undoable(self) -> list[RouteRequest]:
-        """The uncertain requests that can be reversed.
-
-        An addition is reversed by a deletion, and only if the table shows its route: in IPv4, a
-        request to delete a route without a metric takes a route of ours with any metric if there is
-        none without.
+        The others must not be reversed: in IPv4, a request to delete a route without a metric takes
+        a route of ours with any metric if there is none without.
         """
-        if not self._uncertain:
-            return []
-        now = self._read()
-        undoable: list[RouteRequest] = []
-        for request in self._uncertain:
-            steps = steps_for_key([request.route], now[request.route.key])
-            is_missing = any(step.action == "add" for step in steps)
-            if request.verb == "delete" or not is_missing:
-                undoable.append(request)
-        return undoable
+        in_effect: list[RouteRequest] = []
+        for request in self._done:
+            is_there = has_ours(now[request.route.key], request.route)
+            if is_there != (request.verb == "delete"):
+                in_effect.append(request)
+        return in_effect
 
     def _read(self) -> dict[RouteKey, list[Route]]:
         near = {key.prefix for key in self._wanted}
@@ -298,14 +210,29 @@ class _Transaction:
         return {key: [*map(bare, present[key])] for key in self._wanted}
 
 
-def _next_hops_behind_first(snapshot: Snapshot) -> set[Route]:
-    """The entries of IPv6 routes but the first of each: Linux does not list their protocols."""
-    entries: set[Route] = set()
-    for route in snapshot.routes:
-        if len(route.next_hops) > 1:
-            _, *others = as_stored(route)
-            entries.update(map(bare, others))
-    return entries
+def _deletions(
+    deleted: Iterable[Route], added: Iterable[Route]
+) -> tuple[list[RouteRequest], list[RouteRequest]]:
+    """The deletions that come before the additions, because a request to delete the new route,
+    which undo would make, could take the old one; and the others.
+    """
+    successors: dict[RouteKey, list[Route]] = {}
+    for route in added:
+        successors.setdefault(route.key, []).append(route)
+    in_the_way: list[RouteRequest] = []
+    stale: list[RouteRequest] = []
+    for route in deleted:
+        request = RouteRequest("delete", route)
+        if any(deletion_could_take(new, route) for new in successors.get(route.key, ())):
+            in_the_way.append(request)
+        else:
+            stale.append(request)
+    return in_the_way, stale
+
+
+def _occupied(routes_of_keys: Mapping[RouteKey, Sequence[Route]]) -> set[RouteKey]:
+    """The keys that have routes."""
+    return {key for key, routes in routes_of_keys.items() if routes}
 
 
 def _addition(route: Route, occupied: set[RouteKey]) -> RouteRequest:

@@ -13,7 +13,7 @@ and usable (`uplink`), that one is staying, and a finding says that it would wai
 In IPv6, each next hop of a route is an entry of its own with its own protocol. But Linux lists
 those with gateways as one route, with the protocol of the first. So the plan has a step for each
 entry, and takes all entries for ours if the first is. If another program has added one of them and
-it is not wanted, the plan cannot be applied, which `apply` finds out.
+it is not wanted, the plan cannot be applied, which `apply` finds out when it reads back.
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -248,6 +248,18 @@ def _conflict(
     if used.protocol == OURS or _compared_form(used) == _compared_form(wanted_route):
         return None
     return conflict_with(rivals, wanted_route)
+
+
+def has_ours(present: Iterable[Route], entry: Route) -> bool:
+    """Whether this entry of ours is there, in routes that have its key. In IPv6, Linux may list it
+    with another program's.
+    """
+    form = _compared_form(entry)
+    for route in present:
+        may_be_ours = route.protocol == OURS or route.prefix.family != IPV4
+        if may_be_ours and form in map(_compared_form, as_stored(route)):
+            return True
+    return False
 
 
 def _in_order_of_use(present: Iterable[Route]) -> list[Route]:

@@ -18,16 +18,16 @@ from hostrouting.errors import HostRoutingError, is_denied
 from hostrouting.gate.health import find_faults, find_faults_without_config
 from hostrouting.gate.unit_states import State, UnitState, unit_states
 from hostrouting.host.fileset import FileChanges
+from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import HostCheck, check_host
 from hostrouting.install.installed import read_installed
-from hostrouting.status.gateways import find_silent_gateways
 from hostrouting.status.status import Status
 from hostrouting.tasks.configure import Configure
+from phases.arguments import must_be
 
 if TYPE_CHECKING:
     from hostrouting.finding import Finding
-    from hostrouting.host.host import Host
     from hostrouting.install.plan import Plan
 
 T = TypeVar("T")
@@ -36,6 +36,7 @@ _WORST_FIRST: tuple[State, ...] = get_args(State)
 
 def find_status(host: Host, unit: str = "") -> Status:
     """Ask each part of the host; with `unit`, about no other gated unit. Nothing is changed."""
+    must_be(Host, host, "find_status: host", "a Host: Host.local()")
     unanswered: list[HostRoutingError] = []
 
     def answer(ask: Callable[[], T]) -> T | None:
@@ -62,22 +63,20 @@ def find_status(host: Host, unit: str = "") -> Status:
     faults = answer(lambda: _find_faults(host, config, on_disk, broken))
     plan = answer(lambda: _plan_of(host, config, on_disk))
     check = answer(lambda: _check_of(host, config))
-    silent = answer(lambda: _find_silent_gateways(host, plan, check))
     guard = answer(lambda: _find_guard(host))
     return attrs.evolve(
         status,
         faults=faults or (),
         plan=plan,
         check=check,
-        silent_gateways=silent or (),
         guard=guard,
         unanswered=tuple(unanswered),
     )
 
 
 def _find_units(host: Host, asked: str, gated: Collection[str]) -> list[UnitState]:
-    """The gated units, the worst first; or the unit that was asked about. None are known where
-    systemd does not run.
+    """The gated units, the worst first, and checked ones last; or the unit that was asked about.
+    None are known where systemd does not run.
     """
     manager = host.running_manager
     if manager is None:
@@ -85,19 +84,7 @@ def _find_units(host: Host, asked: str, gated: Collection[str]) -> list[UnitStat
     units = unit_states(host.files, manager, [asked] if asked else sorted(gated), gated)
     if asked and not units:  # a template
         return [UnitState(asked, "stopped", details=": systemd has loaded no instance of it")]
-    if host.rights().is_root and host.files.why_unwritable(HostLayout.notes_directory):
-        units = [_without_note(unit) for unit in units]
-    return sorted(units, key=lambda unit: _WORST_FIRST.index(unit.state))
-
-
-def _without_note(unit: UnitState) -> UnitState:
-    """The state of a unit where the gate can leave no note of a start: one that has none may have
-    been checked.
-    """
-    if unit.state != "unchecked":
-        return unit
-    unknown = ", and whether it was checked is not known: no note can be written"
-    return unit._replace(state="runs", details=unknown, remedy=None)
+    return sorted(units, key=lambda unit: (_WORST_FIRST.index(unit.state), unit.checked > 0))
 
 
 def _find_faults(
@@ -133,15 +120,6 @@ def _check_of(host: Host, config: HostRoutingConfig | None) -> HostCheck | None:
     if config is None or not config.route_overlap.cidrs:
         return None
     return check_host(config, host)
-
-
-def _find_silent_gateways(
-    host: Host, plan: Plan | None, check: HostCheck | None
-) -> tuple[Finding, ...]:
-    """The gateways that do not answer, where anything is checked."""
-    if plan is None or check is None:
-        return ()
-    return tuple(find_silent_gateways(host.files, plan, check.report.snapshot))
 
 
 def _find_guard(host: Host) -> UnitState | None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from hostrouting.check.sentences import caveat_of_repair
 from hostrouting.command import AS_ROOT, LineToType, Operator, call
-from hostrouting.config.mistypes import MISTYPES
 from hostrouting.gate.unit_gates import APPLY
 from hostrouting.lines import SHOWN, capped, count_of_others, finding_lines, way_lines
 from hostrouting.model.route import OURS
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from hostrouting.gate.unit_states import UnitState
     from hostrouting.status.status import Status
 
+_OURS = f" (those of hostrouting: proto {OURS})"
 _MODES = {
     "STRICT": "no gated unit starts while an address escapes",
     "WARN": "gated units start even while an address escapes",
@@ -71,13 +71,16 @@ def _unit_lines(status: Status, who: Operator) -> Iterator[str]:
 
 
 def _below(unit: UnitState, status: Status, who: Operator) -> Iterator[str]:
-    """Why the unit is as it is, and what to type, unless the findings say it."""
+    """Why the unit is as it is, and what to type, unless the findings say it. What the gate said
+    when it refused the unit need not hold any more.
+    """
     findings = [*status.findings]
     if status.check is not None:
         findings += status.check.findings
     for reason in unit.reasons:
         if not any(_says(finding, reason) for finding in findings):
-            yield f"    {reason}"
+            when = "then: " if unit.state == "refused" else ""
+            yield f"    {when}{reason}"
     if unit.unit not in [finding.target for finding in status.findings if finding.remedy]:
         yield from way_lines(unit.remedy, who, indent=4)
 
@@ -89,14 +92,15 @@ def _says(finding: Finding, reason: str) -> bool:
 
 def _route_lines(status: Status) -> Iterator[str]:
     """How many configured routes are in force, those of other programs among them, and what would
-    change.
+    change; nothing while a card is to be named first.
     """
-    if status.plan is None or not status.plan.routes.steps:
+    if status.plan is None or not status.plan.routes.steps or status.may_follow_a_wrong_card:
         return
     kept = [step for step in status.plan.routes.steps if step.action == "keep"]
-    yield f"  {counted(len(kept), 'configured route')} {agreeing('is', len(kept))} in force"
-    others = [step for step in kept if step.route.protocol != OURS]
-    yield from capped([f"    {step.line}" for step in (*others, *status.plan.routes.changes)])
+    yield f"  {counted(len(kept), 'configured route')} {agreeing('is', len(kept))} in force{_OURS}"
+    shown = [step for step in kept if step.route.protocol != OURS]
+    shown += status.plan.routes.changes
+    yield from capped([f"    {step.line}" for step in shown])
 
 
 def _guard_lines(status: Status, who: Operator) -> Iterator[str]:
@@ -115,7 +119,7 @@ def _guard_lines(status: Status, who: Operator) -> Iterator[str]:
 
 def _verdict_lines(status: Status, who: Operator) -> Iterator[str]:
     """The verdict on what leaves as it should, and what explains the others, unless apply ends what
-    is wrong: what escapes is a finding. What may be typed wrong, apply has said.
+    is wrong: what escapes is a finding.
     """
     if status.check is None:
         return
@@ -125,10 +129,7 @@ def _verdict_lines(status: Status, who: Operator) -> Iterator[str]:
     if status.command == APPLY.command:
         return
     said = {(finding.name, finding.target) for finding in status.findings}
-    explaining: list[Finding] = []
-    for finding in status.check.findings:
-        if finding.severity == "note" or finding.name in MISTYPES:
-            continue
-        if (finding.name, finding.target) not in said:
-            explaining.append(finding)
+    unsaid = [each for each in status.check.findings if (each.name, each.target) not in said]
+    certain = [finding for finding in unsaid if not status.hangs_on_a_choice(finding)]
+    explaining = [finding for finding in certain if finding.severity != "note"]
     yield from finding_lines(explaining, who, without=status.command)

@@ -60,7 +60,6 @@ class Status:
     plan: Plan | None = None
     """What apply would do with config.json."""
     check: HostCheck | None = None
-    silent_gateways: tuple[Finding, ...] = ()
     units: tuple[UnitState, ...] = ()
     """The gated units, the worst first; or the one that was asked about."""
     guard: UnitState | None = None
@@ -81,13 +80,13 @@ class Status:
             findings += self.plan.routes.failed_waits
             findings += find_differences(self.plan)
         if self.check is not None:
-            findings += self.check.named(*WRONG, "route-not-configured")
+            findings += self.check.named(*WRONG, "route-not-configured", "route-waits")
             findings += self._competing_defaults
             findings += self.check.doubts
-        findings += self.silent_gateways
         findings += self._no_answers
         findings += find_stuck(self.units, findings)
-        return in_order(self._with_commands(findings))
+        certain = [finding for finding in findings if not self.hangs_on_a_choice(finding)]
+        return in_order(self._with_commands(certain))
 
     def _with_commands(self, findings: Iterable[Finding]) -> Iterable[Finding]:
         """The same without the remedy APPLY: that is `command`, or would do harm or fail."""
@@ -135,6 +134,16 @@ class Status:
         for error in self.unanswered:
             findings += error.findings
         return [finding._replace(severity="warning", can_retry=True) for finding in findings]
+
+    def hangs_on_a_choice(self, finding: Finding) -> bool:
+        """Whether this follows from the card that Linux prefers now, while nobody has named one of
+        several: the routes and the repair by this card, and what leaves by another one of them.
+        """
+        if not self.may_follow_a_wrong_card:
+            return False
+        via = finding.facts.get("via") or {}
+        cards = [dev for choice in self._competing_defaults for dev in choice.facts["candidates"]]
+        return finding.name in {"route-differs", "repair-cost"} or via.get("dev") in cards
 
     @property
     def causes(self) -> tuple[Finding, ...]:
@@ -229,7 +238,7 @@ class Status:
         nothing to do, something is awaited, or an operator has to decide.
         """
         plan = self.plan
-        if plan is None or self._may_follow_a_wrong_card:
+        if plan is None or self.may_follow_a_wrong_card:
             return ""
         if self.needs_repair:
             return repair_pipeline()
@@ -238,7 +247,7 @@ class Status:
         return APPLY.command
 
     @property
-    def _may_follow_a_wrong_card(self) -> bool:
+    def may_follow_a_wrong_card(self) -> bool:
         """Whether a repair or apply would lead a route through the card that Linux prefers now, and
         nobody has named one. Where addresses escape, apply alone would fail in mode STRICT.
         """

@@ -9,6 +9,7 @@ from hostrouting.azure_vnet.ebtables import BridgeRule, require_deletable
 from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
 from hostrouting.errors import BackendError, HostError
 from hostrouting.testing.faults import Faulty
+from phases.arguments import must_be
 
 _CHAINS = ("PREROUTING", "OUTPUT", "POSTROUTING")
 """The chains that ebtables lists first; those of a user come after them."""
@@ -19,6 +20,7 @@ class FakeEbtables(Faulty[HostError]):
 
     def __init__(self, rules: Iterable[str] = ()) -> None:
         super().__init__()
+        must_be((list, tuple), rules, "rules", "a list of texts")
         self.rules = list(rules)
         """The text of each rule, as ebtables prints it; for a test to change."""
 
@@ -38,7 +40,11 @@ class FakeEbtables(Faulty[HostError]):
         """The rules chain by chain."""
         by_chain: dict[str, list[BridgeRule]] = {name: [] for name in _CHAINS}
         for text in self.rules:
-            name, _, _ = text.partition(" ")
+            name, _, options = text.partition(" ")
+            if name in {"-A", "-I", "-t"} or not options:  # of a command, and not of a rule
+                raise ValueError(
+                    f"rule {text!r:.80} is not a chain and options: PREROUTING -j DROP"
+                )
             by_chain.setdefault(name, []).append(BridgeRule("ebtables-nft", text))
         return tuple(chain.from_iterable(by_chain.values()))
 

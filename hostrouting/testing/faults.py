@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from errno import errorcode
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
 from hostrouting.errors import BackendError
@@ -111,6 +112,8 @@ class FaultyBackend(RouteBackend):
         """
         rule = "a BackendError or an errno, such as errno.ENOBUFS"
         must_be((BackendError, int), error, "error", rule)
+        if isinstance(error, int) and error not in errorcode:
+            raise ValueError(f"error is {error!r:.80}; it must be {rule}")
         faults = self._faults_at(moment)
         fault: BackendError | KernelError
         if isinstance(error, BackendError):

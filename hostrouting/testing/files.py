@@ -13,6 +13,7 @@ from hostrouting.host.files import (
     Entry,
     as_bytes,
     as_text,
+    require_content,
     require_kind,
     require_mode,
     require_path,
@@ -82,6 +83,7 @@ class FakeFiles:
 
     def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
         require_mode(mode)
+        require_content(content)
         self._change("write", path, "file")
         self._forget(path)
         if isinstance(content, str):
@@ -127,7 +129,7 @@ class FakeFiles:
         return (LockHolder(4711, "flock"),) if path in self.locked else ()
 
     def _change(self, verb: str, path: str, *kinds: str) -> None:
-        for given in (path, *self.broken):
+        for given in (path, *self.broken, *self.locked, *self.texts, *self.programs, *self.links):
             require_path(given)
         reason = self.broken.get(path) or self.why_unwritable(os.path.dirname(path))
         if reason:

@@ -77,17 +77,16 @@ class FakeHost(Host):
         must_be((FakeManager, NoneType), self.manager, "manager", "a FakeManager, or None")
         must_be(FakeInterpreter, self.interpreter, "interpreter", "a FakeInterpreter")
         must_be(Callable, self.rights, "rights", "a function: lambda: Rights(…)")
-        must_be(
-            FakeKernel,
-            self.kernel,
-            "kernel",
-            "a FakeKernel, such as h200()",
-        )
+        must_be(FakeKernel, self.kernel, "kernel", "a FakeKernel, such as h200()")
         if not set(self.missing).issubset(NODE_PROGRAMS):
             raise ValueError(
                 f"missing is {self.missing!r:.80}; it must be a collection of programs that "
                 f"hostrouting needs: {', '.join(sorted(NODE_PROGRAMS))}"
             )
+        must_be(FaultyBackend, self.faults, "faults", "a FaultyBackend around the kernel")
+        inner = self.faults.inner
+        if isinstance(inner, FakeKernel) and inner is not self.kernel:
+            raise ValueError("faults is around another kernel; give that one as kernel=, too")
         require_connects(self.backend)
         if self.manager is not None and self.manager.files is None:
             self.manager.files = self.files

@@ -15,6 +15,7 @@ import attrs
 from hostrouting.errors import HostError
 from hostrouting.host.systemd import require_names, unit_failed, unit_name
 from hostrouting.kernel.programs import Ended, too_late, tool_error
+from hostrouting.text import nearest
 from phases.arguments import must_be, must_be_number
 
 if TYPE_CHECKING:
@@ -23,10 +24,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Gate: TypeAlias = "Callable[[str, phases.Context | None], tuple[str, ...]]"
-"""Given a unit, and perhaps the context of who starts it: what the gate logs if it refuses the
-unit; empty if it lets the unit pass.
-"""
+Gate: TypeAlias = Callable[[str], tuple[str, ...]]
+"""Given a unit: what the gate logs if it refuses the unit; empty if it lets the unit pass."""
 
 _FOLDER = "/etc/systemd/system/"
 _SHOWN = {"ExecCondition": "{{ argv[]={} ; }}", "SuccessExitStatus": "{}"}
@@ -36,6 +35,16 @@ _NO_SYSTEMD = (
     "Failed to connect to bus: Host is down"
 )
 """What systemctl prints where systemd does not run, on one line."""
+_PROPERTIES = {
+    "Id", "ActiveState", "SubState", "Result", "ExecMainStatus", "ExecMainPID", "MainPID",
+    "NRestarts", "LoadState", "UnitFileState", "DropInPaths", "NeedDaemonReload", "InvocationID",
+    "ConditionTimestamp", "ConditionResult", "Version", *_SHOWN,
+}  # fmt: skip
+"""Of these, the wrong spellings are refused."""
+_ACTIVE_STATES = (
+    "active", "reloading", "inactive", "failed", "activating", "deactivating", "maintenance",
+    "refreshing",
+)  # fmt: skip
 _STATES = ("ActiveState", "SubState")
 """The properties that a start changes."""
 
@@ -100,7 +109,7 @@ class FakeManager:
             reason = f"Failed to start {unit}: Unit {unit} is masked."
             raise unit_failed(unit, result="success", status="0", lines=[reason])
         if self.gate is not None:
-            refusal = self.gate(unit, ctx)
+            refusal = self.gate(unit)
             if refusal:
                 self._set_state(unit, "failed")
                 raise unit_failed(unit, result="exit-code", status="0", lines=refusal)
@@ -146,7 +155,11 @@ class FakeManager:
         """
         require_names(names)
         self._require_running()
+        for name in names:
+            _require_property(name)
         if not units:
+            for name in _PROPERTIES.intersection(names) - {"Version"}:
+                raise ValueError(f"{name} is a property of a unit; name it: show(({name!r},), 'a')")
             return (dict.fromkeys(names, "") | {"Version": self.version},)
         shown: list[dict[str, str]] = []
         for unit in self._matching(units):
@@ -171,6 +184,7 @@ class FakeManager:
 
     def _require_running(self) -> None:
         """Raise the error of systemctl if systemd does not run."""
+        must_be(bool, self.running, "running", "True or False")
         if not self.running:
             ended = Ended(1, err=_NO_SYSTEMD)
             raise tool_error(ended, "systemctl", purpose="", what="systemd")
@@ -190,6 +204,9 @@ class FakeManager:
         return matching
 
     def _properties_of(self, unit: str) -> dict[str, str]:
+        given = _of(unit, self.properties) or {}
+        for name in given:
+            _require_property(name)
         on_disk = self._units_on_disk()
         read = self.read
         if "@" in unit and _of(unit, self.states) is None and _of(unit, self.properties) is None:
@@ -198,6 +215,9 @@ class FakeManager:
         is_current = files == _files_of(unit, on_disk)
         is_enabled = f"{_FOLDER}multi-user.target.wants/{unit}" in read
         active = _of(unit, self.states) or "inactive"
+        if active not in _ACTIVE_STATES:
+            known = ", ".join(_ACTIVE_STATES)
+            raise ValueError(f"states[{unit!r}] is {active!r:.80}; it must be one of {known}")
         has_failed = active == "failed"
         return {
             "Id": unit,
@@ -210,7 +230,7 @@ class FakeManager:
             "DropInPaths": " ".join(files.drop_ins),
             **_lists_in(unit, [files.text or "", *files.drop_ins.values()]),
             "NeedDaemonReload": "no" if is_current else "yes",
-            **(_of(unit, self.properties) or {}),
+            **given,
         }
 
     def _units_on_disk(self) -> dict[str, str]:
@@ -219,6 +239,13 @@ class FakeManager:
             return {}
         paths = {**self.files.texts, **self.files.links}
         return {path: text for path, text in paths.items() if path.startswith(_FOLDER)}
+
+
+def _require_property(name: str) -> None:
+    """Raise ValueError for a name by which one of those that the manager knows may be meant."""
+    near = nearest(name, _PROPERTIES)
+    if near is not None and name not in _PROPERTIES:
+        raise ValueError(f"there is no property {name!r:.80}; did you mean {near}?")
 
 
 def _of(unit: str, given: Mapping[str, T]) -> T | None:

@@ -151,13 +151,13 @@ def _run_inside(spec: Spec, member: phases.AnyTask, ctx: Context) -> object:
 
 
 def _shield(spec: Spec, member: phases.AnyTask) -> phases.AnyTask:
-    """A task that says nothing of the one that it runs."""
+    """A task that only its own time stops, and not the run."""
 
     def do(ctx: Context) -> object:
         with ctx.shielded() as shielded, shielded.within(spec.seconds) as safe:
             return _run_inside(spec, member, safe)
 
-    return FunctionTask(spec.name, do)
+    return FunctionTask(spec.name, do, subtasks=(member,))
 
 
 def timed(spec: Spec, chance: random.Random) -> Spec:
@@ -453,9 +453,8 @@ def undo_of(spec: Spec, above: str = "") -> list[tuple[str, Spec]]:
     if spec.kind == "leaf":
         return [(path, spec)]
     leaves: list[tuple[str, Spec]] = []
-    if spec.kind != "shield":
-        for member in reversed(spec.members):
-            leaves += undo_of(member, path)
+    for member in reversed(spec.members):
+        leaves += undo_of(member, path)
     return leaves
 
 
@@ -464,9 +463,8 @@ def paths_in(spec: Spec, above: str = "") -> list[str]:
     if spec.kind in {"retry", "deadline", "when"}:
         return paths_in(spec.members[0], above)
     paths = [f"{above}/{spec.name}"]
-    if spec.kind != "shield":
-        for member in spec.members:
-            paths += paths_in(member, paths[0])
+    for member in spec.members:
+        paths += paths_in(member, paths[0])
     return paths
 
 
@@ -661,6 +659,7 @@ def assert_each_step_is_as_foretold(ran: Ran) -> None:
     assert sorted(lines_of(ran.seen)) == sorted(lines)
     assert paths_of(ran.report.failures) == failures
     assert ran.report.ok is (ran.expected.how not in WORST)
+    assert ran.report.exit_code == int(not ran.report.ok)
 
 
 def assert_an_undo_of_the_report_undoes_what_ran(ran: Ran) -> None:

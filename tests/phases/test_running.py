@@ -1,12 +1,15 @@
 """execute and run: what is refused, and what is around the tasks of a program."""
 
 import asyncio
+import re
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
+from subprocess import CompletedProcess
 from typing import Any
 
+import attrs
 import pytest
 
 import phases
@@ -57,11 +60,11 @@ NOT_TASKS: dict[str, object] = {
     "its name is 7": _Own(name=7),
     r"its subtasks are <.*>; they must be a tuple: \(task,\)": _Own(subtasks=StubTask("a")),
     "two of its subtasks are named 'b'; a task is": _Own(subtasks=(StubTask("b"), StubTask("b"))),
-    r"do does not take the context alone; write do\(ctx\), and in a class do\(self, ctx\)": _Own(
+    r"do does not take ctx alone; write do\(ctx\), and in a class do\(self, ctx\)": _Own(
         do=lambda: None
     ),
-    r"undo does not take the context alone; write undo\(ctx\)": _Own(undo=lambda _ctx, _more: None),
-    "its plan is 'would load it'; it must be a function of the": _Own(plan="would load it"),
+    r"undo does not take ctx alone; write undo\(ctx\)": _Own(undo=lambda _ctx, _more: None),
+    "its plan is 'would load it'; it must be a function of ctx": _Own(plan="would load it"),
     "its do is async or a generator": _Own(do=_asynchronous),
     "its plan is async or a generator": _Own(plan=_yields),
     "its undo is async or a generator": _Own(undo=_yields_asynchronously),
@@ -91,18 +94,6 @@ def test_objects_that_are_not_tasks(words: str, candidate: object) -> None:
         phases.run(_Own(subtasks=(candidate,)))  # type: ignore[arg-type]  # the name is an object
 
 
-def test_functions_that_are_used_wrongly() -> None:
-    """They are refused where the task is made; a builtin whose parameters nobody knows is not."""
-    make: Any = FunctionTask
-    with pytest.raises(phases.InvalidTask, match=r"^task 'a' cannot .*: do does not take"):
-        phases.task("a")(lambda: None)  # type: ignore[arg-type, misc]  # the mistake that is tested
-    with pytest.raises(phases.InvalidTask, match="they must be a tuple"):
-        make("a", print, subtasks=StubTask("b"))
-    with pytest.raises(TypeError, match=r"^task: name is .*, as in @phases.task\('download'\)$"):
-        UNTYPED.task(print)
-    assert ran(make("a", type)).ok
-
-
 def test_what_a_call_does_not_run() -> None:
     """A function that returns a coroutine has not done its work: its step has failed, also in an
     undo; a condition would always be true. A Skip is an object, not the class; an error is raised.
@@ -117,10 +108,28 @@ def test_what_a_call_does_not_run() -> None:
     report = ran(phases.when(lambda ctx: condition(ctx), inner))  # noqa: PLW0108  the mistake
     assert str(report.error) == f"a: its condition {words}"
     assert inner.calls == 0
-    report = ran(phases.task("a")(lambda _ctx: phases.Skip))
-    assert report.why == "InvalidTask: it returned the class Skip; write Skip('the reason')"
-    report = ran(StubTask("a", OSError("full")))
-    assert report.why == "InvalidTask: it returned the error OSError('full'); to fail, raise it"
+
+
+RETURNED: dict[str, object] = {
+    r"the class Skip; write Skip\('the reason'\)$": phases.Skip,
+    r"the error OSError\('full'\); to fail, raise it$": OSError("full"),
+    "False, which does not say how it ended: to fail, raise": False,
+    r"the report of a run that failed; write phases.execute\(": ran(
+        StubTask("b", errors=[OSError()])
+    ),
+    r"CompletedProcess\(args='false', returncode=1\), which has failed": CompletedProcess(
+        "false", 1
+    ),
+    "a mapping with would_fail, which is an attribute": {"would_fail": "no image"},
+}
+
+
+@pytest.mark.parametrize(("words", "result"), RETURNED.items())
+def test_results_that_may_be_failures(words: str, result: object) -> None:
+    """What a task returns never makes it fail, so what was perhaps meant to is refused."""
+    report = ran(StubTask("a", result))
+    assert isinstance(report.error, phases.InvalidTask)
+    assert re.match(f"it returned {words}", str(report.error))
 
 
 def _used(use: Callable[..., object], task: object, given: Context | None, _ctx: Context) -> None:
@@ -131,7 +140,87 @@ def _used(use: Callable[..., object], task: object, given: Context | None, _ctx:
 TASK = StubTask("a")
 OTHER_TASK = phases.task("b")(print)
 REPORT = ran(TASK)
+OUTER = quiet()
+
+
+def error_in_task(function: Callable[[Any], object], ctx: Context | None = None) -> None:
+    """Raise what a task of this function raises; the logger is at ERROR."""
+    task = phases.task("a")(function)
+    [step] = phases.run(task, ctx=ctx or quiet()).failures
+    assert step.error is not None
+    raise step.error
+
+
+def _keep(kept: list[Context]) -> Context:
+    ran(phases.task("a")(kept.append))
+    return kept[0]
+
+
+def _misspell_the_result(ctx: Context) -> None:
+    with phases.inner_step("part", ctx) as step:
+        setattr(step, "resutl", 5)  # noqa: B010  mypy would refuse the mistake
+
+
+class Misspelt:
+    """A task whose undo nobody would call."""
+
+    name = "a"
+
+    def do(self, ctx: Context) -> None:
+        """Nothing."""
+
+    def undo_(self, ctx: Context) -> None:
+        """Nothing."""
+
+
+class Transposed(StubTask):
+    """A task whose plan nobody would call."""
+
+    def __init__(self) -> None:
+        super().__init__("a")
+
+    def plna(self, ctx: Context) -> None:
+        """Nothing."""
+
+
+class TwoArguments(Recorder):
+    """An observer that could not be told of a failed attempt."""
+
+    def attempt_failed(self, failed: object, more: object) -> None:
+        """Nothing."""
+
+
 REFUSED: dict[str, Callable[[], object]] = {
+    "log: there is no keyword url; write extra=": lambda: error_in_task(
+        lambda ctx: ctx.log.debug("fetching", url=1)
+    ),
+    "condition of a returned is None; it must be True or": lambda: error_in_task(
+        phases.when(UNTYPED.Context.check, TASK).do
+    ),
+    "execute: ctx is that of the task a, which has ended": lambda: phases.execute(TASK, _keep([])),
+    "ctx is that of the whole run, and not that of the task a; use": lambda: error_in_task(
+        lambda _ctx: OUTER.check(), OUTER
+    ),
+    "of the whole run, and not that of the task a; use the": lambda: error_in_task(
+        lambda _ctx: OUTER.sleep(5), OUTER
+    ),
+    "whole run, and not that of the task a; use the context": lambda: error_in_task(
+        lambda _ctx: OUTER.within(5), OUTER
+    ),
+    "has a method undo_, and no undo: write undo": lambda: phases.serial(Misspelt()),
+    "has a method plna, and no plan: write plan": lambda: phases.serial(Transposed()),
+    "Skip: reason is empty; say why": lambda: phases.Skip(" "),
+    "skip is {'a': False}; it must be a name, or a list": lambda: UNTYPED.run(
+        TASK, skip={"a": False}
+    ),
+    "observers: its observer is the class LogObserver; pass an": lambda: UNTYPED.run(
+        TASK, observers=[phases.LogObserver]
+    ),
+    "observers: its observer is async": lambda: UNTYPED.run(TASK, observers=[_asynchronous]),
+    "observers: attempt_failed does not take failed alone": lambda: UNTYPED.run(
+        TASK, observers=[TwoArguments()]
+    ),
+    "'FAILED' is not a status; they are running, ok, failed": lambda: REPORT.status == "FAILED",
     "inner_step: its name is 'a/b'; a name": lambda: phases.inner_step("a/b", Context()),
     "inner_step: ctx is None; it must be": lambda: UNTYPED.inner_step("a", None),
     "Skip: reason is 5; it must be a text": lambda: UNTYPED.Skip(5),
@@ -140,11 +229,18 @@ REFUSED: dict[str, Callable[[], object]] = {
     "when: its condition is None; it must be a function": lambda: UNTYPED.when(None, TASK),
     r"when: its condition is FunctionTask\('b'\); it": lambda: UNTYPED.when(OTHER_TASK, TASK),
     "when: its condition is async or a gen": lambda: UNTYPED.when(_asynchronous, TASK),
-    "when: condition does not take the con": lambda: UNTYPED.when(lambda: True, TASK),
+    "when: condition does not take ctx": lambda: UNTYPED.when(lambda: True, TASK),
     "differences: later is '{}'; it must be a report": lambda: REPORT.differences(UNTYPED_TEXT),
     r"retry: on is \[.*; it must be a type of errors": lambda: UNTYPED.retry(TASK, on=[OSError]),
+    r"retry: on is \(<class 'OSError'>, 'x'\); it": lambda: UNTYPED.retry(TASK, on=(OSError, "x")),
+    "retry: on is <class 'KeyboardInterrupt'>; it": lambda: UNTYPED.retry(
+        TASK, on=KeyboardInterrupt
+    ),
+    "'Block' object has no attribute 'resutl'": lambda: error_in_task(_misspell_the_result),
     "retry: on is 'OSError'": lambda: UNTYPED.retry(TASK, on="OSError"),
-    "an observer is 5; it must be a function": lambda: UNTYPED.run(TASK, observers=[5]),
+    "observers: its observer is 5; it must be a function of step": lambda: UNTYPED.run(
+        TASK, observers=[5]
+    ),
     "observers is <.*Recorder": lambda: UNTYPED.run(TASK, observers=Recorder()),
     "clock is <class .*; it must be a phases.Clock": lambda: UNTYPED.run(TASK, clock=FakeClock),
     "run: ctx is <.*FakeClock": lambda: UNTYPED.run(TASK, ctx=FakeClock()),
@@ -169,8 +265,25 @@ UNTYPED_TEXT: Any = "{}"
 @pytest.mark.parametrize(("words", "call"), REFUSED.items())
 def test_arguments_that_are_refused(words: str, call: Callable[[], object]) -> None:
     """At once, with the name of the argument, the value and the rule."""
-    with pytest.raises(TypeError, match=words):
+    with pytest.raises((TypeError, ValueError, AttributeError), match=words):
         call()
+
+
+def test_a_task_that_hides_another_one() -> None:
+    """There is a warning if a plan, or an undo, of a task would leave out one that it runs."""
+    inner = phases.task("inner", undo=print)(print)
+    outer = FunctionTask("outer", partial(phases.execute, inner))
+    with pytest.warns(RuntimeWarning, match=r"^inner has undo, and outer, which runs it, does not"):
+        ran(outer)
+    assert ran(attrs.evolve(outer, subtasks=(inner,))).ok
+    assert ran(attrs.evolve(outer, undo=print)).ok
+
+
+def test_the_line_that_logs(caplog: pytest.LogCaptureFixture) -> None:
+    """A record of `ctx.log` has the place in the task, not one in phases."""
+    assert ran(phases.task("a")(lambda ctx: ctx.log.warning("here"))).ok
+    [record] = caplog.records
+    assert record.pathname == __file__
 
 
 def test_a_run_in_a_running_event_loop() -> None:
@@ -263,32 +376,6 @@ def test_a_part_of_a_task_as_a_step() -> None:
     assert report.find("install/guard").result == ["guard.service"]
 
 
-def test_failures_of_other_steps() -> None:
-    """A failure that a task catches is not its own; that of a separate run inside it is, with its
-    cause intact.
-    """
-
-    @phases.task("catches")
-    def catches(ctx: Context) -> str:
-        try:
-            phases.execute(StubTask("first", errors=[OSError("full")]), ctx)
-        except phases.TaskFailed as failed:
-            return f"went on after {failed.failures[0].name}"
-        raise AssertionError
-
-    @phases.task("passes")
-    def passes(_ctx: Context) -> None:
-        phases.execute(StubTask("elsewhere", errors=[OSError("full")]), quiet())
-
-    report = ran(phases.serial(catches, passes))
-    assert report.find("catches").result == "went on after first"
-    assert report.find("first").status is Status.FAILED
-    [failure] = report.failures
-    assert failure.path == ("serial", "passes")
-    assert isinstance(failure.error, phases.TaskFailed)
-    assert isinstance(failure.error.failures[0].error, OSError)
-
-
 @pytest.mark.parametrize("group", [phases.serial, phases.parallel])
 @pytest.mark.parametrize(
     "stop", [SystemExit(3), GeneratorExit(), asyncio.CancelledError()], ids=repr
@@ -352,28 +439,6 @@ def test_what_is_neither_a_reason_nor_a_signal(reason: str | int) -> None:
     with pytest.raises(ValueError, match=f"{reason!r}.*a signal is written as signal.SIGTERM"):
         ctx.cancel(reason)
     assert not ctx.cancelled
-
-
-def test_several_runs_in_one_context() -> None:
-    """Each has an id of its own, which its steps have: an error that is raised again belongs to the
-    run in which it began.
-    """
-    ctx = quiet()
-    ids: list[str] = []
-
-    @phases.task("again")
-    def again(inner: Context) -> None:
-        ids.append(inner.run_id)
-        raise phases.TaskFailed(first.failures)
-
-    first = phases.run(StubTask("fails", errors=[OSError("refused")]), ctx=ctx)
-    second = phases.run(again, ctx=ctx)
-    with pytest.raises(phases.TaskFailed) as raised:
-        phases.execute(again, ctx)
-    third = raised.value.failures[0]
-    assert len({first.run, *ids}) == 3
-    assert ids == [second.run, third.run]
-    assert second.failures == (second,)
 
 
 def test_a_system_that_starts_no_more_threads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Thread
 
-import pytest
-
 from hostrouting.boot.units import GATE_MARK
 from hostrouting.config.settings import GateConfig, GuardConfig, HostRoutingConfig
 from tests.support import gate
@@ -22,12 +20,18 @@ pytestmark = gate_tests
 
 ALLOWS = gate.config(*HALVES, mode="STRICT")
 REFUSES = gate.config(static("10.77.0.0/16"), mode="STRICT")
-GUARD = LAYOUT.guard_unit
 GUARDED = GuardConfig(enabled=True)
-# It stands in for systemctl, and keeps the caller waiting at each reload.
+PLAIN = "plain.service"
+FILES = {f"/usr/lib/systemd/system/{PLAIN}": "[Service]\nExecStart=/bin/sleep infinity\n"}
+# Each stands in for systemctl: one keeps the caller waiting at each reload, one refuses it.
 SLOW = """\
 #!/bin/sh
 case "$*" in *daemon-reload*) touch /run/waits; while [ ! -e /run/go ]; do sleep 0.02; done ;; esac
+exec /usr/bin/systemctl.real "$@"
+"""
+REFUSING = """\
+#!/bin/sh
+case "$*" in *daemon-reload*) exit 1 ;; esac
 exec /usr/bin/systemctl.real "$@"
 """
 
@@ -54,66 +58,52 @@ def older(program: bytes) -> bytes:
     return content.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        # The start comes before the program and the configuration are written: systemd first reads
-        # that the guard is gone.
-        (REFUSES._replace(guard=GUARDED), ALLOWS),
-        # The start comes after that, and before systemd reads that there is a guard.
-        (ALLOWS, REFUSES._replace(guard=GUARDED)),
-    ],
-)
-def test_a_start_during_an_apply(before: HostRoutingConfig, after: HostRoutingConfig) -> None:
-    """A start that falls together with an apply waits for it, and is judged by the new program and
-    the new configuration alone.
-    """
+def a_start_during_an_apply(
+    system: System, before: HostRoutingConfig, after: HostRoutingConfig
+) -> None:
+    """It waits for the apply, and is judged by the new program and the new configuration alone."""
     allows = after is ALLOWS
-    with gate.host() as system:
-        # The first call, which no other thread may make.
-        gate.apply(system, before, code=int(allows))
-        program = system.outside(LAYOUT.program_path)
-        program.write_bytes(older(program.read_bytes()))
-        with systemctl(system, SLOW):
-            applying = Thread(
-                target=gate.apply, args=(system, after), kwargs={"code": int(not allows)}
-            )
-            applying.start()
-            wait_for(
-                "the apply to be halfway through", lambda: system.outside("/run/waits").exists()
-            )
-            gate.begin_start(system)
-            wait_for("the start", lambda: gate.is_in_the_gate(system))
-            system.lay("/run/go", "")
-            applying.join()
-        assert gate.has_started(system) is allows
-        assert "too old" not in system.journal(KUBE1)
-        assert len(gate.ours(system)) == len(after.static_routes.routes)
+    # The first call, which no other thread may make.
+    gate.apply(system, before, code=int(allows))
+    program = system.outside(LAYOUT.program_path)
+    program.write_bytes(older(program.read_bytes()))
+    system.run("rm", "-f", "/run/waits", "/run/go")
+    with systemctl(system, SLOW):
+        applying = Thread(target=gate.apply, args=(system, after), kwargs={"code": int(not allows)})
+        applying.start()
+        waits = system.outside("/run/waits")
+        wait_for("the apply to be halfway through", waits.exists)
+        gate.begin_start(system)
+        wait_for("the start", lambda: gate.is_in_the_gate(system))
+        system.lay("/run/go", "")
+        applying.join()
+    assert gate.has_started(system) is allows
+    assert "too old" not in system.journal(KUBE1)
+    assert len(gate.ours(system)) == len(after.static_routes.routes)
+    gate.end(system)
 
 
-UNITS = LAYOUT.unit_directory
-PLAIN = "plain.service"
-FILES = {f"/usr/lib/systemd/system/{PLAIN}": "[Service]\nExecStart=/bin/sleep infinity\n"}
-
-# It stands in for systemctl, and refuses each reload.
-REFUSING = """\
-#!/bin/sh
-case "$*" in *daemon-reload*) exit 1 ;; esac
-exec /usr/bin/systemctl.real "$@"
-"""
-
-
-def test_a_reload_that_was_lost() -> None:
+def a_reload_that_was_lost(system: System) -> None:
     """A unit that has left the gate is free after the next apply, although config.json could not be
     read.
     """
     gated = ALLOWS._replace(gate=GateConfig((PLAIN, "systemd-nspawn@.service")))
-    with gate.host(more=FILES, machines=()) as system:
-        gate.apply(system, gated)
-        system.must("systemctl", "start", PLAIN)  # so that systemd has it loaded
-        system.lay(LAYOUT.config_path, "{")
-        with systemctl(system, REFUSING):
-            gate.apply(system, ALLOWS, code=1)
-        assert GATE_MARK in system.show(PLAIN, "ExecCondition")
-        gate.apply(system, ALLOWS)
-        assert not system.show(PLAIN, "ExecCondition")
+    gate.apply(system, gated)
+    system.must("systemctl", "start", PLAIN)  # so that systemd has it loaded
+    system.lay(LAYOUT.config_path, "{")
+    with systemctl(system, REFUSING):
+        gate.apply(system, ALLOWS, code=1)
+    assert GATE_MARK in system.show(PLAIN, "ExecCondition")
+    gate.apply(system, ALLOWS)
+    assert not system.show(PLAIN, "ExecCondition")
+
+
+def test_an_apply_that_is_interrupted() -> None:
+    """All of it is one boot."""
+    with gate.host(more=FILES) as system:
+        # The start comes before the program and the configuration are written: systemd first reads
+        # that the guard is gone.
+        a_start_during_an_apply(system, REFUSES._replace(guard=GUARDED), ALLOWS)
+        # The start comes after that, and before systemd reads that there is a guard.
+        a_start_during_an_apply(system, ALLOWS, REFUSES._replace(guard=GUARDED))
+        a_reload_that_was_lost(system)

@@ -2,9 +2,7 @@
 `apply` installed.
 """
 
-import json
-
-from hostrouting.config.settings import GuardConfig, HostRoutingConfig, StaticRoute
+from hostrouting.config.settings import GuardConfig
 from tests.support import gate
 from tests.support.gate import CIDR, HALVES, KUBE1, LAYOUT, LET_ROUTE, gate_tests
 from tests.support.sections import expect, static
@@ -22,77 +20,9 @@ ip -6 route add default via fe80::1 dev eth0 proto ra metric 1024 expires 1800
 """
 
 
-def proposed_repair(system: System) -> tuple[StaticRoute, ...]:
-    """The routes with which `check` would repair the host."""
-    report = json.loads(gate.hostrouting(system, "check", "--json", CIDR).stdout)
-    document = {"staticRoutes": {"enabled": True, "routes": report["repair"]}}
-    return HostRoutingConfig.from_mapping(document).static_routes.routes
-
-
-def log_of(system: System, priority: str) -> str:
-    """What the unit of the machine has logged with this priority or a worse one."""
-    return system.must(
-        "journalctl", "--quiet", f"--priority={priority}", "--output=cat", "-u", KUBE1
-    )
-
-
-def test_strict() -> None:
-    """STRICT: every machine starts if no address escapes at that moment, and otherwise none; the
-    reason is logged. What was right at an earlier start counts for nothing.
-    """
-    with gate.host(machines=("kube1", "kube2")) as system:
-        gate.apply(system, gate.config(mode="STRICT"), code=1)
-        no_machine_starts_while_an_address_escapes(system)
-        each_machine_starts_with_the_proposed_repair(system)
-        gate.end(system)
-        routes_that_are_gone_are_put_back(system)
-        gate.end(system)
-        a_new_overlap_refuses(system)
-
-
-def no_machine_starts_while_an_address_escapes(system: System) -> None:
-    """Both start at one moment, and get the same answer."""
-    gate.begin_start(system, "kube1", "kube2")
-    assert not gate.has_started(system, "kube1")
-    assert not gate.has_started(system, "kube2")
-    errors = log_of(system, "err")
-    assert f"{ESCAPE} [{CIDR} dev ib0 proto kernel" in errors
-    assert f"{KUBE1} was refused: see the lines above" in errors
-    assert gate.markers(system) == {LAYOUT.detected_path}
-
-
-def each_machine_starts_with_the_proposed_repair(system: System) -> None:
-    """The repair is right."""
-    repair = proposed_repair(system)
-    assert [str(route.destination) for route in repair] == ["172.16.0.0/17", "172.16.128.0/17"]
-    gate.apply(system, gate.config(*repair, mode="STRICT"))
-    gate.begin_start(system, "kube1", "kube2")
-    assert gate.has_started(system, "kube1")
-    assert gate.has_started(system, "kube2")
-    assert gate.markers(system) == {LAYOUT.ok_path}
-
-
-def routes_that_are_gone_are_put_back(system: System) -> None:
-    """Before the machine starts."""
-    system.must("ip", "route", "flush", "proto", "213")
-    assert gate.start(system) == 0
-    assert len(gate.ours(system)) == 2
-
-
-def a_new_overlap_refuses(system: System) -> None:
-    """As long as it is there."""
-    system.must("ip", "address", "add", "172.16.200.5/24", "dev", "ib0")
-    assert gate.start(system) == 1
-    assert gate.markers(system) == {LAYOUT.detected_path}
-    gate.end(system)
-    system.must("ip", "address", "del", "172.16.200.5/24", "dev", "ib0")
-    assert gate.start(system) == 0
-    assert gate.markers(system) == {LAYOUT.ok_path}
-
-
-def test_routes_that_cannot_be_installed() -> None:
-    """A route that conflicts holds the machine back beside a check that holds back nothing. The
-    other program's route is named and left alone, and no route of ours is set.
+def test_a_machine_that_is_refused() -> None:
+    """In STRICT while an address escapes, and in any mode if a route conflicts: the reason is
+    logged, the other program's route is left alone, and no route of ours is set.
     """
     with gate.host(gate.config(static(CIDR), *HALVES, mode="WARN")) as system:
         assert gate.start(system) == 1
@@ -102,6 +32,12 @@ def test_routes_that_cannot_be_installed() -> None:
         assert f"{KUBE1} was refused" in journal
         assert f"{CIDR} dev ib0 proto kernel" in system.must("ip", "route", "show", CIDR)
         assert gate.ours(system) == []
+
+        gate.apply(system, gate.config(mode="STRICT"), code=1)
+        assert gate.start(system) == 1
+        assert f"{ESCAPE} [{CIDR} dev ib0 proto kernel" in system.journal(KUBE1)
+        assert gate.markers(system) == {LAYOUT.detected_path}
+
         gate.remove(system)
         assert gate.start(system) == 0
 

@@ -1,6 +1,9 @@
-"""An image that `Host.offline` wrote: at its first boot everything is enabled, and nobody has to
-run a task in it.
+"""An image that `Host.offline` wrote: at its first boot everything is enabled, nobody has to run a
+task in it, and the sandbox of each unit allows what the unit does, and nothing else.
 """
+
+import json
+from pathlib import Path
 
 from hostrouting.boot.units import UNITS
 from hostrouting.config.settings import GuardConfig, ProbeRewriteConfig
@@ -46,6 +49,7 @@ def test_it_boots_gated() -> None:
         assert pid(system)
         apply_has_nothing_to_write(system)
         systemd_has_no_objection(system)
+        each_sandbox_allows_no_more(system)
 
 
 def routes_and_table_are_there(system: System) -> None:
@@ -98,3 +102,74 @@ def systemd_has_no_objection(system: System) -> None:
     for unit in UNITS:
         verified = system.run("systemd-analyze", "verify", unit).stderr.splitlines()
         assert [line for line in verified if unit in line] == []
+
+
+_PROBE = "/usr/local/lib/probe.py"
+_TRIED_AGAIN = {
+    LAYOUT.guard_unit: ("always", "1s"),
+    LAYOUT.routes_unit: ("on-failure", "1min"),
+    LAYOUT.check_unit: ("no", "100ms"),
+    LAYOUT.probe_unit: ("on-failure", "10s"),
+}
+"""When systemd starts a unit again, and after how long."""
+
+
+def allowed(unit: str) -> set[str]:
+    """What this unit has to be able to do."""
+    names = {"route get", "write in /run/hostrouting"}
+    if unit != LAYOUT.check_unit:
+        names |= {"route add"}
+    if unit in {LAYOUT.guard_unit, LAYOUT.probe_unit}:
+        names |= {"signal another unit"}  # to end an nft that hangs
+    if unit in {LAYOUT.check_unit, LAYOUT.guard_unit}:
+        names |= {f"write in {LAYOUT.state_directory}", "write in /run"}
+    return names
+
+
+def probed(log: str) -> dict[str, str]:
+    """The error of each thing that the probe has tried."""
+    [line] = [line for line in log.splitlines() if line.startswith("PROBED ")]
+    errors = json.loads(line.removeprefix("PROBED "))
+    assert isinstance(errors, dict)
+    return errors
+
+
+def probed_by(unit: str, system: System, other: str) -> dict[str, str]:
+    """The same, where the unit runs the probe, with the process of the other unit to signal."""
+    drop_in = f"""\
+[Service]
+ExecStart=
+ExecStart=/usr/bin/env python3 {_PROBE} {other}
+Type=oneshot
+Restart=no
+"""
+    system.lay(f"/etc/systemd/system/{unit}.d/99.conf", drop_in)
+    system.must("systemctl", "daemon-reload")
+    system.must("systemctl", "start", unit)
+    return probed(system.journal(unit))
+
+
+def each_sandbox_allows_no_more(system: System) -> None:
+    """A unit can read the routing and write its results and, but for the check, change routes; one
+    that runs nft can end it.
+    """
+    system.must("systemctl", "stop", LAYOUT.guard_unit)
+    system.must("chown", "nobody", RESULTS)  # it is an agent's
+    system.lay("/root/file", "")
+    system.lay(LAYOUT.opening_path, "a reason\n")
+    system.lay(_PROBE, Path(__file__).with_name("probe.py").read_text())
+    system.must("systemd-run", "--unit=other", "sleep", "1000")
+    other = system.show("other.service", "MainPID")
+    # Outside of a unit nearly all of it succeeds, so what is refused is refused by the sandbox.
+    outside = probed(system.must("/usr/bin/env", "python3", _PROBE, other))
+    refused_outside = [name for name, error in outside.items() if error]
+    assert len(refused_outside) < len(outside) / 2
+    for unit in UNITS:
+        tried = tuple(system.show(unit, name) for name in ("Restart", "RestartUSec"))
+        assert tried == _TRIED_AGAIN[unit], unit
+        inside = probed_by(unit, system, other)
+        assert inside.keys() == outside.keys()
+        succeeded = {name for name, error in inside.items() if not error}
+        assert succeeded - {"firewall"} == allowed(unit), unit
+    assert system.show("other.service", "ActiveState") == "active"
+    assert system.read(LAYOUT.opening_path), "what is there outlives each unit"

@@ -1,12 +1,15 @@
-"""What `status` says of a gated unit is what systemd and the gate have done with it.
+"""What `status` says of a gated unit is what systemd and the gate have done with it, and what they
+would do with its next start: no drop-in or older text that systemd has read opens a gate unseen.
 
 Each story begins on a host whose gate runs a script of another program, and on which the unit, an
 instance of a template, does not run.
 """
 
+import json
 import re
 import time
 from itertools import cycle
+from typing import NamedTuple
 
 import pytest
 
@@ -14,11 +17,13 @@ from hostrouting.config.settings import GateConfig, HostRoutingConfig
 from hostrouting.errors import HostError
 from hostrouting.gate.unit_states import State, UnitState, unit_states
 from hostrouting.host.files import LocalFiles
+from hostrouting.host.systemd import SystemdManager
+from hostrouting.install.difference import needs_reload
+from hostrouting.kernel.programs import Ended
 from hostrouting.testing import FakeFiles, FakeManager
-from tests.support.gate import LAYOUT, gate_tests, host
+from tests.support.gate import LAYOUT, gate_tests, host, hostrouting
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
-from tests.system.inside_manager import InsideManager
 
 pytestmark = gate_tests
 
@@ -26,13 +31,34 @@ SCRIPT = f"{LAYOUT.gate_directory}/90-site.sh"
 TEMPLATE = "agent@.service"
 UNIT = "agent@a.service"
 FILES = {f"{LAYOUT.unit_directory}/{TEMPLATE}": "[Service]\nExecStart=/bin/sleep infinity\n"}
+OURS = LAYOUT.drop_in_path(TEMPLATE)
 OVERRIDE = f"{LAYOUT.unit_directory}/{TEMPLATE}.d/50-x.conf"
 CONFIG = HostRoutingConfig(gate=GateConfig((TEMPLATE,)))
+RESET = "[Service]\nExecCondition=\n"
 AWAY = "/root/program"
 ENDED = {"failed", "activating"}
 """The states of a unit whose start has failed; one that systemd will start again is activating."""
 RELOADS = ("daemon-reload", "daemon-reexec")
 """With these, systemd forgets much of how a start went."""
+
+
+class InsideManager(SystemdManager):
+    """The systemd inside this system, as the product asks it: through `systemctl` and
+    `journalctl`, which run inside.
+    """
+
+    def __init__(self, system: System) -> None:
+        """Use a system that is booted."""
+
+        def run(*words: str, **_: object) -> Ended:
+            done = system.run(*words)
+            return Ended(done.returncode, done.stdout, done.stderr)
+
+        super().__init__(run=run)
+
+    def is_running(self) -> bool:
+        """See Manager. It is booted before it is asked."""
+        return True
 
 
 def state(system: System) -> UnitState:
@@ -207,19 +233,19 @@ def a_masked_unit_is_not_started(system: System) -> None:
 
 
 def a_start_without_the_gate(system: System) -> None:
-    """A unit that has started while a drop-in cancelled the gate is named: at once, and when
+    """A unit that has started while a drop-in cancelled the gate has no note: at once, and when
     systemd has read its files again, or itself.
     """
     assert start(system) == 0  # whose note is not about the next start
     end(system)
     override(system, "ExecCondition=\n")
     assert start(system) == 0
-    assert state(system).state == "unchecked"
+    assert "no note says" in state(system).sentence
     system.outside(OVERRIDE).unlink()
     for verb in RELOADS:
         system.must("systemctl", verb)
         shown = state(system)
-        assert shown.state == "unchecked", verb
+        assert "no note says" in shown.sentence, verb
         assert shown.checked == 0, verb
 
 
@@ -240,6 +266,83 @@ def a_start_through_the_gate(system: System) -> None:
         end(system)
 
 
+def open_gates(system: System) -> list[str]:
+    """The units whose gate is open, as `status` says; else it has only notes, such as that there is
+    a script of another program, and that systemd has not read its files.
+    """
+    document = json.loads(hostrouting(system, "status", "--json").stdout)
+    units: list[str] = []
+    for finding in document["findings"]:
+        if finding["name"] == "gate-open":
+            units.append(finding["target"])
+        elif finding["severity"] != "note":
+            assert finding["target"] == "systemd"
+    return units
+
+
+class DropIn(NamedTuple):
+    """A drop-in of somebody else."""
+
+    unit: str
+    text: str
+    opens_gate: bool = True
+    name: str = "50-x.conf"
+
+
+DROP_INS = {
+    "no condition for any instance": DropIn(TEMPLATE, RESET),
+    "the gate's refusal is a success": DropIn(TEMPLATE, "[Service]\nSuccessExitStatus=3 255\n"),
+    "settings that leave the gate alone": DropIn(
+        TEMPLATE,
+        "[Service]\nExecCondition=/bin/true\nExecStartPre=\nSuccessExitStatus=3\n",
+        opens_gate=False,
+    ),
+}
+
+
+def drop_ins_of_somebody_else(system: System) -> None:
+    """With each of them, the unit starts although the gate refuses exactly if `status` says that
+    the gate is open.
+    """
+    lay_script(system, "exit 1")
+    assert open_gates(system) == []
+    for what, drop_in in DROP_INS.items():
+        path = f"{LAYOUT.unit_directory}/{drop_in.unit}.d/{drop_in.name}"
+        system.lay(path, drop_in.text)
+        system.must("systemctl", "daemon-reload")
+        assert open_gates(system) == ([drop_in.unit] if drop_in.opens_gate else []), what
+        assert (start(system) == 0) is drop_in.opens_gate, what
+        end(system)
+        system.outside(path).unlink()
+
+
+def a_drop_in_that_was_not_read(system: System) -> None:
+    """A unit that systemd has loaded before is unchecked until the next reload."""
+    text = system.read(OURS)
+    assert text is not None
+    system.outside(OURS).unlink()
+    system.must("systemctl", "daemon-reload")
+    assert start(system) == 0
+    system.lay(OURS, text)
+    assert open_gates(system) == [UNIT]
+    system.must("systemctl", "daemon-reload")
+    assert open_gates(system) == []
+    # The removal waits for the reload, too: the unit would still run the gate, which is gone by
+    # then.
+    assert not needs_reload(InsideManager(system), CONFIG)
+    system.outside(OURS).unlink()
+    assert needs_reload(InsideManager(system), CONFIG)
+    end(system)
+    system.lay(OURS, text)
+
+
+def a_template_is_read_when_its_instance_starts(system: System) -> None:
+    """A drop-in for all instances needs no reload to open the gate, unlike that of a service."""
+    system.lay(OVERRIDE, RESET)
+    assert TEMPLATE in open_gates(system)
+    assert not needs_reload(InsideManager(system), CONFIG)
+
+
 STORIES = (
     a_unit_in_the_gate,
     a_refusal_that_systemd_forgets,
@@ -250,6 +353,9 @@ STORIES = (
     a_masked_unit_is_not_started,
     a_start_without_the_gate,
     a_start_through_the_gate,
+    drop_ins_of_somebody_else,
+    a_drop_in_that_was_not_read,
+    a_template_is_read_when_its_instance_starts,
 )
 
 

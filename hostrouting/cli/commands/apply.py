@@ -55,8 +55,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     code = outcome.code
     if code == FINE and starts_unchecked(config, status.findings):
         code = PROBLEM
-    report = status.check and status.check.report
-    return Answer(code, document, [*_lines(outcome, status, who)], report)
+    return Answer(code, document, [*_lines(outcome, status, who)])
 
 
 def _lines(outcome: Run, status: Status, who: Operator) -> Iterator[str]:

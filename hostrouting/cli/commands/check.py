@@ -52,8 +52,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         findings += with_gate_command(ungated, _apply_command(arguments, check))
     check = check._replace(findings=tuple(findings))
     code = code_with(arguments, check.code(arguments.ignore), findings)
-    lines = check_lines(check, as_whom(arguments))
-    return Answer(code, check.document(), lines, check.report)
+    return Answer(code, check.document(), check_lines(check, as_whom(arguments)))
 
 
 def _without_repair(finding: Finding) -> Finding:

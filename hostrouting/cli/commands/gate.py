@@ -11,8 +11,8 @@ import os
 
 from hostrouting.cli.output import Answer
 from hostrouting.codes import FINE, PROBLEM
-from hostrouting.gate.unit_names import with_type
 from hostrouting.host.host import Host
+from hostrouting.host.systemd import unit_name
 from hostrouting.node.start import decide_start
 from hostrouting.release import PASSED
 
@@ -21,5 +21,5 @@ ARGUMENTS = ("starting_unit",)
 
 def run(arguments: argparse.Namespace, _host: Host) -> Answer:
     os.environ.pop("INVOCATION_ID", None)  # that of a terminal, for example
-    status = decide_start(with_type(arguments.starting_unit))
+    status = decide_start(unit_name(arguments.starting_unit))
     return Answer(FINE if status == PASSED else PROBLEM, {}, ())

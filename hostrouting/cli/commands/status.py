@@ -18,8 +18,8 @@ import argparse
 from hostrouting.cli.output import Answer
 from hostrouting.cli.source import as_whom, bad_input
 from hostrouting.codes import FINE
-from hostrouting.gate.unit_names import with_type
 from hostrouting.host.host import Host
+from hostrouting.host.systemd import unit_name
 from hostrouting.install.plan import Plan
 from hostrouting.status import Status, find_status, metric_lines, status_lines
 
@@ -30,12 +30,10 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     unit = arguments.unit
     if arguments.metrics and (arguments.json or unit is not None):
         raise bad_input("--metrics", "cannot be used with --json or UNIT", "leave these out")
-    status = find_status(host, "" if unit is None else with_type(unit))
+    status = find_status(host, "" if unit is None else unit_name(unit))
     if arguments.metrics:
         return Answer(FINE, {}, metric_lines(status))
-    report = status.check and status.check.report
-    lines = status_lines(status, as_whom(arguments))
-    return Answer(status.code, _document(status), lines, report)
+    return Answer(status.code, _document(status), status_lines(status, as_whom(arguments)))
 
 
 def _document(status: Status) -> dict[str, object]:

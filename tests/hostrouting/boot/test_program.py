@@ -20,7 +20,6 @@ from tests.support.library import copy_library
 from tests.support.programs import completed
 
 PATH = HostLayout.program_path
-TAG = sys.implementation.cache_tag
 WRITE = """\
 import sys
 from hostrouting.boot.program import Program

@@ -93,7 +93,6 @@ INCIDENTS: dict[str, Incident | None] = {
     "in force: kubelet fails": None,
     "open: kubelet fails": Incident(f"rm {LAYOUT.opening_path}"),
     "open: by an administrator": Incident(f"rm {LAYOUT.opening_path}"),
-    "open: by a drop-in": Incident(UNCANCEL),
     "open: by a drop-in that systemd has loaded": Incident(UNCANCEL),
     "open: k3s is not gated": Incident(f"{APPLY} --gate k3s.service"),
     "differs: addresses escape, and k3s is not gated": Incident(f"{REPAIR} --gate k3s.service"),
@@ -117,7 +116,7 @@ INCIDENTS: dict[str, Incident | None] = {
     "waiting: only root may read the files": None,
 }
 """By the incident: what ends it; None if no command that the page prints can do that."""
-PAGES = ("status", "check", "plan", "check 172.16.0.0/16", "explain 172.16.5.9")
+PAGES = ("status", "check", "check 172.16.0.0/16", "explain 172.16.5.9")
 
 
 def commands_of(words: str, host: FakeHost, called: str = WAYS[0]) -> Iterator[str]:
@@ -143,9 +142,14 @@ def type_in(host: FakeHost, line: str, called: str = WAYS[0]) -> None:
                 type_other(host, command)
                 continue
             words = shlex.split(command.removeprefix(called))
-            for file in {LAYOUT.config_path, "BACKUP"}.intersection(words):
-                words[words.index(file)] = "-"  # `say` would read a file of the machine
-                printed = host.files.texts.get(file, BACKUP).encode()
+            if words[-1] == "--config":  # whose end the operator knows
+                words.append("-")
+                printed = BACKUP.encode()
+            elif LAYOUT.config_path in words:
+                words[words.index(LAYOUT.config_path)] = (
+                    "-"  # `say` would read a file of the machine
+                )
+                printed = host.files.texts[LAYOUT.config_path].encode()
             said = say(*words, host=host, stdin=printed, called=called)
             assert said.code == 0 or is_question(command), f"{command}: {said}"
             printed = said.out.encode()

@@ -553,8 +553,8 @@ class TestAsAProgram:
     @pytest.mark.parametrize("rich", [True, False])
     @pytest.mark.parametrize("no_colour", ["", "1"])
     def test_a_terminal(self, command: list[str], no_colour: str, *, rich: bool) -> None:
-        """A terminal has colours and a strip if rich is installed and NO_COLOR is not set; all else
-        is the same.
+        """A terminal has colours if rich is installed and NO_COLOR is not set; all else is the
+        same.
         """
         plain = completed(command).stdout.replace(shlex.join(PROGRAM), "hostrouting")
         if not rich:
@@ -573,12 +573,7 @@ class TestAsAProgram:
         is_coloured = "\x1b[1;31m" in shown
         assert is_coloured is (rich and not no_colour)
         without_colours = re.sub(r"\x1b\[[0-9;]*m", "", shown)
-        without_colours = without_colours.replace(shlex.join(PROGRAM), "hostrouting")
-        expected = plain
-        if rich:
-            strip = f"  {CIDR}      {'█' * 40}\n  ░ as expected  ▒ in doubt  █ escapes"
-            expected = plain.replace("\n\n", f"\n{strip}\n\n", 1)
-        assert without_colours == expected
+        assert without_colours.replace(shlex.join(PROGRAM), "hostrouting") == plain
 
     @pytest.mark.parametrize("where", ["| true", ">&-", "2>&-", ">/dev/full"])
     def test_an_answer_that_goes_nowhere(self, command: list[str], where: str) -> None:

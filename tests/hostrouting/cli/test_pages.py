@@ -312,6 +312,8 @@ def pages(name: str, folder: Path) -> str:
     printed = page.out + page.err
     for typed_next in CALL.findall(printed):
         call = shlex.split(typed_next)
+        if call[-1] == "--config":  # whose end the operator knows
+            call.append("backup.json")
         if "--help" not in call:
             make_parser(call).parse_args(call)
     narrow = said(called=CALLED, width=50)
@@ -343,7 +345,7 @@ def assert_fits(narrow: list[str], wide: list[str], width: int) -> None:
         _, call, words = line.partition(CALLED)
         if call:
             assert any(each.endswith(call + words) for each in wide), line
-        elif not line.strip().startswith(("ip ", "rm ", "systemctl ")):
+        elif not line.strip().startswith(("ip ", "rm ", "systemctl ", "journalctl ")):
             assert len(line) <= width or len(line.split()) == 1, line
 
 

@@ -7,8 +7,8 @@ from hostrouting.gate.unit_names import (
     is_template,
     plain_instance,
     template_of,
-    with_type,
 )
+from hostrouting.host.systemd import unit_name
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from hostrouting.gate.unit_names import (
 )
 def test_a_name_as_systemctl_takes_it(name: str, unit: str) -> None:
     """A dot alone is not a type."""
-    assert with_type(name) == unit
+    assert unit_name(name) == unit
 
 
 def test_a_template() -> None:

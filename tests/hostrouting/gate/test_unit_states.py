@@ -61,6 +61,7 @@ COMMANDS = {
     "restart": f"systemctl restart {UNIT}",
     "start": f"systemctl start {UNIT}",
     "journal": f"journalctl -u {UNIT}",
+    "gate-log": f"journalctl -b -u {UNIT} -g hostrouting",
 }
 
 
@@ -90,10 +91,11 @@ passed | runs passed 2-restarts | runs, and was checked, and was restarted 2 tim
 passed | start passed | is starting, and was checked (since NOW) | |
 passed | start-post passed | is starting, and was checked (since NOW) | |
 passed | runs masked | runs, and was checked (since NOW) | |
-# Started before the gate was there; without a note; where a drop-in cancels the gate
-old | runs passed | runs, and the gate has not checked its start (since NOW) | restart |
-    | start-pre passed | runs, and the gate has not checked its start (since NOW) | restart |
-    | runs | runs, and the gate has not checked its start (since NOW) | |
+# After an older note; without a note; where a drop-in cancels the gate
+old | runs passed | runs, and no note says whether its start was checked (since NOW) | gate-log |
+    | start-pre passed | is starting, and no note says whether its start was checked (since NOW) \
+| gate-log |
+    | runs | runs, and no note says whether its start was checked (since NOW) | gate-log |
 # In the gate, or in a condition of another program
 old | condition passed | waits in the gate (since NOW) | |
     | condition other-condition | does not run (since NOW) | |
@@ -128,6 +130,15 @@ def test_a_unit(row: list[str]) -> None:
     assert state.reasons == {"": (), "note": (ERROR,), "log": ("it logs this",)}[reasons]
     assert (state.remedy and state.remedy.command) == COMMANDS[command]
     assert state.checked == (7.5 if note == "passed" else 0)
+
+
+@pytest.mark.parametrize("gate", ["", PASSED["ExecCondition"]])
+def test_a_unit_without_a_note_can_be_checked_where_it_is_gated(gate: str) -> None:
+    """Nobody knows whether its start was checked: perhaps /run was full then, or the gate open."""
+    remedy = state_of(None, **PROPERTIES["runs"], ExecCondition=gate).remedy
+    assert remedy is not None
+    restarts = [f"systemctl restart {UNIT}"] if gate else []
+    assert [way.command for way in [*remedy.ways()][1:]] == restarts
 
 
 @pytest.mark.parametrize("is_locked", [True, False])
@@ -209,6 +220,13 @@ def test_who_has_the_lock_for_a_moment(unit: str, monkeypatch: pytest.MonkeyPatc
     [state] = unit_states(FakeFiles(), waiting, [UNIT])
     if unit == UNIT:
         assert (state.reasons, state.remedy) == ((), None)
+
+
+def test_the_guard() -> None:
+    """Nothing gates it, so it has no note."""
+    manager = FakeManager(properties={HostLayout.guard_unit: PROPERTIES["runs"]})
+    [state] = unit_states(FakeFiles(), manager, [HostLayout.guard_unit])
+    assert state == UnitState(HostLayout.guard_unit, "runs")
 
 
 def test_instances() -> None:

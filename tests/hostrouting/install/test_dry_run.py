@@ -315,24 +315,6 @@ CASES: dict[str, Case] = {
     "a setting beside a gate": case(
         "", read(after(partial(set_in, f"{UNITS}/{KUBELET}", "SuccessExitStatus=255"), by=GATED))
     ),
-    **{
-        f"a drop-in of {folder} beside a gate": case(
-            f'"ExecCondition=" in {folder}/50-x.conf cancels',
-            after(
-                partial(set_in, f"{UNITS}/{KUBELET}", "Nice=1"),
-                lambda host: manager_of(host).boot(),
-                partial(set_in, f"{UNITS}/{KUBELET}.d/99-new.conf", "Nice=1"),
-                partial(set_in, f"{folder}/50-x.conf", "ExecCondition="),
-                by=GATED,
-            ),
-            wanted=GATED,
-        )
-        for folder in (
-            f"{UNITS}/{KUBELET}.d",
-            f"{UNITS}/service.d",
-            f"/run/systemd/system/{KUBELET}.d",
-        )
-    },
     "a loss": case("STRICT is installed", INSTALLED, wanted=WARN_REPAIRED, task=KEEPING),
     "an allowed loss": case("", INSTALLED, wanted=WARN_REPAIRED),
     "a removal": case("", INSTALLED, wanted=NOTHING, task=removal),
@@ -425,7 +407,7 @@ def test_law(
     wanted: HostRoutingConfig,
     installed: HostRoutingConfig | None,
     kernel: Callable[[], FakeKernel],
-    kind: type[InstallTask[Any]],
+    kind: type[InstallTask],
     is_typed: bool,
 ) -> None:
     """For any two configurations, one of them installed or not, and whether routes were typed or

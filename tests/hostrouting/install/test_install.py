@@ -278,7 +278,7 @@ class TestOrder:
 
     def test_a_new_host(self) -> None:
         """The program comes first, then config.json, and the drop-in last; one reload, then the
-        guard, which runs no older program even if systemd has just started it again.
+        guard.
         """
         host, mishaps = mishap_host()
         run(Configure(GUARDED, host=host))
@@ -299,7 +299,7 @@ class TestOrder:
 
     @pytest.mark.parametrize("change", ["the program", "the configuration"])
     def test_no_unit_changes(self, change: str) -> None:
-        """Systemd has nothing to read; the guard is started again, because it has loaded both."""
+        """Systemd has nothing to read, and nothing to start: the guard sees both by itself."""
         host, mishaps = mishap_host()
         run(Configure(GUARDED, host=host))
         mishaps.disarm()
@@ -310,8 +310,32 @@ class TestOrder:
             wanted = GUARDED._replace(route_overlap=expect(CIDR, "10.9.0.0/16"))
         run(Configure(wanted, host=host))
         events = [event for event in mishaps.events if LAYOUT.guard_unit in event]
-        assert events == [f"{verb} {LAYOUT.guard_unit}" for verb in ("stop", "stop", "start")]
+        assert events == []
         assert "reload" not in mishaps.events
+
+    def test_an_earlier_release(self) -> None:
+        """Its scripts go when systemd no longer runs them: nothing of it is left, and nothing that
+        it has protected is lost.
+        """
+        host, mishaps = mishap_host()
+        run(Configure(GUARDED, host=host))
+        files = host.files
+        files.programs.clear()
+        del files.links[LAYOUT.python_path]
+        for path, text in files.texts.items():
+            files.texts[path] = text.replace("/etc/hostrouting/python", "/bin/bash")
+        config_text = files.texts[LAYOUT.config_path]
+        files.texts[LAYOUT.config_path] = config_text.replace("hostrouting ", "hostrouting 0.", 1)
+        files.texts |= dict.fromkeys(LAYOUT.former_paths, "#!/bin/bash\n")
+        manager_of(host).boot()
+        mishaps.disarm()
+        run(Configure(GUARDED, host=host, allow_removal=False))
+        assert differing(disk(host), files_by_path(GUARDED)) == []
+        read = mishaps.events.index("reload")
+        removed = [mishaps.events.index(f"remove {path}") for path in LAYOUT.former_paths]
+        written = mishaps.events.index(f"write {LAYOUT.drop_in_path(MACHINES)}")
+        assert written < read < min(removed)
+        assert f"start {LAYOUT.guard_unit}" in mishaps.events, "its guard would run on"
 
     def test_removal(self) -> None:
         """The marker goes first, then drop-ins and units; one reload, so that systemd forgets them

@@ -110,7 +110,8 @@ def test_a_run_that_installs_while_another_one_reads(moment: int) -> None:
     host = FakeHost(kernel=h200(), files=files)
     files.looks = 0
     files.moment = moment
-    files.happen = lambda: report_of(Configure(WANTED, host=host))  # type: ignore[method-assign]
+    reports: list[phases.Step] = []
+    files.happen = lambda: reports.append(report_of(Configure(WANTED, host=host)))  # type: ignore[method-assign]
     assert read_installed(host) == WANTED
 
 

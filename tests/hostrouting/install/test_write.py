@@ -1,42 +1,37 @@
 """In which order a run changes files and units, and what is true at each moment of it."""
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
 
-import phases
 from hostrouting.boot.on_disk import proof_of_installation
 from hostrouting.boot.units import UNITS
-from hostrouting.config import GateConfig, HostRoutingConfig
+from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.config.settings import gated_units
 from hostrouting.errors import HostError
-from hostrouting.host.effects import effects_of
 from hostrouting.host.host import Host
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.testing import FakeHost
 from tests.hostrouting.install.test_install import apply, node, possible
 from tests.support.examples import scaled
-from tests.support.mishaps import Mishaps, ctrl_c, full, mishap_host
+from tests.support.mishaps import Mishaps, full, mishap_host
 from tests.support.tasks import (
-    GUARDED,
     LAYOUT,
     WANTED,
     configured,
     failure_of,
+    left_to_do,
+    lose_routes,
     manager_of,
     run,
 )
 
 KUBELET = "kubelet.service"
 GATED = WANTED._replace(gate=GateConfig((KUBELET, "foo.service")))
-OLDER = "# of an older release\n"
 CHANGES = {"write", "link", "remove", "reload", "start", "stop", "route", "nft"}
 PROGRAM = LAYOUT.program_path
-GUARD_UNIT = LAYOUT.unit_path(LAYOUT.guard_unit)
-LAST = LAYOUT.drop_in_path("systemd-nspawn@.service")
 UNGATED = WANTED._replace(gate=GateConfig(("foo.service",)))
 
 
@@ -61,23 +56,6 @@ def fail_at(mishaps: Mishaps, moment: str, error: Callable[[str], BaseException]
             mishaps.arm(1, error)
 
     mishaps.watch = watch
-
-
-def make_old(host: FakeHost, *paths: str) -> None:
-    """An older release has written these files, so that the next run writes them anew."""
-    for path in paths:
-        if path in host.files.programs:
-            host.files.programs[path] += OLDER.encode()
-        elif path == LAYOUT.config_path:
-            text = host.files.texts[path]
-            host.files.texts[path] = text.replace("hostrouting ", "hostrouting 0.", 1)
-        else:
-            host.files.texts[path] += OLDER
-
-
-def is_guard_active(host: FakeHost) -> bool:
-    """Whether the guard runs."""
-    return manager_of(host).states[LAYOUT.guard_unit] == "active"
 
 
 class Moments:
@@ -134,15 +112,13 @@ class Moments:
                 yield f"{path} runs the program, which is missing"
 
     def _faults_of_units(self, verb: str, thing: str) -> Iterator[str]:
-        """No file changes or goes while its unit runs, and systemd starts what it has read."""
+        """No file goes while its unit runs, and systemd starts what it has read."""
         unit = thing.rpartition("/")[2]
         is_file_of_unit = unit in UNITS and thing == LAYOUT.unit_path(unit)
         if verb == "remove" and is_file_of_unit and self._is_active(unit):
             yield "the unit runs whose file goes"
         if verb == "start" and not is_read(self._host, thing):
             yield "systemd has not read the unit that it starts"
-        if thing == PROGRAM and self._is_active(LAYOUT.guard_unit):
-            yield "the guard runs whose program changes"
 
     def _faults_of_drop_ins(self, thing: str) -> Iterator[str]:
         """config.json changes after systemd has read that drop-ins are gone, and before it reads
@@ -181,9 +157,6 @@ def test_each_moment(old: HostRoutingConfig, new: HostRoutingConfig) -> None:
     for wanted in (old, new, HostRoutingConfig()):
         apply(host, wanted)
         start_installed_units(host)
-        # The next run also writes the program of a guard that runs.
-        if PROGRAM in host.files.programs:
-            make_old(host, PROGRAM)
     moments.look("the end")
     assert moments.wrong == []
 
@@ -220,40 +193,14 @@ def test_folders_of_an_image(tmp_path: Path) -> None:
     assert (tmp_path / "etc/systemd/system/multi-user.target.wants").is_dir()
 
 
-class TestGuard:
-    """The guard is a program that runs on, whatever becomes of its files."""
-
-    @given(
-        st.sets(st.sampled_from([PROGRAM, GUARD_UNIT, LAYOUT.config_path, LAST]), min_size=1),
-        st.integers(1, 12),
-        st.sampled_from([full, ctrl_c]),
-    )
-    def test_a_run_that_fails(
-        self, old: set[str], nth: int, error: Callable[[str], BaseException]
-    ) -> None:
-        """Whichever files are new, and at whichever effect the run fails: the guard that it has
-        stopped for them runs again, as systemd has read it, unless its own start is what fails.
-        """
-        host, mishaps = mishap_host()
-        run(Configure(GUARDED, host=host))
-        make_old(host, *old)
-        manager_of(host).boot()
-        mishaps.arm(nth, error)
-        with suppress(phases.TaskFailed, KeyboardInterrupt):
-            run(Configure(GUARDED, host=host))
-        failed = "".join(mishaps.events[nth - 1 : nth])
-        is_of_start = failed.endswith(f" {LAYOUT.guard_unit}") and "write" not in failed
-        assert is_guard_active(host) or is_of_start, failed
-        assert is_read(host, LAYOUT.guard_unit) or failed == "reload"
-
-    def test_a_run_that_fails_and_a_guard_that_does_not_start(self) -> None:
-        """The effects say that the guard is stopped. Systemd did not read what was not finished."""
-        host = configured(GUARDED)
-        make_old(host, PROGRAM)
-        host.files.broken[PROGRAM] = "No space left on device"
-        manager_of(host).failing[LAYOUT.guard_unit] = ()
-        calls_of(host)
-        error = failure_of(run, Configure(GUARDED, host=host), of=HostError, match="No space left")
-        [stop] = effects_of(error).operations
-        assert (stop.verb, stop.object) == ("stop", LAYOUT.guard_unit)
-        assert calls_of(host) == [f"stop {LAYOUT.guard_unit}", f"start {LAYOUT.guard_unit}"]
+def test_a_guard_whose_files_are_all_gone() -> None:
+    """It is stopped, and systemd forgets drop-ins that run a program that is gone."""
+    host = configured(GATED._replace(guard=GuardConfig(enabled=True)))
+    lose_routes(host)
+    host.files.texts.clear()
+    host.files.programs.clear()
+    host.files.links.clear()
+    calls_of(host)
+    run(Remove(host=host))
+    assert calls_of(host) == [f"stop {LAYOUT.guard_unit}", "reload"]
+    assert left_to_do(Remove(host=host)) == ""

@@ -348,3 +348,12 @@ def test_the_guard(node: SandboxedNode) -> None:
     status, *log = done.stdout.splitlines()
     assert status == "0"
     assert "ROUTE-WAITS: " in log[0]
+
+
+def test_a_guard_whose_program_is_replaced(node: SandboxedNode) -> None:
+    """It ends before it changes anything, and systemd starts the new one."""
+    install(node)
+    command = command_of(UNITS[HostLayout.guard_unit], "ExecStart", HostLayout.guard_unit)
+    script = REPLACED.format(waits=WAITS_FOR_THE_LOCK)
+    done = node.run("sh", "-c", script, "sh", *command)
+    assert (done.status, done.stdout, done.stderr) == (0, "", "")

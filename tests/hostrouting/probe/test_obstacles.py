@@ -3,6 +3,7 @@
 import pytest
 
 from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig
+from hostrouting.model.route import PROTOCOL_RA, Route
 from hostrouting.probe.obstacles import find_probe_obstacles
 from hostrouting.testing import plain_vm
 
@@ -21,6 +22,22 @@ def test_forwarding_of_probes(targets: list[str], *, forwarding: bool | None) ->
     snapshot = plain_vm().snapshot()._replace(ipv6_forwarding=forwarding)
     findings = find_probe_obstacles(HostRoutingConfig(probe_rewrite=probes), snapshot)
     assert [finding.target for finding in findings] == targets
+
+
+@pytest.mark.parametrize("protocol", [PROTOCOL_RA, 4])
+def test_forwarding_keeps_an_advertised_default_route(protocol: int) -> None:
+    """Linux would delete it if accept_ra stayed 1, so the line that is typed looks."""
+    kernel = plain_vm()
+    kernel.ip_route("add", Route.to("::/0", dev="eth0", gateway="fe80::1", protocol=protocol))
+    probes = ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
+    snapshot = kernel.snapshot()._replace(ipv6_forwarding=False)
+    [finding] = find_probe_obstacles(HostRoutingConfig(probe_rewrite=probes), snapshot)
+    assert finding.remedy is not None
+    *before, forward = finding.remedy.command.split("; ")
+    assert forward == "sysctl -w net.ipv6.conf.all.forwarding=1"
+    setting = "net/ipv6/conf/eth0/accept_ra"
+    looks = [f'[ "$(sysctl -n {setting})" != 1 ] || sysctl -w {setting}=2']
+    assert before == (looks if protocol == PROTOCOL_RA else [])
 
 
 def test_probes_that_are_not_rewritten() -> None:

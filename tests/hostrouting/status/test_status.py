@@ -21,7 +21,7 @@ from hostrouting.status import Status, find_status, status_lines
 from hostrouting.testing import FakeHost, plain_vm
 from hostrouting.upkeep.passes import run_pass
 from tests.support.cli import say
-from tests.support.incidents import KUBELET, config, garble, node, refuse
+from tests.support.incidents import KUBELET, config, garble, leave_note, node, refuse
 from tests.support.statuses import (
     CODES,
     HOSTS,
@@ -85,10 +85,9 @@ def assert_the_first_line_is_the_worst_finding(name: str, status: Status) -> Non
     ],
 )
 def test_what_is_worse_than_another_card(name: str, worst: str) -> None:
-    """An open gate, and addresses that escape; the missing routes come last."""
+    """An open gate, and addresses that escape."""
     names = [finding.name for finding in find_status(HOSTS[name]()).findings]
-    others = ["default-routes", "route-differs"] if worst == "overlap" else ["default-routes"]
-    assert names == [worst, *others]
+    assert names == [worst, "default-routes"]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +98,7 @@ def test_what_is_worse_than_another_card(name: str, worst: str) -> None:
         ("differs: addresses escape, and k3s is not gated", ["overlap", "unit-not-gated"]),
         ("differs: the guard has failed, and routes are missing", ["overlap", "unit"]),
         ("open: a drop-in is deleted, another card is better, and addresses escape", [
-            "gate-open", "overlap",
+            "gate-open", "default-routes",
         ]),
         ("waiting: for a default route", ["no-default-route"]),
         ("shut: everything belongs to another user", ["gate-shut"]),
@@ -217,7 +216,9 @@ def test_the_first_line_and_the_exit_code_are_about_the_unit(state: State, elsew
 
 
 def test_the_instances_of_a_template() -> None:
-    """Each has its line, the worst first; without one, the line is about the template."""
+    """Each has its line, the worst first, and checked ones last; without one, the line is about the
+    template.
+    """
     template = "systemd-nspawn@.service"
     make = right_but(gate={"units": [template]})
     assert say("status", template, host=make()).lines[0] == (
@@ -226,14 +227,18 @@ def test_the_instances_of_a_template() -> None:
     host = make()
     kubes = [template.replace("@", f"@kube{number}") for number in range(3)]
     assert host.manager is not None
-    host.manager.properties[kubes[0]] = {"ActiveState": "active"}
+    checked = template.replace("@", "@a-kube")
+    for running in (checked, kubes[0]):
+        host.manager.properties[running] = {"ActiveState": "active", "InvocationID": "4711"}
+    leave_note(host, checked, refused=False)
     for kube in kubes[1:]:
         refuse(host, kube, OVERLAP)
     said = say("status", template, host=host)
     assert said.code == 1
-    firsts = [line.split()[:2] for line in said.lines if "kube" in line and ": systemd-" in line]
-    of_units = [["REFUSED:", kubes[1]], ["REFUSED:", kubes[2]], ["UNCHECKED:", kubes[0]]]
-    assert firsts == [*of_units, ["DIFFERS:", kubes[1]]]
+    firsts = [line.split()[:2] for line in said.lines if ": systemd-" in line]
+    refused = [["REFUSED:", kubes[1]], ["REFUSED:", kubes[2]]]
+    others = [["RUNS:", kubes[0]], ["RUNS:", checked]]
+    assert firsts == [*refused, *others, ["DIFFERS:", kubes[1]]]
     page = say("status", host=host)
     assert page.out.count(OVERLAP) == 1, "the reason that both have"
     assert f", for the same reasons as {kubes[1]}" in page.out
@@ -281,6 +286,11 @@ def test_a_gateway_that_does_not_answer() -> None:
         "172.16.0.0/17 and 172.16.128.0/17 need the gateway 10.0.0.1, which does not answer on eth0"
     )
     assert "the default route is [default via 10.0.0.1 dev eth0" in str(finding.remedy)
+    assert finding.sentence in say("check", host=host).out
+    repair = say("repair", host=host).err
+    assert finding.sentence in repair, "or OK stands alone against a dead gateway"
+    assert "nothing to repair" not in repair
+    assert "OK: every address" in repair
     table = host.files.texts["/proc/net/arp"]
     host.files.texts["/proc/net/arp"] = table.replace("0x0  ", "0x2  ", 1)
     assert find_status(host).state == "in force"
@@ -317,13 +327,6 @@ def test_many_things_of_one_kind() -> None:
     assert len(say("status", "--json", host=host).json["units"]) == 25
 
 
-def test_what_may_be_typed_wrong_is_not_repeated() -> None:
-    """The configuration was applied with it: what `check` says of it is not on each page."""
-    host = node(config("172.61.0.0/16"), plain_vm)
-    assert "ROUTE-UNCHECKED: " in say("check", host=host).out
-    assert "ROUTE-UNCHECKED: " not in say("status", host=host).out
-
-
 def test_what_no_route_repairs_stands_once() -> None:
     """The reason of a refused unit may be the line that explains the verdict."""
     host = node(config(), plain_vm)
@@ -353,6 +356,28 @@ def test_pages(snapshot: object) -> None:
             change(host)
         shown.append(pages(f"a unit that is {state}", "status kubelet", host))
     assert snapshot == "\n".join(shown)
+
+
+def test_what_was_wrong_at_a_refusal_is_not_called_wrong_now() -> None:
+    """What nothing says any more was said then; what holds the unit back now stands there once."""
+    page = say(
+        "status", host=HOSTS["differs: kubelet was refused, and nothing holds it back now"]()
+    )
+    assert f"    then: {OVERLAP}" in page.lines
+    host = HOSTS["differs: addresses escape in mode STRICT"]()
+    refuse(host, KUBELET, find_status(host).findings[0].line)
+    assert "then:" not in say("status", host=host).out
+
+
+def test_while_the_card_is_in_doubt_nothing_is_proposed_that_follows_it() -> None:
+    """The operator names the card first; what the page says of it then are two commands."""
+    page = say(
+        "status",
+        host=HOSTS["differs: another card has a better default route, and addresses escape"](),
+    ).out
+    assert page.count("--dev") == 2
+    for proposal in ("# add:", "# delete:", "ROUTE-DIFFERS", "REPAIR-COST", "in force"):
+        assert proposal not in page
 
 
 def test_the_document() -> None:

@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -9,18 +10,22 @@ from typing import Any
 import pytest
 
 import phases
+from hostrouting.check.check import check_kernel, check_snapshot
+from hostrouting.check.sentences import check_findings
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import BackendError, HostError, exit_code
+from hostrouting.errors import BackendError, ConfigError, HostError, exit_code
 from hostrouting.fib.engine import Fib
-from hostrouting.fleet import check_snapshots
+from hostrouting.fleet import check_snapshots, group_nodes
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
 from hostrouting.host.systemd import SystemdManager
-from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest
+from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, counted
+from hostrouting.kernel.netlink.backend import NetlinkBackend
 from hostrouting.kernel.rights import Rights
 from hostrouting.model.prefix import IP, as_ip
 from hostrouting.model.route import OURS, Route
-from hostrouting.status import metric_lines
+from hostrouting.reading import read, register
+from hostrouting.status import find_status, metric_lines
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import (
     FakeFiles,
@@ -31,6 +36,7 @@ from hostrouting.testing import (
     h200,
     plain_vm,
 )
+from hostrouting.testing.azure_vnet import FakeEbtables
 from hostrouting.testing.contract import BackendContract, contract_host
 from tests.support.kinds import raises
 from tests.support.tasks import config, run
@@ -82,6 +88,14 @@ def part(**parts: Any) -> Callable[[], object]:
 
 ANYTHING: Any = None
 TEXT: Any = "60"
+CONFIG = HostRoutingConfig.from_mapping({"routeOverlap": {"expectedCidrs": ["172.16.64.0/24"]}})
+
+
+def untyped(value: object) -> Any:
+    """The value, for a call that a type checker would refuse."""
+    return value
+
+
 MISTAKES: dict[str, Callable[[], object]] = {
     r"kernel is <function h200 .*; it must be a FakeKernel, such as h200\(\)": part(kernel=h200),
     r"files is {'/etc/a': ''}; it must be FakeFiles\(texts={…}\)": part(files={"/etc/a": ""}),
@@ -108,6 +122,58 @@ MISTAKES: dict[str, Callable[[], object]] = {
     ),
     "exit_code: outcome is None; it must be the report": lambda: exit_code(ANYTHING),
     "metric_lines: status is .*; it must be a Status": lambda: next(metric_lines(TEXT)),
+    "find_status: host is '60'; it must be a Host": lambda: find_status(TEXT),
+    "there is no property 'ActivState'; did you mean ActiveS": lambda: FakeManager().show(
+        ("ActivState",), "a"
+    ),
+    "there is no property 'Result '; did you mean Result": lambda: FakeManager(
+        properties={"a": {"Result ": ""}}
+    ).show(("Id",), "a"),
+    "unit is ''; it must be the name of a unit": lambda: FakeManager().start("", timeout=5),
+    "unit is None; it must be the name of a unit": lambda: SystemdManager().stop(ANYTHING),
+    "content is None; it must be a str": lambda: FakeFiles().write("/a", ANYTHING),
+    "content is None; it must be a str or bytes": lambda: LocalFiles().write("/a", ANYTHING),
+    "path is 'etc/a'; it must be a str that begins": lambda: FakeFiles({"etc/a": ""}).write(
+        "/a", ""
+    ),
+    "path is 'run/lock'; it must be": lambda: FakeFiles(locked={"run/lock"}).write("/a", ""),
+    "error is 0; it must be a BackendError or an errno": fault("change", 0),
+    "faults is around another kernel; give that": lambda: FakeHost(
+        kernel=h200(), faults=FaultyBackend(h200())
+    ),
+    "read: cls is {}; it must be a class": lambda: read(untyped({}), Route),
+    "states.'a.service'. is 'Active'; it must be one of active, reload": lambda: FakeManager(
+        states={"a": "Active"}
+    ).start("a", timeout=1),
+    "running is 'no'; it must be True": lambda: FakeManager(running=untyped("no")).reload(),
+    "ActiveState is a property of a unit; name it": lambda: FakeManager().show(("ActiveState",)),
+    "timeout is '60'; it must be a number of seconds": lambda: NetlinkBackend(timeout=TEXT),
+    "Route.to: type is '60'; it must be one of unspec": lambda: Route.to("::/0", type=TEXT),
+    "rules is '60'; it must be a list of texts": lambda: FakeEbtables(TEXT),
+    "rule '-A PREROUTING -j DROP' is not a chain and": FakeEbtables(
+        ["-A PREROUTING -j DROP"]
+    ).list_rules,
+    "rule 'garbage' is not a chain and options": FakeEbtables(["garbage"]).list_rules,
+    "register: reader is <class 'float'>; it must be a function": lambda: register(float, float),
+    "register: kind is <built-in function repr>; it must be a type": lambda: register(repr, repr),
+    "config is '60'; it must be a HostRoutingConfig": lambda: check_snapshot(
+        h200().snapshot(), TEXT
+    ),
+    "snapshot is <.*FakeKernel .*; it must be a Snapshot": lambda: check_snapshot(
+        untyped(h200()), CONFIG
+    ),
+    "backend is FakeHost.*; it must be a connected": lambda: check_kernel(
+        untyped(FakeHost()), CONFIG
+    ),
+    "wait is 60, and nothing waits without ctx=": lambda: check_kernel(h200(), CONFIG, wait=60),
+    "report is '60'; it must be a CheckReport": lambda: check_findings(TEXT),
+    "executor is <class .*; it must be an executor": lambda: check_snapshots(
+        ["nodes"], CONFIG, untyped(ThreadPoolExecutor)
+    ),
+    "results: there are none, or they were taken before": lambda: group_nodes(iter(())),
+    "Route.to: table is '60'; it must be a number": lambda: Route.to("10.9.0.0/16", table=TEXT),
+    "faults is '60'; it must be a list": lambda: ConfigError(TEXT),
+    "the backend is wrong: change returned 0 of 1 answers": lambda: counted(ANYTHING, 1, "change"),
     "mode is 600; it must be from 0 to 0o777": lambda: FakeFiles().write("/a", "", mode=600),
     "mode is 600; it must be from 0 to": lambda: LocalFiles().write("/a", "", mode=600),
     "kind is 'timeuot'; it must be one of": lambda: BackendError("x", kind="timeuot"),
@@ -125,7 +191,7 @@ MISTAKES: dict[str, Callable[[], object]] = {
 @pytest.mark.parametrize("said", MISTAKES)
 def test_a_mistake(said: str) -> None:
     """It is refused where it is made: the test would prove nothing, or fail elsewhere."""
-    with pytest.raises((TypeError, ValueError, NotImplementedError), match=said):
+    with pytest.raises((TypeError, ValueError, NotImplementedError, BackendError), match=said):
         MISTAKES[said]()
 
 

@@ -15,8 +15,8 @@ from hostrouting.model.prefix import IPV4
 from hostrouting.text import agreeing, grouped, spoken
 
 if TYPE_CHECKING:
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.base import Files
-    from hostrouting.install.plan import Plan
     from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
 
@@ -25,10 +25,15 @@ _UNKNOWN = "0x0"
 """The flags of a neighbour that has not answered."""
 
 
-def find_silent_gateways(files: Files, plan: Plan, snapshot: Snapshot) -> Iterator[Finding]:
+def find_silent_gateways(
+    config: HostRoutingConfig, files: Files, snapshot: Snapshot
+) -> Iterator[Finding]:
     """The gateways of configured routes that are in force, where Linux has asked in vain."""
+    keys = {route.key for route in config.static_routes.routes}
+    if not keys:
+        return
     silent = _silent_neighbours(files)
-    routes = [step.route for step in plan.routes.steps if step.action == "keep"]
+    routes = [route for route in snapshot.routes if route.key in keys]
     by_gateway = grouped(pair for route in routes for pair in _gateways_of(route))
     for (gateway, dev), prefixes in by_gateway.items():
         if (gateway, dev) not in silent:
