@@ -29,10 +29,10 @@ def find_silent_gateways(
     config: HostRoutingConfig, files: Files, snapshot: Snapshot
 ) -> Iterator[Finding]:
     """The gateways of configured routes that are in force, where Linux has asked in vain."""
-    silent = _silent_neighbours(files)
     keys = {route.key for route in config.static_routes.routes}
-    if not silent or not keys:
+    if not keys:
         return
+    silent = _silent_neighbours(files)
     routes = [route for route in snapshot.routes if route.key in keys]
     by_gateway = grouped(pair for route in routes for pair in _gateways_of(route))
     for (gateway, dev), prefixes in by_gateway.items():

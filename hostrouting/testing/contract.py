@@ -91,7 +91,7 @@ RULES = (
 packets: the goto is for a mark, and the tables of the others are empty.
 """
 
-_OF_EACH_DEVICE = ("up", "master", "xdp", "ipv6_disabled", "ignores_ra")
+_OF_EACH_DEVICE = ("up", "master", "xdp", "ipv6_disabled")
 """The fields of each device that the suite asks for."""
 _OF_KNOWN_KIND = ("lo", "br0", "port0")
 """Devices of which it asks for the kind and the type, too: the others may be hardware or not."""

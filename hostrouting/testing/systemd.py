@@ -41,6 +41,10 @@ _PROPERTIES = {
     "ConditionTimestamp", "ConditionResult", "Version", *_SHOWN,
 }  # fmt: skip
 """Of these, the wrong spellings are refused."""
+_ACTIVE_STATES = (
+    "active", "reloading", "inactive", "failed", "activating", "deactivating", "maintenance",
+    "refreshing",
+)  # fmt: skip
 _STATES = ("ActiveState", "SubState")
 """The properties that a start changes."""
 
@@ -180,6 +184,7 @@ class FakeManager:
 
     def _require_running(self) -> None:
         """Raise the error of systemctl if systemd does not run."""
+        must_be(bool, self.running, "running", "True or False")
         if not self.running:
             ended = Ended(1, err=_NO_SYSTEMD)
             raise tool_error(ended, "systemctl", purpose="", what="systemd")
@@ -210,6 +215,9 @@ class FakeManager:
         is_current = files == _files_of(unit, on_disk)
         is_enabled = f"{_FOLDER}multi-user.target.wants/{unit}" in read
         active = _of(unit, self.states) or "inactive"
+        if active not in _ACTIVE_STATES:
+            known = ", ".join(_ACTIVE_STATES)
+            raise ValueError(f"states[{unit!r}] is {active!r:.80}; it must be one of {known}")
         has_failed = active == "failed"
         return {
             "Id": unit,

@@ -243,15 +243,6 @@ def test_to_allow_a_card_is_no_remedy(link: Link) -> None:
     assert escape.remedy is None
 
 
-@pytest.mark.parametrize(("expired", "is_named"), [(False, True), (None, False)])
-def test_an_advertised_default_route(*, expired: bool | None, is_named: bool) -> None:
-    """It is named if it expires where Linux ignores advertisements; networkd renews its own."""
-    default = BY_IPV6._replace(protocol=9, expired=expired)
-    links = tuple(link._replace(ignores_ra=True) for link in VM.links)
-    host = vm_with(default)._replace(links=links)
-    assert bool(named("default-route-expires", host, "fd16::/64")) is is_named
-
-
 def test_the_gateway_of_an_escape() -> None:
     """Programs read that of the next hop by which packets escape."""
     expected = NextHop("eth0", gateway=as_ip("10.0.0.1"))

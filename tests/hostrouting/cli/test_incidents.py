@@ -116,7 +116,7 @@ INCIDENTS: dict[str, Incident | None] = {
     "waiting: only root may read the files": None,
 }
 """By the incident: what ends it; None if no command that the page prints can do that."""
-PAGES = ("status", "check", "plan", "check 172.16.0.0/16", "explain 172.16.5.9")
+PAGES = ("status", "check", "check 172.16.0.0/16", "explain 172.16.5.9")
 
 
 def commands_of(words: str, host: FakeHost, called: str = WAYS[0]) -> Iterator[str]:

@@ -292,17 +292,6 @@ def test_protocols_have_the_names_that_ip_has(namespace: Namespace) -> None:
             assert protocol_name(number) == name
 
 
-@pytest.mark.parametrize(("accept_ra", "ignores"), [(0, False), (1, True), (2, False)])
-def test_advertisements_on_a_host_that_forwards(
-    namespace: Namespace, backend: NetlinkBackend, accept_ra: int, *, ignores: bool
-) -> None:
-    """Linux ignores them if `accept_ra` is 1; with 0, another program may look at them."""
-    namespace.sysctl("ipv6/conf/eth1/accept_ra", accept_ra)
-    assert not backend.snapshot().links_by_name["eth1"].ignores_ra
-    namespace.sysctl("ipv6/conf/all/forwarding", 1)
-    assert backend.snapshot().links_by_name["eth1"].ignores_ra is ignores
-
-
 def test_a_device_whose_mtu_is_too_small_for_ipv6(
     namespace: Namespace, backend: NetlinkBackend
 ) -> None:
