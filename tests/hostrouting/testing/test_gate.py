@@ -6,17 +6,14 @@ from typing import Any
 import pytest
 
 import phases
-from hostrouting.config.settings import GateConfig, HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.node.start import Start
 from hostrouting.release import PASSED
-from hostrouting.status import find_status, metric_lines
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
-from phases.testing import FakeClock
 from tests.support.node import (
-    DEFAULT,
     HALVES,
     UNIT,
     FakeLock,
@@ -25,7 +22,7 @@ from tests.support.node import (
     wanting,
     without_default,
 )
-from tests.support.tasks import WANTED, configured, manager_of
+from tests.support.tasks import manager_of
 from tests.support.topologies import cni_node, ecmp_node, vpn_node
 
 MACHINE = "systemd-nspawn@kube1.service"
@@ -60,18 +57,6 @@ def test_a_unit_that_is_refused(unit: str) -> None:
     assert start(host, "containerd.service") == ""  # it is not gated
 
 
-def test_a_unit_that_passes_brings_its_routes() -> None:
-    """As on a node, the gate sets what is missing, and leaves the marker."""
-    host = installed(wanting(*HALVES))
-    before = host.kernel.snapshot()
-    for route in before.routes:
-        if str(route.prefix) in HALVES:
-            host.kernel.ip_route("delete", route)
-    assert start(host) == ""
-    assert host.kernel.snapshot().routes == before.routes
-    assert marker_of(host) == "ok"
-
-
 def test_an_opening() -> None:
     """It lets units start unchecked, unless the gate ignores it."""
     for reason, starts in (("a reason\n", True), ("\n", False)):
@@ -99,19 +84,6 @@ def test_what_else_refuses() -> None:
     assert f"the configuration does not gate {UNIT}" in start(other)
 
 
-def test_a_default_route_that_comes_late() -> None:
-    """With the context of the task, the gate waits for it by the clock of the run."""
-    config = wanting(*HALVES)
-    clock = FakeClock()
-    host = installed(config, lambda: without_default(h200()))
-    host.kernel.later(lambda: host.kernel.ip_route("add", DEFAULT))
-    assert start(host, ctx=phases.Context(clock=clock, observers=[])) == ""
-    never = installed(config, lambda: without_default(h200()))
-    assert "NO-DEFAULT-ROUTE" in start(never, ctx=phases.Context(clock=clock, observers=[]))
-    assert clock.now() == 60
-    assert "NO-DEFAULT-ROUTE" in start(never)
-
-
 def without_a_default() -> FakeKernel:
     """An H200 node before DHCP has answered."""
     return without_default(h200())
@@ -130,14 +102,3 @@ def test_the_gate_of_a_node(make: Callable[[], FakeKernel], routes: Any, mode: A
     assert all(error in said for error in node._errors)
     assert marker_of(fake) == marker_of(real)
     assert fake.kernel.snapshot() == real.kernel.snapshot()
-
-
-def test_the_metrics_after_a_gated_start() -> None:
-    """The gate has checked that start."""
-    wanted = WANTED._replace(gate=GateConfig((UNIT,)))
-    host = configured(wanted)
-    manager_of(host).start(UNIT, timeout=5)
-    lines = [line for line in metric_lines(find_status(host)) if "gated_units" in line]
-    assert [line for line in lines if line.endswith(" 1")] == [
-        'hostrouting_gated_units{state="runs"} 1'
-    ]
