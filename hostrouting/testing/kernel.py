@@ -35,6 +35,7 @@ The rest is left out, as follows; a test that relies on it is not warned:
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_interface
@@ -167,6 +168,8 @@ class FakeKernel(RouteBackend):
         """Add a device, given by name or as a Link; an index of 0 stands for the next free one."""
         link = name if isinstance(name, Link) else Link(name=name, index=0, up=up)
         with self._changing(f"add link {link.name}"):
+            if len(link.name.encode()) > 15 or not re.fullmatch(r"(?!\.\.?$)[^/:\s]+", link.name):
+                raise KernelError(errno.EINVAL, "the name of a device has 1 to 15 bytes, no / or :")
             taken = {other.index for other in self._links.values()}
             if link.name in self._links or link.index in taken:
                 raise KernelError(errno.EEXIST, "the device exists already")
