@@ -61,7 +61,7 @@ class FakeFiles:
         return self.programs.get(place)
 
     def look(self, path: str) -> Entry | None:
-        require_path(path)  # the target of a link may be written in any form
+        path = _shortest(path)  # that to which a link leads can have any form
         owner = self.owners.get(path, 0)
         if path in self.links:
             return Entry("link", 0, self.links[path], owner=owner)
@@ -147,10 +147,13 @@ def _require_path(path: str) -> None:
     """Raise ValueError unless this is an absolute path in its shortest form: the dictionaries have
     each file once.
     """
+    if path != _shortest(path):
+        raise ValueError(f"path is {path!r:.80}; write its shortest form, {_shortest(path)!r:.80}")
+
+
+def _shortest(path: str) -> str:
     require_path(path)
-    shortest = "/" + os.path.normpath(path).lstrip("/")
-    if path != shortest:
-        raise ValueError(f"path is {path!r:.80}; these files have {shortest!r:.80}: write that")
+    return "/" + os.path.normpath(path).lstrip("/")
 
 
 class _FakeLock:

@@ -139,11 +139,9 @@ MISTAKES: dict[str, Callable[[], object]] = {
         "/a", ""
     ),
     "path is 'run/lock'; it must be": lambda: FakeFiles(locked={"run/lock"}).write("/a", ""),
-    "path is '/a/../b'; these files have '/b': write that": lambda: FakeFiles().write(
-        "/a/../b", ""
-    ),
-    "path is '//a'; these files have '/a'": lambda: FakeFiles().write("//a", ""),
-    "path is '/a//b/'; these files have '/a/b'": lambda: FakeFiles().remove("/a//b/"),
+    "path is '/a/../b'; write its shortest form, '/b'": lambda: FakeFiles().write("/a/../b", ""),
+    "path is '//a'; write its shortest form, '/a'": lambda: FakeFiles().write("//a", ""),
+    "path is '/a//b/'; write its shortest form, '/a/b'": lambda: FakeFiles().remove("/a//b/"),
     "add link eth9:1.*: the name of a device has 1 to 15 bytes": lambda: h200().add_link("eth9:1"),
     "add link a/b.*: the name of a device": lambda: h200().add_link("a/b"),
     "add link a b.*: the name of a device": lambda: h200().add_link("a b"),
