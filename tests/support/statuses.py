@@ -405,7 +405,7 @@ INCIDENTS: dict[str, Incident] = {
     ),
     "open: by a drop-in that systemd has loaded": Incident(right_but(load_override), UNCANCEL),
     "open: by a drop-in that systemd has loaded, and routes are missing": Incident(
-        right_but(load_override, lose_routes), APPLY, "open"
+        right_but(load_override, lose_routes)
     ),
     "open: k3s is not gated": Incident(right_but(start_k3s), f"{APPLY} --gate k3s.service"),
     "differs: addresses escape, and k3s is not gated": Incident(
