@@ -168,7 +168,7 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
         node_ip=node_ip(judge),
     )
     described = (*find_missing_rules(judge), *describe_doubts(report, doubts))
-    return report._replace(flaws=find_flaws(judge, report), doubts=described)
+    return report._replace(flaws=find_flaws(judge), doubts=described)
 
 
 def _judge_blocks(

@@ -68,7 +68,7 @@ def test_a_doubtful_default_route(host: Snapshot, candidates: list[str], now: st
 
 def test_only_a_tunnel_has_a_default_route() -> None:
     """The card has none, and may be meant all the same: it has a command, too."""
-    [doubt] = checked(only_by_wg0()).doubts
+    [doubt] = check_findings(checked(only_by_wg0()))
     assert doubt.sentence.endswith("through wg0 or a network card; they leave through wg0 now")
     assert doubt.facts == {"candidates": ["wg0", "eth0"]}
     assert doubt.remedy is not None
@@ -89,7 +89,7 @@ def test_a_card_was_renamed() -> None:
 def test_a_route_that_may_lose_packets() -> None:
     """The device is allowed or the route is deleted, by a command."""
     on_link = Route.to("172.16.5.0/24", dev="eth0", protocol=3)
-    [doubt] = checked(vm_with(on_link)).doubts
+    [doubt] = check_findings(checked(vm_with(on_link)))
     assert doubt.name == "doubtful-route"
     assert doubt.facts == {"mayAllow": {"eth0": ""}}
     assert doubt.remedy is not None

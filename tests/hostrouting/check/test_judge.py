@@ -183,7 +183,7 @@ class TestTunnels:
         """The doubt has a command for the tunnel, and one for the card."""
         network = Route.to(CIDR, dev="eth1", gateway="10.1.0.1")
         host = with_only_default(node(BY_WG1, network, links=(WG1, ETH1)), "wg1")
-        [doubt] = checked(host).families[0].doubts
+        [doubt] = check_findings(checked(host))
         assert doubt.facts["candidates"] == ["eth1", "wg1"]
         assert "hostrouting repair 172.16.0.0/16 --dev eth1" in str(doubt)
 

@@ -33,8 +33,8 @@ UNMASK = f"systemctl unmask {LAYOUT.guard_unit}"
 CANCELS = "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf"
 UNCANCEL = rf"sed -i '/^\s*ExecCondition\s*=\s*$/d' {CANCELS} && systemctl daemon-reload"
 SCRIPT = f"{LAYOUT.gate_directory}/30-site.sh"
-NAMED = f"{WAYS[0]} repair 172.16.0.0/16 --dev eth0 | {WAYS[0]} apply --config -"
-MARKED = f"{WAYS[0]} repair 172.16.0.0/16 --allow 'fwmark 0xca6c' | {WAYS[0]} apply --config -"
+NAMED = f"{WAYS[0]} repair --dev eth0 | {WAYS[0]} apply --config -"
+MARKED = f"{WAYS[0]} repair --allow 'fwmark 0xca6c' | {WAYS[0]} apply --config -"
 
 
 OWN = f"chown root {LAYOUT.config_directory} && chmod go-w {LAYOUT.config_directory}"

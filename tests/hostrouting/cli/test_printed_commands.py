@@ -105,7 +105,7 @@ ROWS = {
         WITH,
         mark_packets,
         "status",
-        f"hostrouting repair {CIDR} --allow 'fwmark 0x7' | hostrouting apply --config -",
+        "hostrouting repair --allow 'fwmark 0x7' | hostrouting apply --config -",
     ),
     "broken": Row(
         WITH,
