@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Gate: TypeAlias = "Callable[[str, phases.Context | None], tuple[str, ...]]"
-"""Given a unit, and perhaps the context of who starts it: what the gate logs if it refuses the
-unit; empty if it lets the unit pass.
-"""
+Gate: TypeAlias = Callable[[str], tuple[str, ...]]
+"""Given a unit: what the gate logs if it refuses the unit; empty if it lets the unit pass."""
 
 _FOLDER = "/etc/systemd/system/"
 _SHOWN = {"ExecCondition": "{{ argv[]={} ; }}", "SuccessExitStatus": "{}"}
@@ -111,7 +109,7 @@ class FakeManager:
             reason = f"Failed to start {unit}: Unit {unit} is masked."
             raise unit_failed(unit, result="success", status="0", lines=[reason])
         if self.gate is not None:
-            refusal = self.gate(unit, ctx)
+            refusal = self.gate(unit)
             if refusal:
                 self._set_state(unit, "failed")
                 raise unit_failed(unit, result="exit-code", status="0", lines=refusal)

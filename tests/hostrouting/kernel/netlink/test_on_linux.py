@@ -90,7 +90,7 @@ def test_a_snapshot_is_what_ip_lists(data: st.DataObject) -> None:
     """On any host everything is what `ip` lists, in its order; and pyroute2 sees the same, as far
     as it can.
 
-    `family`, `reached` and `near` leave out what they leave out of the whole snapshot.
+    `family` and `near` leave out what they leave out of the whole snapshot.
     """
     lost = data.draw(st.sets(st.sampled_from(["ib0", "wg0"])))
     with private_namespace() as namespace, namespace.inside():
@@ -98,7 +98,6 @@ def test_a_snapshot_is_what_ip_lists(data: st.DataObject) -> None:
         near = data.draw(st.lists(prefixes(within[4]) | prefixes(within[6]), max_size=3))
         asked: dict[str, Any] = {
             "family": data.draw(st.sampled_from([None, 4, 6])),
-            "reached": data.draw(st.booleans()),
             "near": data.draw(st.sampled_from([None, near, near])),
         }
 
