@@ -161,18 +161,10 @@ def _values_of(decision: Decision) -> dict[str, object]:
 
 
 def _way(decision: Decision) -> str:
-    """By which devices and gateways packets leave, or what happens to them instead."""
-    if decision.route is None or not decision.devs or decision.kind == "local":
+    """By which devices packets leave, or what happens to them instead."""
+    if not decision.devs or decision.kind == "local":
         return FATES.get(decision.kind, "stays on this host")
-    ways: dict[str, None] = {}
-    for hop in decision.route.next_hops:
-        if hop.dev and not hop.dead:  # its device is in `devs`, so there is a way
-            how = f"via {hop.gateway}" if hop.gateway else "without a gateway"
-            ways[f"{hop.dev} {how}"] = None
-    sentence = f"leaves through {spoken([*ways], last='or')}"
-    if decision.kind != "unicast":
-        sentence += f", as {decision.kind}"
-    return sentence
+    return f"leaves through {spoken(decision.devs, last='or')}"
 
 
 def _result(tried: Tried) -> str:

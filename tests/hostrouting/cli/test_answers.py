@@ -393,7 +393,7 @@ def test_an_address_that_nobody_expects_to_leave_by_the_uplink_is_not_judged() -
     edit_config(host, lambda settings: settings["routeOverlap"].update(expectedDevs=["eth0"]))
     apply_installed(host)
     start_vpn(host)
-    way = "8.8.8.8 leaves through tun0 via 10.8.0.1"
+    way = "8.8.8.8 leaves through tun0"
     first = say("explain", "8.8.8.8", host=host).lines[0]
     assert first == f"{way}; no expected CIDR has this address, so check does not judge it"
     assert say("explain", "172.16.5.9", host=host).lines[0].startswith("OK: 172.16.5.9 leaves")
