@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -101,6 +102,11 @@ def told_of_each(kind: str, /, **told: Any) -> Lie:
         return snapshot._replace(**fields)
 
     return snapshots(changed)
+
+
+def replacing(change: Callable[..., Route], field: str, value: object) -> Callable[[Route], Route]:
+    """What gives this field of a route another value."""
+    return partial(change, **{field: value})
 
 
 def with_hops(route: Route, **fields: Any) -> Route:
@@ -287,14 +293,14 @@ ABOUT_CHANGES: dict[str, tuple[Lie, str]] = {
     ),
     **{
         f"any {field} is deleted": (
-            misread(lambda route, fields={field: value}: route._replace(**fields), "delete"),
+            misread(replacing(Route._replace, field, value), "delete"),
             TAKES_NO_OTHER,
         )
         for field, value in {"protocol": 0, "metric": 0, "prefsrc": None}.items()
     },
     **{
         f"any {field} is deleted": (
-            misread(lambda route, fields={field: None}: with_hops(route, **fields), "delete"),
+            misread(replacing(with_hops, field, None), "delete"),
             TAKES_NO_OTHER,
         )
         for field in ("dev", "gateway")
