@@ -315,8 +315,6 @@ def _describe_unrepairable(
         facts: dict[str, Any] = {"reason": why.reason, "ranges": ranges}
         if why.devs:
             facts["candidates"] = devices_to_name(why.devs, family)
-        if why.rule is not None and why.may_be_intended:
-            facts["mayIntend"] = why.rule.selection
         remedy = _remedy_for_unrepairable(why, family, repair)
         yield Finding("unsafe", severity, sentence, where, remedy, facts)
 
@@ -327,15 +325,11 @@ def _remedy_for_unrepairable(why: Why, family: FamilyReport, repair: RepairLine)
         return how_to_name_a_device(devices_to_name(why.devs, family), family, repair)
     if why.rule is None:
         return in_turn(how_to_delete(why.to_delete))
-    ways: list[Remedy] = []
-    if why.may_be_intended:
-        command = repair.line("--allow", [why.rule.selection])
-        ways.append(Remedy(f"if rule {why.rule.priority} is intended", command))
     words = f"exclude this network in the program that added rule {why.rule.priority}"
     if not why.rules:
-        return in_turn([*ways, Remedy(words)])
+        return Remedy(words)
     commands = " && ".join(rule_command("add", rule) for rule in why.rules)
-    return in_turn([*ways, Remedy(f"{words}; until then", commands)])
+    return Remedy(f"{words}; until then", commands)
 
 
 # What the repair costs.
