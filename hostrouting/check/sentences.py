@@ -180,7 +180,7 @@ def _how_to_reach_pods(escape: Escape, hidden: Route, family: FamilyReport) -> R
     if hidden.prefix.is_single:
         longest = hidden.prefix.length - 1
         to_pods = to_pods._replace(dst=escape.cidr, suppress_prefixlength=longest)
-    return Remedy(f"{words}; until then", rule_command("add", to_pods))
+    return Remedy(f"{words}; until the next boot", rule_command("add", to_pods))
 
 
 def _comes_before(route: Route, hidden: Route, address: int) -> bool:
@@ -329,7 +329,7 @@ def _remedy_for_unrepairable(why: Why, family: FamilyReport, repair: RepairLine)
     if not why.rules:
         return Remedy(words)
     commands = " && ".join(rule_command("add", rule) for rule in why.rules)
-    return Remedy(f"{words}; until then", commands)
+    return Remedy(f"{words}; until the next boot", commands)
 
 
 # What the repair costs.

@@ -21,6 +21,7 @@ from hostrouting.status.findings import (
     find_differences,
     find_stuck,
     in_order,
+    is_beside_routing,
     state_of,
 )
 
@@ -218,6 +219,15 @@ class Status:
             if finding.name == "unit-not-gated" and finding.severity == "warning"
         ]
         return joined("", command, typed("--gate", ungated))
+
+    @property
+    def leaves_something(self) -> bool:
+        """Whether something beside the routing is wrong that this command does not end, and another
+        one does.
+        """
+        others = [finding for finding in self.findings if is_beside_routing(finding)]
+        commands = [finding.remedy.command for finding in others if finding.remedy is not None]
+        return any(command and command not in self.command for command in commands)
 
     @property
     def _command_without_gating(self) -> str:
