@@ -38,7 +38,7 @@ Change = Callable[[FakeHost], object]
 
 APPLY = f"hostrouting apply --config {LAYOUT.config_path}"
 REPAIR_LINE = "hostrouting repair | hostrouting apply --config -"
-NAMED = "hostrouting repair 172.16.0.0/16 --dev eth0 | hostrouting apply --config -"
+NAMED = "hostrouting repair --dev eth0 | hostrouting apply --config -"
 MARKED = NAMED.replace("--dev eth0", "--allow 'fwmark 0xca6c'")
 UNMASK = f"systemctl unmask {LAYOUT.guard_unit}"
 UNCANCEL = rf"sed -i '/^\s*ExecCondition\s*=\s*$/d' {OVERRIDE} && systemctl daemon-reload"
