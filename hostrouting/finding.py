@@ -20,7 +20,6 @@ expected device.
 ESCAPES: tuple[Escape, ...] = get_args(Escape)
 Name: TypeAlias = Literal[
     Escape, "no-default-route", "missing-rule", "service-network-holds-host",
-    "pod-network-holds-host", "default-route-expires",
     # what makes a verdict undecided
     "default-routes", "two-cnis", "doubtful-route", "other-packets", "unknown-source",
     "not-judged", "kernel-differs",

@@ -9,9 +9,9 @@ A snapshot that cannot be read or judged also has a result: its verdict is "no v
 read the files themselves, so on a cluster the paths have to lead to the same files. Nothing here
 asks this host.
 
-Two nodes have the same problem if the same CIDRs escape, wholly or in part, through devices that
-differ only in their numbers, and the same routes repair both. The ranges may differ: on one node
-Linux uses ib0's route, on another ib3's. So may the addresses from which packets are sent.
+Two nodes have the same problem if addresses of the same CIDRs escape through devices that differ
+only in their numbers, and the same routes repair both. The ranges may differ: on one node Linux
+uses ib0's route, on another ib3's. So may the addresses from which packets are sent.
 """
 
 from __future__ import annotations
@@ -20,30 +20,25 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from operator import attrgetter
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hostrouting.check.check import check_snapshot, require_cidrs
-from hostrouting.check.doubts import DOUBTS
 from hostrouting.errors import ConfigError, Fault, HostError
-from hostrouting.fib.engine import FROM_HOST
 from hostrouting.model.snapshot import SAVE, Snapshot
 from hostrouting.routes.plan import plan_static_routes
-from hostrouting.text import agreeing, spoken
+from hostrouting.text import agreeing, grouped, spoken
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from hostrouting.check.results import CheckReport, Escape
     from hostrouting.config.settings import HostRoutingConfig, StaticRoute
-    from hostrouting.finding import Finding
 
 NO_VERDICT = "no verdict"
 _WORST_FIRST = ("overlap", NO_VERDICT, "no-default-route", "undecided", "ok")
 # Also the hexadecimal one of a bridge: br-1f3bf2e4c5d6.
 _NUMBER = re.compile(r"(?<=[a-z-])[0-9a-f]{7,}$|\d+")
-_SHARES = {"all": "", "part": "part of "}
 _BATCH = 16  # snapshots sent together: sending them costs little compared with judging them
 
 
@@ -198,54 +193,17 @@ def _judged(path: str, snapshot: Snapshot, config: HostRoutingConfig) -> NodeRes
 
 def _problem(report: CheckReport) -> str:
     """What is wrong with the node, without what differs between nodes with the same problem."""
-    problems = [*_escapes_in_words(report.escapes), *report.missing_defaults]
-    problems += map(_doubt_in_words, report.doubts)
+    escapes = grouped((_predicate(escape), str(escape.cidr)) for escape in report.escapes)
+    problems = [f"addresses of {spoken(cidrs)} {verb}" for verb, cidrs in escapes.items()]
+    problems += report.missing_defaults
+    problems += [doubt.name.upper() for doubt in report.doubts]
     return "; ".join(dict.fromkeys(problems))
 
 
-def _escapes_in_words(escapes: Iterable[Escape]) -> Iterator[str]:
-    """Which CIDRs escape, wholly or in part, by what happens to their packets."""
-    alike: dict[str, list[Escape]] = {}
-    for escape in escapes:
-        alike.setdefault(_predicate(escape), []).append(escape)
-    for predicate, members in alike.items():
-        cidrs = [f"{_SHARES[share]}{cidr}" for share, cidr in _shares_of(members)]
-        yield f"{spoken(cidrs)} {agreeing(predicate, len(cidrs))}"
-
-
-def _shares_of(escapes: Iterable[Escape]) -> list[tuple[str, str]]:
-    """How much of each CIDR escapes ("all" or "part"), with the CIDR, in the order in which the
-    escapes name the CIDRs.
-    """
-    # By CIDR: the address up to which everything escapes.
-    ends = {escape.cidr: escape.cidr.first for escape in escapes}
-    for escape in sorted(escapes, key=attrgetter("first")):
-        if escape.first <= ends[escape.cidr]:
-            ends[escape.cidr] = max(ends[escape.cidr], escape.last + 1)
-    shares: list[tuple[str, str]] = []
-    for cidr, end in ends.items():
-        share = "all"
-        if end <= cidr.last:
-            share = "part"
-        shares.append((share, str(cidr)))
-    return shares
-
-
 def _predicate(escape: Escape) -> str:
-    """What happens to the packets. Connections and pods have other addresses on each node."""
+    """What happens to the packets to several addresses."""
     devs = {_NUMBER.sub("N", dev) for dev in escape.devs}
-    predicate = f"{escape.verb} {spoken(sorted(devs))}".rstrip()
-    if escape.packet == FROM_HOST:
-        return predicate
-    if escape.packet.iif == "lo":
-        return f"{predicate} for connections"
-    return f"{predicate} for packets of pods"
-
-
-def _doubt_in_words(doubt: Finding) -> str:
-    if doubt.name not in DOUBTS:  # it is the flaw that makes a verdict undecided
-        return "one of Linux's own rules is missing"
-    return DOUBTS[doubt.name].sentence.format(where="some addresses", reason="...")
+    return agreeing(f"{escape.verb} {spoken(sorted(devs))}".rstrip(), 2)
 
 
 def group_nodes(results: Iterable[NodeResult]) -> tuple[NodeGroup, ...]:

@@ -199,7 +199,8 @@ def _misspelt(candidate: object, verb: str) -> str:
     """A method that was probably meant as this one, which the task does not have; else empty."""
     cls = type(candidate)
     names = {name.rstrip("_").lower(): name for name in dir(cls) if callable(getattr(cls, name))}
-    for near in get_close_matches(verb, names, cutoff=0.85):
+    same_letters = [name for name in names if sorted(name) == sorted(verb)]
+    for near in (*get_close_matches(verb, names, cutoff=0.85), *same_letters):
         name = names[near]
         if near[0] == verb[0] and name != verb:
             return f"it has a method {name}, and no {verb}: write {verb}(self, ctx), or rename it"

@@ -16,7 +16,7 @@ import hypothesis
 import pytest
 
 from tests.support import explaining
-from tests.support.needs import PATH, advice, require
+from tests.support.needs import PATH, require
 from tests.support.systemd import HOST_FOLDERS
 
 # In CI the examples are the same every time, as Hypothesis's own profile for CI has it: what is
@@ -176,14 +176,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark in item.iter_markers("needs"):
         names += mark.args
     require(*dict.fromkeys(names))
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say once for each reason how many tests were skipped, and how to get what is missing."""
-    skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", ())]
-    # The place in a file, the line and the reason.
-    for line in advice(where[2] for where in skipped if isinstance(where, tuple)):
-        terminalreporter.write_line(line)
 
 
 @pytest.fixture(autouse=True)

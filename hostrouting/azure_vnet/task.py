@@ -21,7 +21,7 @@ from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.arguments import IS_CONFIG, IS_HOST
+from hostrouting.install.task import IS_CONFIG, IS_HOST
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.route import Route
 from hostrouting.text import first_of

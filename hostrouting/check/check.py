@@ -314,7 +314,7 @@ def _check_once(
     only_family = None
     if len(families) == 1:
         [only_family] = families
-    snapshot = backend.snapshot(family=only_family, reached=True, near=near)
+    snapshot = backend.snapshot(family=only_family, near=near)
     snapshot = snapshot._replace(name_servers=name_servers)
     reports: list[FamilyReport] = []
     for judge in _judges(snapshot, config.route_overlap):

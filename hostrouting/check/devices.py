@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.config.cni import POD_NETWORKS, Cni, Device, Use, devices_of
 from hostrouting.fib.engine import ByPrefix
-from hostrouting.model.link_kinds import OF_GUESTS, is_card, is_tunnel
+from hostrouting.model.link_kinds import OF_GUESTS, is_card
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import SCOPE_UNIVERSE, TABLE_MAIN
 
@@ -84,12 +84,6 @@ class Devices:
         """Whether the device is that of a pod of this node, or the bridge of its pods."""
         uses = self.uses(dev)
         return "pod" in uses or "bridge" in uses
-
-    @property
-    def overlays(self) -> set[str]:
-        """The tunnels by which CNIs lead to the pods of other nodes."""
-        networks = [dev for dev, uses in self._uses.items() if "network" in uses]
-        return {dev for dev in networks if is_tunnel(self.links[dev])}
 
     def is_bridge_of_pods(self, dev: str) -> bool:
         """Whether the device may be the bridge by which a CNI leads to the pods of this node."""

@@ -1,4 +1,4 @@
-"""Flaws of a host, which are found whether anything escapes or not: in its service networks,
+"""Flaws of a host, which are found whether anything escapes or not: in its networks of services,
 default routes and rules.
 
 No unit is held back for a flaw, so none is an error. A missing rule changes the verdict, to
@@ -13,14 +13,13 @@ and often the other was meant. A kernel without IPv6 has no rules at all for it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from hostrouting.check.doubts import how_to_name_a_device
-from hostrouting.check.judge import of_family
 from hostrouting.fib.engine import NOT_JUDGED
-from hostrouting.finding import Finding, Name, Remedy
-from hostrouting.model.prefix import IP, IPV6, Prefix, outermost
-from hostrouting.model.route import PROTOCOL_RA, TABLE_LOCAL, TABLE_MAIN, devs_of
+from hostrouting.finding import Finding, Remedy
+from hostrouting.model.prefix import IP, IPV6, Prefix
+from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, devs_of
 from hostrouting.model.rule import default_rules, rule_command
 from hostrouting.routes.uplink import TO_HAVE_IPV6
 from hostrouting.text import spoken
@@ -45,51 +44,30 @@ _NAME_SERVER = "a name server"
 def find_flaws(judge: Judge, report: FamilyReport) -> tuple[Finding, ...]:
     """The flaws of one family that leave the verdict as it is, the worst first."""
     return (
-        *_hosts_in_cluster_networks(judge),
-        *_expiring_defaults(judge),
+        *_hosts_in_service_networks(judge),
         *_competing_defaults(judge, report),
     )
 
 
-def _hosts_in_cluster_networks(judge: Judge) -> Iterator[Finding]:
-    """Addresses of the host, gateways and name servers inside a network of services, or of pods
-    that an overlay has: packets to them may go to a service or a pod instead.
+def _hosts_in_service_networks(judge: Judge) -> Iterator[Finding]:
+    """Addresses of the host, gateways and name servers inside a network of services: packets to
+    them may go to a service instead.
     """
-    networks = {"service": judge.services, "pod": _networks_of_overlays(judge)}
-    if not any(networks.values()):
+    if not judge.services:
         return
     for ip, what in _known_addresses(judge).items():
-        for whose, blocks in networks.items():
-            for block in blocks:
-                if ip in block:
-                    yield _host_inside(ip, what, whose, block)
+        for block in judge.services:
+            if ip in block:
+                yield _host_inside(ip, what, block)
 
 
-def _host_inside(ip: IP, what: str, whose: str, block: Prefix) -> Finding:
+def _host_inside(ip: IP, what: str, block: Prefix) -> Finding:
     sentence = (
-        f"{ip}, {what}, lies in the {whose} network {block}, so packets to it may go to a {whose}"
+        f"{ip}, {what}, lies in the service network {block}, so packets to it may go to a service"
     )
     other = "name server, unless it is the cluster's own" if what == _NAME_SERVER else "address"
-    words = f"give the cluster another {whose} network, or the host another {other}"
-    name = cast("Name", f"{whose}-network-holds-host")
-    return Finding(name, "warning", sentence, str(ip), Remedy(words))
-
-
-def _networks_of_overlays(judge: Judge) -> tuple[Prefix, ...]:
-    """The networks in expected CIDRs to which a tunnel of a CNI leads, and those of `podCidrs` if
-    there are any. Without an overlay, pods may have addresses of the host's own network.
-    """
-    overlays = judge.devices.overlays
-    if not overlays:  # as on most hosts, where there may be many routes
-        return ()
-    routes = [route for route in judge.fib.routes if not overlays.isdisjoint(route.devs)]
-    cidrs = of_family(judge.config.cidrs, judge.fib.family)
-    networks: list[Prefix] = []
-    for prefix in {route.prefix for route in routes}:
-        is_network = prefix.length and not prefix.is_single
-        if is_network and any(map(prefix.overlaps, cidrs)):
-            networks += [prefix, *judge.pods]
-    return tuple(outermost(networks))
+    words = f"give the cluster another service network, or the host another {other}"
+    return Finding("service-network-holds-host", "warning", sentence, str(ip), Remedy(words))
 
 
 def _known_addresses(judge: Judge) -> dict[IP, str]:
@@ -108,23 +86,6 @@ def _known_addresses(judge: Judge) -> dict[IP, str]:
         if not devices.is_dummy(address.dev) and not devices.cni_rows(address.dev):
             known[address.ip] = f"the address of {address.dev}"
     return known
-
-
-def _expiring_defaults(judge: Judge) -> Iterator[Finding]:
-    """An advertised default route that nothing renews, because the host forwards."""
-    links = judge.devices.links
-    for route in judge.uplinks.defaults:
-        if route.protocol != PROTOCOL_RA or route.expired is None:
-            continue
-        for dev in route.devs:
-            if dev in links and links[dev].ignores_ra:
-                sentence = (
-                    f"[{route}] expires: Linux ignores router advertisements on {dev}, because it "
-                    "forwards IPv6 and accept_ra is 1"
-                )
-                command = f"sysctl -w net/ipv6/conf/{dev}/accept_ra=2"
-                remedy = Remedy("set it in /etc/sysctl.d, too", command)
-                yield Finding("default-route-expires", "warning", sentence, dev, remedy)
 
 
 def _competing_defaults(judge: Judge, report: FamilyReport) -> Iterator[Finding]:

@@ -67,12 +67,8 @@ def as_whom(arguments: argparse.Namespace) -> Operator:
 
 
 def read_config(path: str, gate: Iterable[str] = ()) -> HostRoutingConfig:
-    """The configuration in this file; these units are gated, too."""
-    return gating(HostRoutingConfig.load(path, required=True), gate)
-
-
-def gating(config: HostRoutingConfig, gate: Iterable[str]) -> HostRoutingConfig:
-    """The configuration that also gates these units, which are typed."""
+    """The configuration in this file, with these units, which are typed, gated, too."""
+    config = HostRoutingConfig.load(path, required=True)
     added = tuple(gate)
     if not added:
         return config

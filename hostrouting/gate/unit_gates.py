@@ -1,13 +1,14 @@
 """Whether systemd runs the gate when it starts a unit: what lets gated units start unchecked.
 
-systemd is asked what it has loaded: an older text, a drop-in that overrides ours, or a setting that
-counts a refusal as a success. And the drop-ins on the disk are looked at, because systemd reads
-them sooner or later: at the next reload, at the next boot, or when the unit is loaded again.
+systemd is asked what it has loaded: an older text, a drop-in of somebody else that takes ours away,
+or a setting that counts a refusal as a success. Of the disk, only our own drop-in is looked at.
 Nothing is changed here.
 
-Not judged: a unit with `RootDirectory=` or `RootImage=`, in which the gate cannot run. It does not
-start. And a gate that a signal kills, where the unit has `SuccessExitStatus=SIGKILL` or the like;
-in an image, any `SuccessExitStatus=`.
+Not judged: other drop-ins that systemd has not read yet, so also those in an image, and those of
+instances that are not loaded; a condition that comes after an empty one; whether systemd ignores a
+failure of the gate (`ExecCondition=-`). A unit with `RootDirectory=` or `RootImage=`, in which the
+gate cannot run: it does not start. And a gate that a signal kills, where the unit has
+`SuccessExitStatus=SIGKILL` or the like; in an image, any `SuccessExitStatus=`.
 """
 
 from __future__ import annotations
@@ -15,19 +16,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.boot.units import GATE_MARK
 from hostrouting.command import call
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy, worst_first
-from hostrouting.gate.drop_ins import (
-    CONDITION,
-    RESET,
-    drop_ins_of,
-    instances_with_drop_ins,
-    resets_after_ours,
-)
 from hostrouting.gate.unit_names import instance_pattern, is_template, plain_instance
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.text import command_of, spoken
@@ -37,7 +32,6 @@ if TYPE_CHECKING:
     from hostrouting.host.base import Files
     from hostrouting.host.files import Entry
     from hostrouting.host.host import Host
-    from hostrouting.host.systemd import Manager
 
 _PROPERTIES = (
     "Id",
@@ -45,12 +39,17 @@ _PROPERTIES = (
     "NeedDaemonReload",
     "ExecCondition",
     "SuccessExitStatus",
+    "DropInPaths",
 )
 _NEVER_STARTS = {"masked", "not-found", "bad-setting", "error"}
 """The states of a unit that systemd does not start. It may become able to start, for example when
 it is unmasked, so our drop-in has to be there all the same.
 """
-_RUNS_GATE = re.compile(rf"(?m){CONDITION}.*{GATE_MARK}")
+_CONDITION = r"^\s*ExecCondition\s*="
+"""How the line of a condition begins, for Python and for sed; systemd allows these spaces."""
+_RESET = rf"{_CONDITION}\s*$"
+"""An empty value resets the list, so no ExecCondition= of an earlier file is left."""
+_RUNS_GATE = re.compile(rf"(?m){_CONDITION}.*{GATE_MARK}")
 _REFUSAL = "255"
 """The exit status of a gate that refuses a start; `boot.units` says why it is this one."""
 _BLANKS = " \t\r\v\f"
@@ -65,6 +64,7 @@ _Kind: TypeAlias = Literal["missing", "outdated", "drop-in", "accepts-refusal"]
 does not mend "drop-in" (another program's drop-in undoes ours) and "accepts-refusal" (a refusal
 counts as a success, by `SuccessExitStatus=`).
 """
+_LASTING = {"drop-in", "accepts-refusal"}
 
 
 class _Cause(NamedTuple):
@@ -108,7 +108,7 @@ def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
             opened.add(unit)
             finding = cause.finding(name)
             findings.append(finding)
-            if cause.kind in {"drop-in", "accepts-refusal"}:
+            if cause.kind in _LASTING:
                 lasting.append(finding)
     held = tuple(unit for unit in units if unit not in opened)
     return UnitGates(worst_first(findings), worst_first(lasting), held)
@@ -129,19 +129,15 @@ def find_ineffective_gates(host: Host, units: Sequence[str]) -> Iterator[Finding
     """Why the gate of these units would not work, once systemd has read the drop-in that a run
     writes.
 
-    Where the gate is installed already, a run may still repair something else. So what is open
-    there already is said by `judge_gates`, and here only what the reload of this run would open. In
-    an image, everything is read at its boot.
+    Where the gate is installed already, a run may still repair something else, and `judge_gates`
+    says what is open. And what is wrong with one instance hinders nothing: the others can be gated.
     """
-    is_image = host.backend is None
     for unit in units:
-        is_new = not host.files.look(HostLayout.drop_in_path(unit))
-        for instance, cause in _causes_of_unit(host, unit):
-            is_opened_by_reload = cause.kind == "drop-in" and (cause.is_pending or is_image)
-            # A setting of one instance hinders nothing: the others can be gated.
-            accepts_refusals = cause.kind == "accepts-refusal" and instance == unit
-            if is_opened_by_reload or (accepts_refusals and is_new):
-                yield cause.finding(instance)
+        if host.files.look(HostLayout.drop_in_path(unit)):
+            continue
+        for name, cause in _causes_of_unit(host, unit):
+            if name == unit and cause.kind in _LASTING:
+                yield cause.finding(name)
 
 
 def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
@@ -214,30 +210,17 @@ def _causes_of_unit(host: Host, unit: str) -> Iterator[tuple[str, _Cause]]:
 
 def _causes_by_name(host: Host, unit: str) -> Iterator[tuple[str, list[_Cause]]]:
     """First the causes for the unit, or for an instance without settings of its own; then those
-    for each known instance. Where no systemd runs, the drop-ins tell them.
+    for each instance that is loaded.
     """
-    files = host.files
     manager = host.running_manager
-    if manager is not None:
-        for properties in _properties_of(manager, files, unit):
-            yield properties["Id"], [*_causes_of_instance(files, unit, properties)]
+    if manager is None:
+        yield unit, [*_faults_of_our_drop_in(host.files, unit)]
         return
-    names = [unit]
+    names = [plain_instance(unit)]
     if is_template(unit):
-        names += instances_with_drop_ins(files, unit)
-    for name in names:
-        yield name, [*_causes_on_the_disk(files, unit, name)]
-
-
-def _properties_of(manager: Manager, files: Files, unit: str) -> tuple[Mapping[str, str], ...]:
-    """The properties of the unit. For a template: first those of an instance without settings of
-    its own, then those of each instance that has drop-ins, and of each that is loaded. One that has
-    drop-ins and is loaded is there twice.
-    """
-    if not is_template(unit):
-        return manager.show(_PROPERTIES, unit)
-    known = instances_with_drop_ins(files, unit)
-    return manager.show(_PROPERTIES, plain_instance(unit), *known, instance_pattern(unit))
+        names.append(instance_pattern(unit))
+    for properties in manager.show(_PROPERTIES, *names):
+        yield properties["Id"], [*_causes_of_instance(host.files, unit, properties)]
 
 
 def _causes_of_instance(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
@@ -247,16 +230,12 @@ def _causes_of_instance(files: Files, unit: str, properties: Mapping[str, str]) 
     goes by times, so an edit that keeps an old time, as by `cp -p`, is not seen.)
     """
     if properties["LoadState"] in _NEVER_STARTS:
-        yield from _causes_on_the_disk(files, unit, properties["Id"])
+        yield from _faults_of_our_drop_in(files, unit)
         return
-    # Not judged: whether systemd ignores a failure of the gate (ExecCondition=-...).
     if GATE_MARK not in properties["ExecCondition"]:
         yield from _why_not_loaded(files, unit, properties)
     elif properties["NeedDaemonReload"] == "yes":
-        for cause in (
-            *_faults_of_our_drop_in(files, unit),
-            *_drop_ins_against_ours(files, unit, properties["Id"]),
-        ):
+        for cause in _faults_of_our_drop_in(files, unit):
             yield cause._replace(is_pending=True)
     if _REFUSAL in properties["SuccessExitStatus"].split():
         predicate = f"has SuccessExitStatus={_REFUSAL}, so it starts even if the gate refuses"
@@ -264,29 +243,23 @@ def _causes_of_instance(files: Files, unit: str, properties: Mapping[str, str]) 
 
 
 def _why_not_loaded(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
-    """Why systemd does not run the gate now."""
-    on_the_disk = [*_causes_on_the_disk(files, unit, properties["Id"])]
-    yield from on_the_disk
-    if on_the_disk:
+    """Why systemd does not run the gate now. While our drop-in is missing, there is nothing yet
+    that others could take away: they will when `apply` has written it. Where ours was overwritten,
+    they stand beside it already.
+    """
+    ours = [*_faults_of_our_drop_in(files, unit)]
+    against_ours = [*_drop_ins_against_ours(files, unit, properties["DropInPaths"].split())]
+    is_missing = any(cause.kind == "missing" for cause in ours)
+    yield from ours
+    for cause in against_ours:
+        yield cause._replace(is_pending=is_missing)
+    if ours or against_ours:
         return
     if properties["NeedDaemonReload"] == "yes":
         yield _Cause("outdated", "starts unchecked: systemd still uses the old files", RELOAD)
         return
     predicate = "starts unchecked: another drop-in takes the ExecCondition= of the gate away"
     yield _Cause("drop-in", predicate, _see_files(unit, properties))
-
-
-def _causes_on_the_disk(files: Files, unit: str, name: str) -> Iterator[_Cause]:
-    """Why the drop-ins on the disk do not run the gate. While ours is missing, there is nothing yet
-    that the others could override: they will when `apply` has written it. Where ours was
-    overwritten, they stand beside it already. The name is that of the unit or, for a template, of
-    one of its instances.
-    """
-    ours = [*_faults_of_our_drop_in(files, unit)]
-    yield from ours
-    is_missing = any(cause.kind == "missing" for cause in ours)
-    for cause in _drop_ins_against_ours(files, unit, name):
-        yield cause._replace(is_pending=is_missing)
 
 
 def _faults_of_our_drop_in(files: Files, unit: str) -> Iterator[_Cause]:
@@ -305,24 +278,31 @@ def _runs_gate(files: Files, drop_in: str) -> bool:
     return _RUNS_GATE.search(files.read(drop_in) or "") is not None
 
 
-def _drop_ins_against_ours(files: Files, unit: str, name: str) -> Iterator[_Cause]:
-    """The drop-ins on the disk that take the gate away. If the gated unit is an alias, the name is
-    another one (Id): the drop-ins in its folder are compared with ours by their file names.
+def _drop_ins_against_ours(files: Files, unit: str, drop_ins: Iterable[str]) -> Iterator[_Cause]:
+    """Those of these drop-ins, which systemd has read for the unit or for an instance of it, that
+    take the gate away: by the name of ours, or by an empty ExecCondition= that comes after ours.
     """
     ours = HostLayout.drop_in_path(unit)
-    drop_ins = drop_ins_of(files, name)
     for path in drop_ins:
-        if path.endswith(f"/{DROP_IN}") and path != ours and not _runs_gate(files, path):
+        name = path.rpartition("/")[2]
+        if name == DROP_IN and path != ours and not _runs_gate(files, path):
             predicate = f"starts unchecked: {path} overrides {ours}"
             yield _Cause("drop-in", predicate, Remedy(f"remove {path}"))
-    for path in resets_after_ours(files, drop_ins):
-        predicate = f'starts unchecked: the line "ExecCondition=" in {path} cancels the gate'
-        yield _Cause("drop-in", predicate, _without_reset(path))
+        elif name > DROP_IN and _has_reset(files, path):
+            predicate = f'starts unchecked: the line "ExecCondition=" in {path} cancels the gate'
+            yield _Cause("drop-in", predicate, _without_reset(path))
+
+
+def _has_reset(files: Files, path: str) -> bool:
+    """Whether this drop-in has an empty ExecCondition=. Another user than root may not read it."""
+    with suppress(HostError):
+        return re.search(_RESET, files.read(path) or "", re.MULTILINE) is not None
+    return False
 
 
 def _without_reset(path: str) -> Remedy:
     """How to delete the line of this drop-in that cancels the gate."""
-    delete = f"sed -i '/{RESET}/d' {shlex.quote(path)}"
+    delete = f"sed -i '/{_RESET}/d' {shlex.quote(path)}"
     return Remedy(
         "to delete that line (its program may write it again)", f"{delete} && {RELOAD.command}"
     )

@@ -117,16 +117,8 @@ def is_ours(files: Files, path: str) -> bool:
 
 
 def existing(files: Files, paths: Iterable[str]) -> list[str]:
-    """Those of the paths at which something is. Each folder is listed once."""
-    names: dict[str, tuple[str, ...]] = {}
-    present: list[str] = []
-    for path in paths:
-        folder, _, name = path.rpartition("/")
-        if folder not in names:
-            names[folder] = files.names(folder)
-        if name in names[folder]:
-            present.append(path)
-    return present
+    """Those of the paths at which something is."""
+    return [path for path in paths if files.look(path) is not None]
 
 
 class FileChanges(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -122,10 +122,6 @@ class Plan:
             operations=(*self.operations, *work.operations),
             obstacles=(*self.obstacles, *work.obstacles),
         )
-
-    def with_obstacles(self, findings: Iterable[Finding]) -> Plan:
-        """The same with what else there is to tell about the host."""
-        return attrs.evolve(self, obstacles=(*self.obstacles, *findings))
 
     def with_check(
         self, config: HostRoutingConfig, snapshot: Snapshot, earlier: Sequence[Plan] = ()

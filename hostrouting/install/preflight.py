@@ -79,7 +79,7 @@ def _with_losses(
     losses = [*find_losses(installed, wanted.config)]
     routes = plan.routes
     if routes.waiting:
-        plan = plan.with_obstacles(_find_undecided_routes(wanted, plan))
+        plan = plan.with_work(Plan(obstacles=tuple(_find_undecided_routes(wanted, plan))))
     elif routes.changes and not routes.conflicts:  # with a conflict, no route changes
         snapshot = read_snapshot()
         losses += find_lost_addresses(wanted.config, snapshot, routes.apply_to(snapshot))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.files import asks_for_nothing
@@ -68,16 +68,6 @@ def find_requirements(
             yield from _masked_guard(manager, changes)
         yield from _units_that_cannot_be_gated(manager, gated)
         yield from find_ineffective_gates(host, gated)
-    if host.backend is None:
-        yield from _gates_opened_in_the_image(host, gated)
-
-
-def _gates_opened_in_the_image(host: Host, gated: Sequence[str]) -> Iterator[Finding]:
-    """What opens gates in the image, and may be gone before it boots."""
-    for finding in find_ineffective_gates(host, gated):
-        # The usual command would change the host on which the image is prepared.
-        remedy = Remedy("change that in the image")
-        yield finding._replace(severity="warning", remedy=remedy)
 
 
 def _unusable_paths(host: Host, changes: FileChanges) -> Iterator[Finding]:

@@ -11,16 +11,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
 import phases
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError, NotReady
 from hostrouting.finding import Finding, Remedy
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
-from hostrouting.install.arguments import IS_CONFIG, IS_FLAG, IS_HOST, is_duration
 from hostrouting.install.install import install, parts_of_run
 from hostrouting.install.installed import Wanted, installed_or_none, read_installed
 from hostrouting.install.part import Part
@@ -32,15 +32,36 @@ from hostrouting.install.undo import (
     require_readable,
     routes_to_add_again,
 )
+from phases.arguments import must_be, must_be_number
 from phases.context import derived
 from phases.execution import warn_of_lost_verbs
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.kernel.base import RouteRequest
     from hostrouting.model.route import Route
 
-R = TypeVar("R", bound=Effects)
+
+def _is(kind: type[object], rule: str) -> Callable[[object, Any, Any], None]:
+    """A validator of attrs that requires this kind, when a task is made: it would fail later, and
+    not say why.
+    """
+    return lambda _task, field, value: must_be(kind, value, field.name, rule)
+
+
+IS_CONFIG = _is(
+    HostRoutingConfig, "a HostRoutingConfig; HostRoutingConfig.from_mapping and .load read one"
+)
+IS_HOST = _is(
+    Host,
+    "a Host: Host.local() is this computer, Host.offline(root) an image, FakeHost(kernel=…) one in "
+    "memory",
+)
+
+
+def _is_duration(_task: object, _field: object, value: Any) -> None:
+    """Raise ValueError for a number of seconds that nobody would wait."""
+    must_be_number(value, "wait", most=86_400)
+
 
 own_constructor = attrs.define(slots=False, eq=False, on_setattr=attrs.setters.frozen)
 """Above each class of tasks, which then has an __init__ of its own: the error of a wrong call names
@@ -50,7 +71,7 @@ that class, and not the one from which it would inherit __init__.
 
 # Not attrs.frozen, whose __init__ fails in a subclass that has no slots.
 @attrs.define(unsafe_hash=True, on_setattr=attrs.setters.frozen)
-class InstallTask(ABC, Generic[R]):
+class InstallTask(ABC):
     """A task that brings a configuration onto a host, as the module describes."""
 
     name = ""  # not a ClassVar, which pyright would not accept for a phases.Task
@@ -61,9 +82,11 @@ class InstallTask(ABC, Generic[R]):
 
     config: HostRoutingConfig = attrs.field(validator=IS_CONFIG)
     host: Host = attrs.field(factory=Host.local, validator=IS_HOST, kw_only=True)
-    wait: float = attrs.field(default=60.0, validator=is_duration, kw_only=True)
+    wait: float = attrs.field(default=60.0, validator=_is_duration, kw_only=True)
     """The seconds that each part waits for what it needs, such as the default route."""
-    allow_removal: bool = attrs.field(default=True, validator=IS_FLAG, kw_only=True)
+    allow_removal: bool = attrs.field(
+        default=True, validator=_is(bool, "True or False"), kw_only=True
+    )
     """Whether the configuration may take away what protects the host now. If not, a ConfigError
     names it.
     """
@@ -86,10 +109,6 @@ class InstallTask(ABC, Generic[R]):
     def own_part(self, config: HostRoutingConfig) -> object:
         """What this task is about in a configuration: one section, or all of it."""
 
-    @abstractmethod
-    def result_of(self, effects: Effects) -> R:
-        """The result of a run, from its effects."""
-
     def plan(self, ctx: phases.Context | None = None) -> Plan:
         """What do() would do on this host now, and what would make it fail; changes nothing.
 
@@ -103,14 +122,16 @@ class InstallTask(ABC, Generic[R]):
         parts = parts_of_run(self.parts(), ctx)
         return plan_install(self.host, self.wanted(), parts, is_dry_run=True, earlier=earlier)
 
-    def do(self, ctx: phases.Context) -> R | phases.Skip:
+    def do(self, ctx: phases.Context) -> Effects | phases.Skip:
         warn_of_lost_verbs(self, ctx)
         self.runs.add(ctx.run_id)
         return self.install(ctx, self.wanted)
 
-    def install(self, ctx: phases.Context, read_wanted: Callable[[], Wanted]) -> R | phases.Skip:
+    def install(
+        self, ctx: phases.Context, read_wanted: Callable[[], Wanted]
+    ) -> Effects | phases.Skip:
         """Make the host what is wanted; see the function."""
-        result = install(
+        return install(
             self.host,
             read_wanted,
             self.parts(),
@@ -119,7 +140,6 @@ class InstallTask(ABC, Generic[R]):
             keep=partial(self.keep, ctx.run_id),
             nothing=self.reason_to_skip,
         )
-        return result if isinstance(result, phases.Skip) else self.result_of(result)
 
     def keep(
         self, run: str, former: HostRoutingConfig | None, changes: Iterable[RouteRequest]
@@ -181,7 +201,7 @@ class InstallTask(ABC, Generic[R]):
                 return Effects()
             return add_routes(self.host, routes)
 
-    def _wanted_again(self, restoring: InstallTask[R]) -> Wanted:
+    def _wanted_again(self, restoring: InstallTask) -> Wanted:
         """What the undo wants, whose former configuration `restoring` has. HostError if another run
         has installed something else of this task's own part since, which stays.
         """
@@ -207,7 +227,7 @@ def _gate_not_installed(task: str) -> Finding:
     return Finding("unit-not-gated", "warning", sentence, "gate", remedy)
 
 
-class SectionTask(InstallTask[Effects], Part):
+class SectionTask(InstallTask, Part):
     """A task about one section of the configuration, whose work on the kernel is a part of an
     installation (`install.part`). Alone, it keeps all other sections as they are installed.
     """
@@ -236,10 +256,6 @@ class SectionTask(InstallTask[Effects], Part):
     def own_part(self, config: HostRoutingConfig) -> object:
         """See InstallTask."""
         return getattr(config, self.section)
-
-    def result_of(self, effects: Effects) -> Effects:
-        """See InstallTask."""
-        return effects
 
     @contextmanager
     def changing(self, ctx: phases.Context, wanted: Wanted) -> Iterator[HostRoutingConfig]:

@@ -134,7 +134,6 @@ class RouteBackend(Protocol):
         self,
         *,
         family: int | None = None,
-        reached: bool = False,
         near: Collection[Prefix] | None = None,
     ) -> Snapshot:
         """The present links, addresses, rules and routes.
@@ -145,8 +144,6 @@ class RouteBackend(Protocol):
 
         - `family` (4 or 6) leaves out the other family's addresses, rules and routes; the snapshot
           says so.
-        - `reached` leaves out the tables that no rule (of `family`) looks up, except Linux's own
-          (`reached_tables`).
         - `near` leaves out routes by a gateway that overlap none of these prefixes, are longer than
           /1 and are not of hostrouting (protocol 213). Of routes that differ only in their first
           address, it keeps the first.

@@ -1,5 +1,4 @@
-"""The part of a snapshot that was asked for: `family`, `reached` and `near` of
-`RouteBackend.snapshot`.
+"""The part of a snapshot that was asked for: `family` and `near` of `RouteBackend.snapshot`.
 
 A backend that has read everything takes the part with `part_of`. One that reads messages leaves out
 early what is not `near`: see `Near`.
@@ -10,7 +9,6 @@ from collections.abc import Collection, Iterable, Sequence
 
 from hostrouting.model.prefix import Prefix, width_of
 from hostrouting.model.route import OURS, Route
-from hostrouting.model.rule import reached_tables
 from hostrouting.model.snapshot import Snapshot
 
 
@@ -18,7 +16,6 @@ def part_of(
     snapshot: Snapshot,
     *,
     family: int | None = None,
-    reached: bool = False,
     near: Collection[Prefix] | None = None,
 ) -> Snapshot:
     """The requested part of a snapshot, as `RouteBackend.snapshot` promises it."""
@@ -29,9 +26,6 @@ def part_of(
         addresses = tuple(address for address in addresses if address.ip.version == family)
         rules = tuple(rule for rule in rules if rule.family == family)
         routes = tuple(route for route in routes if route.prefix.family == family)
-    tables = reached_tables(rules) if reached else None
-    if tables is not None:  # else any table
-        routes = tuple(route for route in routes if route.table in tables)
     if near is not None:
         routes = tuple(filter(Near(near).keeps, routes))
     return snapshot._replace(family=family, addresses=addresses, rules=rules, routes=routes)

@@ -70,7 +70,6 @@ class Pyroute2Backend(RouteBackend):
         self,
         *,
         family: int | None = None,
-        reached: bool = False,
         near: Collection[Prefix] | None = None,
     ) -> Snapshot:
         """Links, addresses, rules and routes.
@@ -79,7 +78,7 @@ class Pyroute2Backend(RouteBackend):
         says of devices, addresses and rules, but not of routes.
         """
         snapshot = settled(partial(self._call, "read the host's routes", read_host, family))
-        return part_of(snapshot, family=family, reached=reached, near=near)
+        return part_of(snapshot, family=family, near=near)
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         return self._call("look up destinations", lookup_routes, destinations)

@@ -5,7 +5,7 @@ destination, source, incoming device and mark. Every other selector is text, in 
 rule`: its rule selects some packets and not others, and which ones is not known here.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from hostrouting.model.prefix import IPV4, Prefix, width_of
@@ -154,17 +154,3 @@ def default_rules(family: int) -> tuple[Rule, ...]:
     if family != IPV4:
         return local, main
     return local, main, Rule(family, 32767, table=TABLE_DEFAULT)
-
-
-def reached_tables(rules: Sequence[Rule]) -> frozenset[int] | None:
-    """The tables that a rule looks up, and Linux's own tables, also if their rules were deleted.
-
-    None means any table: the rule for VRFs looks up the table of a device.
-    """
-    tables = {TABLE_LOCAL, TABLE_MAIN, TABLE_DEFAULT}
-    for rule in rules:
-        if rule.l3mdev:
-            return None
-        if rule.action == "to_table":
-            tables.add(rule.table)
-    return frozenset(tables)

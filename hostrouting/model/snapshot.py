@@ -41,9 +41,6 @@ class Link(NamedTuple):
     """Whether the setting disable_ipv6 is on, or the MTU is less than IPv6 needs: Linux then
     refuses every IPv6 route through the device. Routes and addresses do not show this: a device
     that never had a carrier may have none."""
-    ignores_ra: bool = False
-    """Whether Linux would learn routes from router advertisements on the device (accept_ra is 1),
-    but ignores these because the device forwards IPv6."""
 
     @property
     def loopback(self) -> bool:

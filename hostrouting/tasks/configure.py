@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
+import phases
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
-from hostrouting.install.arguments import IS_HOST
 from hostrouting.install.installed import Wanted, installed_or_none
-from hostrouting.install.task import InstallTask, SectionTask, own_constructor
+from hostrouting.install.task import IS_HOST, InstallTask, SectionTask, own_constructor
 from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 
 if TYPE_CHECKING:
-    import phases
     from hostrouting.host.effects import Effects
     from hostrouting.install.plan import Plan
 
@@ -31,7 +30,7 @@ TASKS: tuple[type[SectionTask], ...] = (
 
 
 @own_constructor
-class Configure(InstallTask[CheckResult]):
+class Configure(InstallTask):
     """Make the host what the configuration asks for: files first, then routes, the table for
     probes, the check.
 
@@ -65,11 +64,12 @@ class Configure(InstallTask[CheckResult]):
         """See InstallTask."""
         return config
 
-    def result_of(self, effects: Effects) -> CheckResult:
-        """See InstallTask. It has the report of the check, if one was made."""
-        if isinstance(effects, CheckResult):
-            return effects
-        return CheckResult(effects.changes, effects.files, effects.operations, effects.warnings)
+    def do(self, ctx: phases.Context) -> CheckResult | phases.Skip:
+        """See InstallTask. The result has the report of the check, if one was made."""
+        result = super().do(ctx)
+        if isinstance(result, CheckResult | phases.Skip):
+            return result
+        return CheckResult(result.changes, result.files, result.operations, result.warnings)
 
 
 @attrs.frozen

@@ -41,7 +41,7 @@ class FakeEbtables(Faulty[HostError]):
         by_chain: dict[str, list[BridgeRule]] = {name: [] for name in _CHAINS}
         for text in self.rules:
             name, _, options = text.partition(" ")
-            if name.startswith("-") or "-" not in options:
+            if name in {"-A", "-I", "-t"} or not options:  # of a command, and not of a rule
                 raise ValueError(
                     f"rule {text!r:.80} is not a chain and options: PREROUTING -j DROP"
                 )

@@ -2,7 +2,7 @@
 the gate of a node.
 
 Other programs' scripts in gate.d, and the steps of the configuration, are taken to succeed: nothing
-runs them. Nor is the lock of the host asked for.
+runs them. Nor is the lock of the host asked for, and what may still come is not awaited.
 """
 
 from __future__ import annotations
@@ -11,26 +11,22 @@ import time
 from typing import TYPE_CHECKING
 
 from hostrouting.config.settings import gated_units
-from hostrouting.errors import HostRoutingError, NotReady
+from hostrouting.errors import HostRoutingError
 from hostrouting.gate.start_note import StartNote, leave_note
 from hostrouting.gate.trusted import find_untrusted
 from hostrouting.gate.unit_gates import judge_gates
 from hostrouting.gate.unit_names import template_of
-from hostrouting.kernel.awaiting import await_result
 from hostrouting.node.installed import parse_config, read_config
 from hostrouting.node.journal import ERROR, lines_of
-from hostrouting.node.waiting import WAIT
-from hostrouting.upkeep.passes import PassOutcome, run_pass
+from hostrouting.upkeep.passes import run_pass
 
 if TYPE_CHECKING:
-    import phases
-    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.testing.host import FakeHost
 
 
-def why_refused(host: FakeHost, unit: str, ctx: phases.Context | None) -> tuple[str, ...]:
+def why_refused(host: FakeHost, unit: str) -> tuple[str, ...]:
     """What the gate logs when it refuses the unit; empty if it lets the unit pass, or if nothing
-    has it run before the unit. With a context, it waits for what may still come.
+    has it run before the unit.
     """
     if unit not in judge_gates(host, [unit]).held:
         return ()
@@ -39,7 +35,7 @@ def why_refused(host: FakeHost, unit: str, ctx: phases.Context | None) -> tuple[
     if broken:
         reasons.append(f"the program cannot be run: {broken}")
     if not reasons:
-        reasons = _reasons_of_pass(host, unit, ctx)
+        reasons = _reasons_of_pass(host, unit)
     if not reasons:
         leave_note(host.files, unit, StartNote("", time.time(), refused=False))
         return ()
@@ -47,10 +43,11 @@ def why_refused(host: FakeHost, unit: str, ctx: phases.Context | None) -> tuple[
     return tuple(f"hostrouting: {reason}" for reason in reasons)
 
 
-def _reasons_of_pass(host: FakeHost, unit: str, ctx: phases.Context | None) -> list[str]:
+def _reasons_of_pass(host: FakeHost, unit: str) -> list[str]:
     try:
         config = parse_config(host.files, read_config(host.files))
-        outcome = _outcome_of_pass(host, config, ctx)
+        with host.open_kernel() as backend:
+            outcome = run_pass(host, backend, config)
     except HostRoutingError as error:
         return str(error).splitlines()
     if {unit, template_of(unit)}.isdisjoint(gated_units(config)):
@@ -58,20 +55,3 @@ def _reasons_of_pass(host: FakeHost, unit: str, ctx: phases.Context | None) -> l
     if not outcome.refuses:
         return []
     return [words for level, words in lines_of(outcome) if level == ERROR]
-
-
-def _outcome_of_pass(
-    host: FakeHost, config: HostRoutingConfig, ctx: phases.Context | None
-) -> PassOutcome:
-    with host.open_kernel() as backend:
-        if ctx is None:
-            return run_pass(host, backend, config)
-
-        def attempt() -> tuple[PassOutcome | None, str]:
-            outcome = run_pass(host, backend, config)
-            return (None if outcome.waits else outcome), outcome.waits
-
-        try:
-            return await_result(ctx, backend, attempt, wait=WAIT)
-        except NotReady:
-            return run_pass(host, backend, config)

@@ -121,12 +121,11 @@ class FakeKernel(RouteBackend):
         self,
         *,
         family: int | None = None,
-        reached: bool = False,
         near: Collection[Prefix] | None = None,
     ) -> Snapshot:
         """See RouteBackend. It is never restless: `FaultyBackend` can make it so."""
         self._require_open()
-        return part_of(self._now(), family=family, reached=reached, near=near)
+        return part_of(self._now(), family=family, near=near)
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         self._require_open()

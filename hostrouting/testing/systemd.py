@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Gate: TypeAlias = "Callable[[str, phases.Context | None], tuple[str, ...]]"
-"""Given a unit, and perhaps the context of who starts it: what the gate logs if it refuses the
-unit; empty if it lets the unit pass.
-"""
+Gate: TypeAlias = Callable[[str], tuple[str, ...]]
+"""Given a unit: what the gate logs if it refuses the unit; empty if it lets the unit pass."""
 
 _FOLDER = "/etc/systemd/system/"
 _SHOWN = {"ExecCondition": "{{ argv[]={} ; }}", "SuccessExitStatus": "{}"}
@@ -43,6 +41,10 @@ _PROPERTIES = {
     "ConditionTimestamp", "ConditionResult", "Version", *_SHOWN,
 }  # fmt: skip
 """Of these, the wrong spellings are refused."""
+_ACTIVE_STATES = (
+    "active", "reloading", "inactive", "failed", "activating", "deactivating", "maintenance",
+    "refreshing",
+)  # fmt: skip
 _STATES = ("ActiveState", "SubState")
 """The properties that a start changes."""
 
@@ -107,7 +109,7 @@ class FakeManager:
             reason = f"Failed to start {unit}: Unit {unit} is masked."
             raise unit_failed(unit, result="success", status="0", lines=[reason])
         if self.gate is not None:
-            refusal = self.gate(unit, ctx)
+            refusal = self.gate(unit)
             if refusal:
                 self._set_state(unit, "failed")
                 raise unit_failed(unit, result="exit-code", status="0", lines=refusal)
@@ -182,6 +184,7 @@ class FakeManager:
 
     def _require_running(self) -> None:
         """Raise the error of systemctl if systemd does not run."""
+        must_be(bool, self.running, "running", "True or False")
         if not self.running:
             ended = Ended(1, err=_NO_SYSTEMD)
             raise tool_error(ended, "systemctl", purpose="", what="systemd")
@@ -212,6 +215,9 @@ class FakeManager:
         is_current = files == _files_of(unit, on_disk)
         is_enabled = f"{_FOLDER}multi-user.target.wants/{unit}" in read
         active = _of(unit, self.states) or "inactive"
+        if active not in _ACTIVE_STATES:
+            known = ", ".join(_ACTIVE_STATES)
+            raise ValueError(f"states[{unit!r}] is {active!r:.80}; it must be one of {known}")
         has_failed = active == "failed"
         return {
             "Id": unit,

@@ -19,7 +19,7 @@ def test_by_itself() -> None:
     assert done.stderr == ""
     assert done.returncode == 0
     assert done.stdout.splitlines() == [
-        "6 overlap: 172.16.0.0/16 leaves through ibN",
+        "6 overlap: addresses of 172.16.0.0/16 leave through ibN",
         '  {"destination": "172.16.0.0/17"}',
         '  {"destination": "172.16.128.0/17"}',
         (

@@ -120,20 +120,13 @@ def test_a_kubelet_that_gets_another_address() -> None:
     assert manager_of(new).states[KUBELET] == "inactive"
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('{"hostRouting": {"gate": {}}}', "hostRouting.gate.units"),
-        ('{"downloads": [{"path": "x"}]}', 'downloads[0].path: "x" is not an absolute path'),
-    ],
-)
-def test_a_configuration_that_is_faulty(tmp_path: Path, text: str, said: str) -> None:
+def test_a_configuration_that_is_faulty(tmp_path: Path) -> None:
     """The agent says what is wrong, and ends with the exit code of the commands."""
     file = tmp_path / "agent.json"
-    file.write_text(text)
+    file.write_text('{"downloads": [{"path": "x"}]}')
     done = example("node_agent.py", str(file))
     assert done.returncode == 2
-    assert said in done.stderr
+    assert 'downloads[0].path: "x" is not an absolute path' in done.stderr
     assert "Traceback" not in done.stderr
 
 

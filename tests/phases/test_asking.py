@@ -1,7 +1,6 @@
 """plan, undo, and run(only=…, skip=…): what the laws of test_laws.py do not say of them."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -11,7 +10,7 @@ import phases
 from phases import Context, Status
 from phases.tasks import FunctionTask
 from phases.testing import StubTask
-from tests.support.recorder import Recorder, quiet, ran
+from tests.support.recorder import quiet, ran
 
 
 def never(_ctx: Context) -> None:
@@ -118,35 +117,6 @@ def test_a_plan_that_says_why_the_run_would_fail() -> None:
     assert str(report.failures[0].result) == "+ 10.9.0.0/16"
 
 
-@pytest.mark.parametrize(
-    ("would_fail", "words"),
-    [
-        ("", None),
-        (None, None),
-        (False, None),
-        (True, "would_fail of its plan is True; it must be a sentence that says why"),
-        ([1], "would_fail of its plan is [1]; it must be a sentence that says why"),
-    ],
-)
-def test_a_plan_that_does_not_say_why_the_run_would_fail(
-    would_fail: object, words: str | None
-) -> None:
-    """What is false means that it would not; what is true and not a sentence does not count as a
-    run that would succeed.
-    """
-    plan = SimpleNamespace(would_fail=would_fail)
-    error = phases.plan(planned("doomed", lambda _: plan)).error
-    assert (error and str(error)) == words
-
-
-def test_a_group_may_answer_for_its_members() -> None:
-    """If a group has a plan or an undo itself, that is called instead of those of its tasks."""
-    group = FunctionTask("whole", never, whole, whole, (StubTask("part"),))
-    assert str(phases.plan(group)) == "whole  all of it"
-    undone = phases.undo(group, quiet())
-    assert (undone.result, undone.children) == ("all of it", [])
-
-
 def test_a_plan_that_does_its_task() -> None:
     """A plan asks the task inside for its plan; in place of that, it must not do it."""
     inner = StubTask("inner")
@@ -156,15 +126,6 @@ def test_a_plan_that_does_its_task() -> None:
         "inner: a dry run would do it; in a plan, call phases.plan(task, ctx=ctx)"
     )
     assert inner.calls == 0
-
-
-def test_a_plan_in_a_context_of_ones_own() -> None:
-    """It is cancelled with its context, and its observers see each step."""
-    seen = Recorder()
-    both = [planned(name, lambda inner: inner.cancel("enough")) for name in ("a", "b")]
-    report = phases.plan(phases.serial(*both), ctx=Context(observers=[seen]))
-    assert [step.status for step in report.children] == [Status.OK, Status.CANCELLED]
-    assert seen.ends[-1] == ("serial", Status.CANCELLED)
 
 
 class Disk:
@@ -196,17 +157,6 @@ def fails(error: BaseException) -> Callable[[Context], object]:
     return method
 
 
-@pytest.mark.parametrize("error", [OSError("busy"), SystemExit(3)])
-def test_an_undo_that_fails(error: BaseException) -> None:
-    """The others are still called, whatever it raises; the report has each."""
-    log: list[str] = []
-    fails_to_undo = phases.task("b", undo=fails(error))(never)
-    report = phases.undo(phases.serial(Disk("a", log), fails_to_undo, name="all"), quiet())
-    assert log == ["undo a"]
-    assert report.action == "undo"
-    assert [step.path for step in report.failures] == [("all", "b")]
-
-
 def test_an_undo_is_shielded() -> None:
     """A cancellation, before or meanwhile, lets every undo finish."""
     log: list[str] = []
@@ -229,17 +179,6 @@ def test_a_task_may_undo_others() -> None:
     look = FunctionTask("look", never, undo=lambda ctx: phases.plan(doomed, ctx=ctx))
     plan = phases.undo(look, quiet()).find("again")
     assert (plan.action, plan.status) == ("plan", Status.FAILED)
-
-
-def test_a_part_of_what_ran_is_undone() -> None:
-    """Another task can undo it, by the report of that part."""
-    log: list[str] = []
-    both = phases.serial(Disk("c", log), phases.retry(Disk("d", log)), name="both")
-    report = ran(phases.serial(Disk("a", log), both, name="all"))
-    log.clear()
-    outer = phases.task("outer")(lambda ctx: [phases.undo(both, ctx, of=report.find("both")).ok])
-    assert ran(outer).result == [True]
-    assert log == ["undo d", "undo c"]
 
 
 def test_a_report_of_another_task() -> None:
@@ -266,28 +205,6 @@ def test_an_undo_that_fails_after_a_failure(error: BaseException) -> None:
         assert first in {report, report.children[0]}
         assert isinstance(second.failed_with, KeyError)
         assert str(report).count("KeyError") == 1
-
-
-@pytest.mark.parametrize(("skip", "calls"), [(None, 1), ("drain", 0)])
-def test_a_task_that_only_an_undo_runs(skip: str | None, calls: int) -> None:
-    """It runs, although it did not run before, unless the run leaves it out. What that undo undoes
-    is still only what ran.
-    """
-    log: list[str] = []
-    drain = StubTask("drain")
-    unused = Disk("unused", log)
-
-    def undo(ctx: Context) -> None:
-        phases.execute(drain, ctx)
-        phases.undo(unused, ctx)
-
-    machine = FunctionTask("machine", lambda _: None, undo=undo, subtasks=(drain, unused))
-    tree = phases.serial(machine, StubTask("x", errors=[OSError("full")]), name="all")
-    report = ran(tree, skip=skip, undo_on_failure=True)
-    assert drain.calls == calls
-    phases.undo(tree, quiet(), of=report)
-    assert drain.calls == calls + 1
-    assert log == []
 
 
 def test_names_of_tasks() -> None:

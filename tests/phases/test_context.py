@@ -9,7 +9,7 @@ import pytest
 
 import phases
 from phases import Context
-from phases.testing import FakeClock, StubTask
+from phases.testing import StubTask
 from tests.support.recorder import quiet, ran
 
 
@@ -112,23 +112,6 @@ def test_a_call_without_its_block(name: str, call: Callable[[Context], object]) 
         call(Context(observers=[]))
 
 
-def test_a_callback_at_a_deadline() -> None:
-    """The callback is called when the time is up."""
-    clock, ended = FakeClock(), threading.Event()
-
-    def callback() -> None:
-        ended.set()
-        clock.wake()
-
-    with (
-        pytest.raises(phases.DeadlineExceeded),
-        Context(clock=clock).within(7) as part,
-        part.on_cancel(callback),
-    ):
-        clock.wait(ended.is_set)
-    assert clock.now() == 7
-
-
 def test_a_later_task_reads_an_earlier_result() -> None:
     """By name or by the end of the path, also in a group, and after several attempts the last; what
     is left out or running has not run.
@@ -157,17 +140,6 @@ def test_a_later_task_reads_an_earlier_result() -> None:
     message = "^no step 'a' among those of the run so far: none$"
     with pytest.raises(phases.UnknownTask, match=message):
         Context().find("a")
-
-
-def test_a_plan_reads_an_earlier_plan() -> None:
-    """It finds plans, and says that an earlier step has none."""
-    look = phases.task("look", plan=lambda ctx: ctx.find("disk").result)(print)
-    disk = phases.task("disk", plan=lambda _: "a plan")(print)
-    assert phases.plan(phases.serial(disk, look)).find("look").result == "a plan"
-    without_plan = phases.plan(phases.serial(StubTask("disk"), look))
-    assert without_plan.find("look").why == (
-        "UnknownTask: the step 'disk' has not run: offers no plan"
-    )
 
 
 def test_an_undo_reads_what_its_task_did() -> None:

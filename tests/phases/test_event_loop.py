@@ -73,24 +73,6 @@ def test_a_signal_stops_all_runs(number: signal.Signals) -> None:
         assert (report.reason, report.exit_code) == (number.name, 128 + number)
 
 
-def test_a_signal_says_what_is_awaited(caplog: pytest.LogCaptureFixture) -> None:
-    """A task that does not stop at once is named, and the report says that the signal came."""
-    released = threading.Event()
-    deaf = phases.task("deaf")(lambda _: [released.wait(100)])
-
-    async def story() -> Step:
-        run = asyncio.ensure_future(phases.run_async(phases.serial(deaf, name="boot")))
-        await soon(lambda: "boot/deaf started" in caplog.text)
-        signal.raise_signal(signal.SIGTERM)
-        await soon(lambda: "SIGTERM: stopping, waiting for boot/deaf" in caplog.text)
-        released.set()
-        return await run
-
-    with caplog.at_level("INFO", logger="phases"):
-        report = in_loop(story)
-    assert (report.ok, report.signal) == (True, signal.SIGTERM)
-
-
 def test_handlers_of_the_program() -> None:
     """A handler that the program gave to its loop is called as well, and stays. A signal that is
     ignored stays ignored.
@@ -120,27 +102,6 @@ def test_handlers_of_the_program() -> None:
         signal.signal(signal.SIGINT, before)
     assert report.reason == "SIGTERM"
     assert called == ["during", "after"]
-
-
-def test_a_handler_that_is_set_meanwhile() -> None:
-    """It stays after the run."""
-    called: list[str] = []
-
-    async def story() -> None:
-        loop = asyncio.get_running_loop()
-        seen = Recorder()
-        ctx = Context(observers=[seen])
-        run = asyncio.ensure_future(phases.run_async(WAIT, ctx=ctx))
-        await soon(lambda: seen.starts)
-        loop.add_signal_handler(signal.SIGTERM, called.append, "graceful")
-        ctx.cancel()
-        await run
-        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
-        signal.raise_signal(signal.SIGTERM)
-        await soon(lambda: called)
-        loop.remove_signal_handler(signal.SIGTERM)
-
-    in_loop(story)
 
 
 def test_a_cancelled_coroutine_waits_for_the_end() -> None:
@@ -210,19 +171,6 @@ def test_a_coroutine_that_is_closed() -> None:
 
     in_loop(story)
     assert seen.ends == [("wait", Status.CANCELLED)]
-
-
-def test_an_event_loop_in_another_thread() -> None:
-    """It gets no signals, so the handlers stay as they are."""
-    reports: list[Step] = []
-    handlers: list[object] = []
-    look = phases.task("look")(lambda _: handlers.append(signal.getsignal(signal.SIGTERM)))
-    before = signal.getsignal(signal.SIGTERM)
-    thread = threading.Thread(target=lambda: reports.append(asyncio.run(phases.run_async(look))))
-    thread.start()
-    thread.join()
-    assert reports[0].ok
-    assert handlers == [before]
 
 
 def test_what_is_refused() -> None:

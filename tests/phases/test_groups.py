@@ -8,7 +8,6 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import repeat
 from typing import Any
 
@@ -46,20 +45,6 @@ def test_one_error_has_all_failures() -> None:
         "early failed: OSError: early (in prepare/nested/early); "
         "also late failed: ValueError: late (in prepare/late)"
     )
-
-
-def test_an_error_that_was_raised_twice() -> None:
-    """The step that failed is the last one that raised it: what the first one did was forgiven."""
-    error = OSError("busy")
-
-    @phases.task("own")
-    def own_group(ctx: Context) -> None:
-        for name in ("forgiven", "needed"):
-            with suppress(phases.TaskFailed):
-                phases.execute(StubTask(name, errors=[error]), ctx)
-        raise error
-
-    assert [step.path for step in ran(own_group).failures] == [("own", "needed")]
 
 
 @pytest.mark.parametrize(
@@ -163,12 +148,6 @@ def test_waits_between_attempts() -> None:
     assert len(set(waits)) > 100
 
 
-def test_a_retry_outside_a_run() -> None:
-    """A test may call `do` with a context of its own, in which there is no report."""
-    again = phases.retry(StubTask("a", "done", errors=[OSError()]))
-    assert again.do(Context(clock=FakeClock())) == "done"
-
-
 def attempts_before(
     seconds: float, *lengths: float, **options: float
 ) -> tuple[list[float], phases.Step]:
@@ -218,16 +197,6 @@ def test_a_wait_that_the_deadline_allows(monkeypatch: pytest.MonkeyPatch) -> Non
     assert moments == [0, 5]
 
 
-def test_an_attempt_that_the_deadline_cuts_short() -> None:
-    """It has no error of its own. One that fails after its deadline has."""
-    moments, report = attempts_before(3, 1, delay=0)
-    assert moments == [0, 1, 2]
-    assert isinstance(report.error, phases.DeadlineExceeded)
-    report = ran(phases.deadline(phases.retry(LATE, attempts=None), 5))
-    assert report.seconds == 9
-    assert isinstance(report.error, ValueError)
-
-
 def test_two_deadlines_at_one_moment() -> None:
     """The innermost of them is the one that the report names."""
     inner = phases.deadline(StubTask("a", seconds=9), 5)
@@ -246,20 +215,6 @@ def test_which_errors_are_retried(on: type[Exception]) -> None:
     report = ran(phases.retry(phases.parallel(busy, LATE), on=on))
     assert [step.name for step in report.failures] == ["busy", "late"]
     assert busy.calls == 1
-
-
-def test_whether_to_try_again_is_a_flag() -> None:
-    """A method would always be true, so another attempt would follow whatever it says."""
-
-    class Careless(Exception):  # noqa: N818  it is one
-        def can_retry(self) -> bool:
-            return False
-
-    task = StubTask("a", errors=repeat(Careless("no")))
-    report = ran(phases.retry(task))
-    assert "can_retry of Careless is <bound method" in report.why
-    assert "it must be True or False" in report.why
-    assert task.calls == 1
 
 
 def test_what_is_not_tried_again() -> None:

@@ -659,6 +659,7 @@ def assert_each_step_is_as_foretold(ran: Ran) -> None:
     assert sorted(lines_of(ran.seen)) == sorted(lines)
     assert paths_of(ran.report.failures) == failures
     assert ran.report.ok is (ran.expected.how not in WORST)
+    assert ran.report.exit_code == int(not ran.report.ok)
 
 
 def assert_an_undo_of_the_report_undoes_what_ran(ran: Ran) -> None:

@@ -7,13 +7,10 @@ import pty
 import re
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import repeat
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +18,6 @@ import pytest
 import phases
 from phases import Context, Step
 from phases.testing import FakeClock, StubTask
-from tests.support.programs import completed
 from tests.support.recorder import Recorder
 
 
@@ -98,13 +94,6 @@ def test_words_and_levels_of_log_lines(caplog: pytest.LogCaptureFixture) -> None
     assert vars(again)["phases"]["task"] == "boot/download"
 
 
-def test_no_traceback_above_debug(caplog: pytest.LogCaptureFixture) -> None:
-    """The error is in the line."""
-    records = logged(StubTask("x", errors=[ValueError("bad")]), caplog, logging.INFO)
-    assert records
-    assert not [record for record in records if record.exc_info]
-
-
 def test_attempts_until_the_deadline_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """The log does not count down to a number that there is not."""
     always = phases.retry(StubTask("a", errors=repeat(OSError("busy"))), attempts=None, jitter=0)
@@ -147,32 +136,6 @@ def test_what_is_not_a_logger(wrong: Any) -> None:
             make(logger=wrong)
 
 
-@pytest.mark.linux
-def test_the_logging_of_a_program() -> None:
-    """Without any, a failure is said once, by the report that the program prints. A dictConfig
-    silences nothing: it disables the loggers that exist, and ours does not before the first run.
-    """
-    fails = """
-import phases
-from phases.testing import StubTask
-print(phases.run(StubTask("boot", errors=[RuntimeError("no address")])))
-"""
-    done = completed([sys.executable, "-c", fails])
-    assert done.stderr == ""
-    assert done.stdout.count("no address") == 1
-
-    configures = """
-import logging.config, phases
-from phases.testing import StubTask
-handler = {"class": "logging.StreamHandler"}
-root = {"handlers": ["h"], "level": "INFO"}
-logging.config.dictConfig({"version": 1, "handlers": {"h": handler}, "root": root})
-phases.run(StubTask("a"))
-"""
-    lines = completed([sys.executable, "-c", configures]).stderr.splitlines()
-    assert [line.split(" after")[0] for line in lines] == ["a started", "a ok"]
-
-
 def test_observers_and_logs_that_raise(caplog: pytest.LogCaptureFixture) -> None:
     """What an observer raises is logged, if that can be written, and affects neither tasks nor
     other observers.
@@ -194,53 +157,6 @@ def test_observers_and_logs_that_raise(caplog: pytest.LogCaptureFixture) -> None
     logger.addHandler(BrokenLog())
     logger.setLevel(logging.INFO)
     assert phases.run(StubTask("a"), logger=logger, observers=[phases.LogObserver(logger)]).ok
-
-
-def test_observers_are_called_one_at_a_time() -> None:
-    """An observer need not lock anything, although tasks start and end in many threads."""
-    inside: list[str] = []
-    overlaps: list[tuple[str, ...]] = []
-
-    class Slow:
-        def __call__(self, step: Step) -> None:
-            inside.append(step.name)
-            time.sleep(0.002)
-            overlaps.append(tuple(inside))
-            inside.remove(step.name)
-
-        def attempt_failed(self, failed: phases.FailedAttempt) -> None:
-            self(failed.step)
-
-    tasks = [
-        phases.retry(StubTask(f"t{number}", errors=[OSError()]), delay=0) for number in range(8)
-    ]
-    phases.run(phases.parallel(*tasks), observers=[Slow()])
-    assert [len(names) for names in overlaps] == [1] * 26
-
-
-def test_the_facts_of_a_failed_attempt() -> None:
-    """Observers get the number of the attempt of this retry, its error, and what follows."""
-    attempts: list[phases.FailedAttempt] = []
-
-    class Watch(Recorder):
-        def attempt_failed(self, failed: phases.FailedAttempt) -> None:
-            attempts.append(failed)
-
-    busy = OSError("busy")
-    inner = phases.retry(StubTask("a", errors=repeat(busy)), attempts=2, delay=4, jitter=0)
-    again = phases.retry(inner, attempts=2, delay=5, jitter=0)
-    report = phases.run(again, clock=FakeClock(), observers=[Watch()])
-    assert [(failed.number, failed.attempts, failed.wait) for failed in attempts] == [
-        (1, 2, 4),
-        (1, 2, 5),
-        (1, 2, 4),
-    ]
-    assert {failed.error for failed in attempts} == {busy}
-    assert [failed.step for failed in attempts] == [report] * 3
-
-
-HIDE_CURSOR = "\x1b[?25l"
-SHOW_CURSOR = "\x1b[?25h"
 
 
 class Terminal(io.StringIO):
@@ -298,40 +214,12 @@ def test_which_runs_have_a_live_tree(monkeypatch: pytest.MonkeyPatch) -> None:
         assert terminal.getvalue().count("serial  running") == before + 2
 
 
-def test_what_the_live_tree_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The report of the first of several runs, as it is so far. It is drawn by the threads of the
-    run: rich has none.
-    """
-    on_a_terminal(monkeypatch)
-    tree = phases.LiveTree()
-    ctx = Context(observers=[tree], clock=FakeClock())
-    texts: list[str] = []
-    threads: list[int] = []
-
-    @phases.task("look")
-    def look(_ctx: Context) -> None:
-        phases.run(StubTask("another"), ctx=Context(observers=[tree]))
-        assert tree._shown is not None
-        texts.append(str(tree._shown.render()))
-        threads.append(threading.active_count())
-
-    before = threading.active_count()
-    assert phases.run(phases.serial(StubTask("a", phases.Skip("there")), look), ctx=ctx).ok
-    assert threads == [before + 1]
-    assert [line.split() for line in texts[0].splitlines()] == [
-        ["serial", "running"],
-        ["├─", "a", "skipped", "0", "ms", "there"],
-        ["└─", "look", "running"],
-    ]
-    assert tree._shown is None
-
-
 @pytest.mark.parametrize("holder", ["phases.test.live", "phases.test", None])
 def test_log_handlers_make_room_for_the_live_tree(
     monkeypatch: pytest.MonkeyPatch, holder: str | None
 ) -> None:
     """A handler on a terminal, of the logger or of one above it, is redirected while the tree is
-    shown, and restored afterwards.
+    shown, and restored afterwards; so is the cursor.
     """
     terminal = on_a_terminal(monkeypatch)
     logger = logging.getLogger("phases.test.live")
@@ -345,32 +233,8 @@ def test_log_handlers_make_room_for_the_live_tree(
     is_moved = [now is not then for now, then in zip(during, before, strict=True)]
     assert is_moved == [True, True, False]
     assert [handler.stream for handler in handlers] == before
-
-
-class Plain:
-    """A stream of a program's own: it can only be written to."""
-
-    def write(self, _text: str) -> None:
-        """To nowhere."""
-
-
-def test_log_handlers_whose_streams_are_no_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One whose stream is closed, or does not know terminals, stays as it is; the terminal gets its
-    cursor back.
-    """
-    terminal = on_a_terminal(monkeypatch)
-    closed = io.StringIO()
-    closed.close()
-    handlers: list[Any] = [logging.StreamHandler(stream) for stream in (Plain(), closed)]
-    logger = logging.getLogger("phases.test.live")
-    monkeypatch.setattr(logger, "handlers", handlers)
-    look = phases.task("look")(lambda _: [handler.stream for handler in handlers])
-    during: Any = phases.run(look, observers=[phases.LiveTree(logger)]).result
-    assert during[0] is handlers[0].stream
-    assert during[1] is closed
-    assert sys.stderr is terminal
-    assert "look  running" in terminal.getvalue()
-    assert terminal.getvalue().rindex(SHOW_CURSOR) > terminal.getvalue().rindex(HIDE_CURSOR)
+    hidden, shown = "\x1b[?25l", "\x1b[?25h"
+    assert terminal.getvalue().rindex(shown) > terminal.getvalue().rindex(hidden)  # the cursor
 
 
 PROGRAM = """
@@ -405,23 +269,3 @@ def test_the_live_tree_on_a_real_terminal() -> None:
     assert re.search(r"boot +running", words)
     assert "LOG boot/a ok after" in words
     assert re.search(r"boot +ok", words.rpartition("LOG boot ok after")[2])
-
-
-@pytest.mark.linux
-def test_what_a_task_prints_beside_the_live_tree(tmp_path: Path) -> None:
-    """It goes to standard output as ever, although the tree is on a terminal."""
-    ours, theirs = pty.openpty()
-    printing = "import phases; phases.run(phases.task('boot')(lambda ctx: print('printed')))"
-    printed = tmp_path / "printed"
-    with printed.open("w") as file:
-        subprocess.run(
-            [sys.executable, "-c", printing],
-            stdout=file,
-            stderr=theirs,
-            env={**os.environ, "TERM": "xterm"},
-            check=True,
-        )
-    os.close(theirs)
-    assert b"boot" in os.read(ours, 65536)
-    os.close(ours)
-    assert printed.read_text() == "printed\n"

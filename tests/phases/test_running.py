@@ -94,18 +94,6 @@ def test_objects_that_are_not_tasks(words: str, candidate: object) -> None:
         phases.run(_Own(subtasks=(candidate,)))  # type: ignore[arg-type]  # the name is an object
 
 
-def test_functions_that_are_used_wrongly() -> None:
-    """They are refused where the task is made; a builtin whose parameters nobody knows is not."""
-    make: Any = FunctionTask
-    with pytest.raises(phases.InvalidTask, match=r"^task 'a' cannot .*: do does not take"):
-        phases.task("a")(lambda: None)  # type: ignore[arg-type, misc]  # the mistake that is tested
-    with pytest.raises(phases.InvalidTask, match="they must be a tuple"):
-        make("a", print, subtasks=StubTask("b"))
-    with pytest.raises(TypeError, match=r"^task: name is .*, as in @phases.task\('download'\)$"):
-        UNTYPED.task(print)
-    assert ran(make("a", vars)).ok
-
-
 def test_what_a_call_does_not_run() -> None:
     """A function that returns a coroutine has not done its work: its step has failed, also in an
     undo; a condition would always be true. A Skip is an object, not the class; an error is raised.
@@ -185,6 +173,16 @@ class Misspelt:
         """Nothing."""
 
 
+class Transposed(StubTask):
+    """A task whose plan nobody would call."""
+
+    def __init__(self) -> None:
+        super().__init__("a")
+
+    def plna(self, ctx: Context) -> None:
+        """Nothing."""
+
+
 class TwoArguments(Recorder):
     """An observer that could not be told of a failed attempt."""
 
@@ -210,6 +208,7 @@ REFUSED: dict[str, Callable[[], object]] = {
         lambda _ctx: OUTER.within(5), OUTER
     ),
     "has a method undo_, and no undo: write undo": lambda: phases.serial(Misspelt()),
+    "has a method plna, and no plan: write plan": lambda: phases.serial(Transposed()),
     "Skip: reason is empty; say why": lambda: phases.Skip(" "),
     "skip is {'a': False}; it must be a name, or a list": lambda: UNTYPED.run(
         TASK, skip={"a": False}
@@ -377,32 +376,6 @@ def test_a_part_of_a_task_as_a_step() -> None:
     assert report.find("install/guard").result == ["guard.service"]
 
 
-def test_failures_of_other_steps() -> None:
-    """A failure that a task catches is not its own; that of a separate run inside it is, with its
-    cause intact.
-    """
-
-    @phases.task("catches")
-    def catches(ctx: Context) -> str:
-        try:
-            phases.execute(StubTask("first", errors=[OSError("full")]), ctx)
-        except phases.TaskFailed as failed:
-            return f"went on after {failed.failures[0].name}"
-        raise AssertionError
-
-    @phases.task("passes")
-    def passes(_ctx: Context) -> None:
-        phases.execute(StubTask("elsewhere", errors=[OSError("full")]), quiet())
-
-    report = ran(phases.serial(catches, passes))
-    assert report.find("catches").result == "went on after first"
-    assert report.find("first").status is Status.FAILED
-    [failure] = report.failures
-    assert failure.path == ("serial", "passes")
-    assert isinstance(failure.error, phases.TaskFailed)
-    assert isinstance(failure.error.failures[0].error, OSError)
-
-
 @pytest.mark.parametrize("group", [phases.serial, phases.parallel])
 @pytest.mark.parametrize(
     "stop", [SystemExit(3), GeneratorExit(), asyncio.CancelledError()], ids=repr
@@ -466,28 +439,6 @@ def test_what_is_neither_a_reason_nor_a_signal(reason: str | int) -> None:
     with pytest.raises(ValueError, match=f"{reason!r}.*a signal is written as signal.SIGTERM"):
         ctx.cancel(reason)
     assert not ctx.cancelled
-
-
-def test_several_runs_in_one_context() -> None:
-    """Each has an id of its own, which its steps have: an error that is raised again belongs to the
-    run in which it began.
-    """
-    ctx = quiet()
-    ids: list[str] = []
-
-    @phases.task("again")
-    def again(inner: Context) -> None:
-        ids.append(inner.run_id)
-        raise phases.TaskFailed(first.failures)
-
-    first = phases.run(StubTask("fails", errors=[OSError("refused")]), ctx=ctx)
-    second = phases.run(again, ctx=ctx)
-    with pytest.raises(phases.TaskFailed) as raised:
-        phases.execute(again, ctx)
-    third = raised.value.failures[0]
-    assert len({first.run, *ids}) == 3
-    assert ids == [second.run, third.run]
-    assert second.failures == (second,)
 
 
 def test_a_system_that_starts_no_more_threads(monkeypatch: pytest.MonkeyPatch) -> None:

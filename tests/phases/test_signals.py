@@ -2,8 +2,6 @@
 
 import asyncio
 import itertools
-import os
-import random
 import signal
 import subprocess
 import sys
@@ -42,7 +40,6 @@ def deaf(ctx):
     ready()
     sys.stdin.read()  # until the test waits for the end
 """
-SIGNALS = int(os.environ.get("SIGNALS", "200"))
 RUN = "report = phases.run({task}); print(report); sys.exit(report.exit_code)"
 
 
@@ -121,26 +118,6 @@ def test_a_second_signal_interrupts_nothing() -> None:
     assert program.end()[:2] == (1, "15\n")
 
 
-@pytest.mark.linux
-def test_a_signal_after_another_reason(caplog: pytest.LogCaptureFixture) -> None:
-    """The report of a run that was cancelled for another reason has both: the reason, and the
-    first signal that came later.
-    """
-
-    @phases.task("a")
-    def stopped(ctx: phases.Context) -> None:
-        ctx.cancel("enough")
-        with ctx.shielded() as shielded, shielded.within(100) as safe:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                os.kill(os.getpid(), number)
-                while f"{number.name}: stopping" not in caplog.text:
-                    safe.sleep(0.001)
-        ctx.check()
-
-    report = phases.run(stopped, observers=[])
-    assert (report.reason, report.exit_code) == ("enough", 143)
-
-
 @pytest.mark.parametrize(
     "run", [phases.run, lambda task: asyncio.run(phases.run_async(task))], ids=["run", "run_async"]
 )
@@ -178,20 +155,6 @@ def test_an_ignored_signal_stays_ignored() -> None:
 
 
 @pytest.mark.linux
-def test_a_log_that_fails_does_not_cost_a_signal() -> None:
-    """The run is cancelled before the log line is written, and even if a log handler raises."""
-    code = """
-        class Broken(logging.Handler):
-            def emit(self, record):
-                raise OSError("no space left")
-        logging.getLogger("phases").addHandler(Broken())
-        report = phases.run(wait, observers=[])
-        print(report.status, report.reason)
-    """
-    assert Program(code).end(signal.SIGTERM)[1] == "cancelled SIGTERM\n"
-
-
-@pytest.mark.linux
 def test_execute_handles_no_signal() -> None:
     """Under execute Ctrl-C raises KeyboardInterrupt: other threads are stopped and waited for, and
     steps have ends.
@@ -210,58 +173,6 @@ def test_execute_handles_no_signal() -> None:
     for words in ("both/wait cancelled", "both/deaf ok", "serial/both failed", "serial failed"):
         assert words in err
     assert "next ok" not in err
-
-
-@pytest.mark.linux
-def test_a_handler_of_the_program_that_raises() -> None:
-    """What it raises cancels the run, and is raised after its end."""
-    code = """
-        import signal, threading, time
-
-        def raises(*_):
-            raise RuntimeError("no lease")
-
-        class Slow(threading.Thread):  # the main thread of a busy machine
-            def start(self):
-                super().start()
-                if threading.current_thread() is threading.main_thread():
-                    time.sleep(1)
-
-        signal.signal(signal.SIGALRM, raises)
-        threading.Thread = Slow
-        seen = []
-        try:
-            phases.run(phases.parallel(wait, deaf), observers=[seen.append])
-        except RuntimeError:
-            print(seen[-1].status, seen[-1].reason, threading.active_count())
-    """
-    done = Program(code, ready=2).end(signal.SIGALRM)
-    assert done[:2] == (0, "cancelled RuntimeError: no lease 1\n")
-
-
-@pytest.mark.linux
-def test_a_handler_of_the_program_that_raises_again() -> None:
-    """However often it raises, `run` raises when its thread has ended."""
-    code = """
-        import signal, threading, time
-
-        def raises(*_):
-            raise TimeoutError
-
-        def work(_):
-            signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
-            for _ in range(200):
-                time.sleep(0.001)
-            signal.setitimer(signal.ITIMER_REAL, 0)
-
-        signal.signal(signal.SIGALRM, raises)
-        ready()
-        try:
-            phases.run(phases.task("work")(work), observers=[])
-        except TimeoutError:
-            print(threading.active_count())
-    """
-    assert Program(code).end()[:2] == (0, "1\n")
 
 
 class _AtLine:
@@ -344,42 +255,3 @@ def test_a_handler_that_raises_at_every_line() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGUSR1, before)
-
-
-@pytest.mark.linux
-def test_a_storm_of_signals() -> None:
-    """At any moment: each step that starts ends once, and no thread is left."""
-    code = """
-        import signal, threading
-
-        storm, runs, threads = [True], [], set()
-        logging.disable()  # nobody reads it
-        signal.signal(signal.SIGUSR2, lambda *_: storm.clear())
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: None)
-        sleeps = StubTask("a", seconds=0.003)
-        sleeps_shielded = phases.task("b")(lambda ctx: ctx.shielded().__enter__().sleep(0.002))
-        at_once = phases.parallel(sleeps, sleeps_shielded)
-        task = phases.serial(at_once, sleeps, sleeps_shielded, name="all")
-        ready()
-        while storm:
-            starts, ends = [], []
-            def observe(step, starts=starts, ends=ends):
-                (starts if step.status == "running" else ends).append(step.path)
-            report = phases.run(task, observers=[observe])
-            runs.append(str(report.status))
-            threads.add(threading.active_count())
-            assert ends[-1] == ("all",), ends
-            assert sorted(ends) == sorted(step.path for step in report.walk()), (ends, report)
-            assert set(starts) <= set(ends), (starts, ends)
-        print(threads, runs.count("cancelled"))
-    """
-    program, chance = Program(code), random.Random()  # noqa: S311  it protects nothing
-    for _ in range(SIGNALS):
-        program.process.send_signal(chance.choice([signal.SIGINT, signal.SIGTERM]))
-        time.sleep(chance.random() * 0.01)
-    code_, out, err = program.end(signal.SIGUSR2)
-    assert code_ == 0, err
-    threads, cancelled = out.rsplit(maxsplit=1)
-    assert threads == "{1}"
-    assert int(cancelled)  # how often, depends on the machine

@@ -13,7 +13,6 @@ import phases
 from phases import Step
 from phases.errors import ReportedError
 from phases.testing import StubTask
-from phases.values import seconds_in_words
 from tests.support.recorder import ran
 
 
@@ -194,22 +193,6 @@ def test_results_in_json(result: object, in_json: object) -> None:
         assert written == in_json
 
 
-def test_results_and_errors_stand_once() -> None:
-    """At their own task; what a task that runs others returns is its own."""
-
-    @phases.task("outer")
-    def outer(ctx: phases.Context) -> Machine:
-        phases.execute(StubTask("inner"), ctx)
-        return Machine("node-7", 8)
-
-    tree = phases.serial(phases.parallel(outer), StubTask("x", errors=[DiskError()]))
-    group, failed = _children(ran(tree))
-    assert group["result"] is None
-    assert group["children"][0]["result"] == ["node-7", 8]
-    assert (failed["error"], failed["details"]) == ("DiskError", DATA)
-    assert ran(tree).to_mapping()["details"] is None
-
-
 def test_what_cannot_be_described() -> None:
     """The report can be shown by any terminal, and a result does not fail its task."""
     undescribed = SimpleNamespace(log_fields=lambda: str(Shy()))
@@ -228,25 +211,6 @@ def test_what_cannot_be_described() -> None:
     ):
         assert "\\x1b[2J\\ud800" in text
         assert text.isprintable()
-
-
-def test_a_report_in_a_message() -> None:
-    """It is one line, as pytest shows it where an `assert report.ok` fails."""
-    report = ran(phases.serial(StubTask("b", errors=[OSError("busy")]), name="a"))
-    assert repr(report) == "<Step a failed>"
-    assert repr(report.find("b")) == "<Step a/b failed: OSError: busy>"
-    assert repr(phases.plan(StubTask("a"))) == "<Step a (plan) skipped: offers no plan>"
-
-
-def test_a_step_is_found_by_name() -> None:
-    """A step is found by name or by the end of its path; the last one if there are several."""
-    tree = phases.serial(StubTask("a"), name="g"), phases.serial(StubTask("a"), name="h")
-    twice = ran(phases.serial(*tree))
-    assert twice.find("a").path == ("serial", "h", "a")
-    assert twice.find("g/a").path == ("serial", "g", "a")
-    message = "^no step 'ull' among those of this report: bootstrap, bootstrap/download"
-    with pytest.raises(phases.UnknownTask, match=message):
-        report().find("ull")
 
 
 def test_what_differs_in_a_later_report() -> None:
@@ -320,31 +284,3 @@ def test_a_text_that_is_not_a_report(text: str, words: str) -> None:
     """Reading it says what is wrong."""
     with pytest.raises(ValueError, match=words):
         Step.from_json(text)
-
-
-@pytest.mark.parametrize(
-    ("task", "code"),
-    [
-        (StubTask("a"), 0),
-        (StubTask("a", phases.Skip("nothing to do")), 0),
-        (StubTask("a", errors=[OSError()]), 1),
-        (StubTask("a", errors=[phases.Cancelled("enough")]), 1),
-    ],
-)
-def test_exit_codes_of_a_report(task: StubTask, code: int) -> None:
-    """The exit code is 0 after success, also if there was nothing to do, and 1 after a failure."""
-    assert ran(task).exit_code == code
-
-
-def test_an_error_with_a_list() -> None:
-    """In one line, what is indented is separated, so that each fault can be read."""
-    error = ValueError("2 faults:\n  mode: unknown\n  dev: no\n  \nor\nmore")
-    assert ran(StubTask("a", errors=[error])).why == (
-        "ValueError: 2 faults: mode: unknown; dev: no or more"
-    )
-
-
-def test_durations_in_words() -> None:
-    """In milliseconds below a second, else in seconds."""
-    words = {0: "0 ms", 0.012: "12 ms", 1: "1.00 s", 3.254: "3.25 s", 135: "135.00 s", None: ""}
-    assert {seconds: seconds_in_words(seconds) for seconds in words} == words

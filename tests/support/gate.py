@@ -22,6 +22,7 @@ from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.configure import Configure
 from tests.support.compiled import compiled_program
+from tests.support.inside import CONFIGURE
 from tests.support.sections import expect, static
 from tests.support.systemd import NEEDS, System, booted
 from tests.support.waiting import wait_for
@@ -125,12 +126,11 @@ def hostrouting(system: System, *words: str, stdin: str = "") -> subprocess.Comp
     return done
 
 
-def apply(system: System, settings: HostRoutingConfig, *, code: int = 0, wait: int = 0) -> str:
-    """Apply the configuration, which must end with this exit code; return the output."""
+def apply(system: System, settings: HostRoutingConfig, *, code: int = 0, wait: int = 0) -> None:
+    """Apply the configuration, which must end with this exit code."""
     system.lay(CONFIG, json.dumps(settings.to_mapping()))
-    done = hostrouting(system, "apply", "--config", CONFIG, "--allow-removal", "--wait", str(wait))
+    done = hostrouting(system, CONFIGURE, CONFIG, str(wait))
     assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout + done.stderr
 
 
 def remove(system: System) -> None:
@@ -139,15 +139,14 @@ def remove(system: System) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def start(system: System, name: str = "kube1") -> int:
+def start(system: System) -> int:
     """Start the machine as an operator does; return the exit status."""
-    return system.run("machinectl", "start", name).returncode
+    return system.run("machinectl", "start", "kube1").returncode
 
 
-def begin_start(system: System, *names: str) -> None:
-    """Make systemd start these machines (or kube1) at the same moment, without waiting."""
-    units = [f"systemd-nspawn@{name}.service" for name in names or ("kube1",)]
-    system.must("systemctl", "start", "--no-block", *units)
+def begin_start(system: System) -> None:
+    """Make systemd start the machine, without waiting."""
+    system.must("systemctl", "start", "--no-block", KUBE1)
 
 
 def is_in_the_gate(system: System) -> bool:
@@ -155,34 +154,15 @@ def is_in_the_gate(system: System) -> bool:
     return system.show(KUBE1, "SubState") == "condition"
 
 
-def await_start(system: System, name: str = "kube1") -> bool:
-    """Wait until the start has finished; return whether systemd considers the machine running."""
-    shown: dict[str, str] = {}
-
-    def has_ended() -> bool:
-        done = system.run(
-            "systemctl", "show", "-p", "Job,ActiveState", f"systemd-nspawn@{name}.service"
-        )
-        shown.update({"Job": "", "ActiveState": ""})
-        shown.update(dict(line.split("=", 1) for line in done.stdout.splitlines()))
-        return shown["Job"] in {"", "0"} and shown["ActiveState"] in {
-            "active",
-            "inactive",
-            "failed",
-        }
-
-    wait_for(f"the start of {name} to end", has_ended)
-    return shown["ActiveState"] == "active"
+def has_started(system: System) -> bool:
+    """Wait until every start has finished; return whether the machine is running."""
+    system.settled()
+    return bool(pid(system))
 
 
-def has_started(system: System, name: str = "kube1") -> bool:
-    """Wait until the start has finished; return whether the machine is running."""
-    return await_start(system, name) and bool(pid(system, name))
-
-
-def pid(system: System, name: str = "kube1") -> int:
+def pid(system: System) -> int:
     """The process id of the running machine; 0 if it is not running."""
-    return int(system.show(f"systemd-nspawn@{name}.service", "MainPID"))
+    return int(system.show(KUBE1, "MainPID"))
 
 
 def end(system: System) -> None:

@@ -26,6 +26,10 @@ import hostrouting
 import phases
 from hostrouting.boot.program import Program
 from hostrouting.cli import main
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.errors import exit_code
+from hostrouting.host.host import Host
+from hostrouting.tasks.configure import Configure
 from tests.support.children import LONGEST, enter_namespaces
 from tests.support.compiled import compiled_program, use_compiled_program
 
@@ -42,8 +46,11 @@ _LATER = (
         "json",
         "linecache",
     ),
-    "pytest",  # which may be the program that runs the tests
 )
+CONFIGURE = "configure"
+"""The word in place of a command that applies a configuration by the library. `apply` would make
+the page of `status` as well, which takes as long again.
+"""
 # The process namespace, which is the last, applies only to processes that are forked afterwards.
 _NAMESPACES = ("cgroup", "ipc", "uts", "net", "mnt", "pid")
 
@@ -147,6 +154,16 @@ def _command_line(
     return os.waitstatus_to_exitcode(status), out, err
 
 
+def _configure(path: str, wait: str) -> int:
+    """Apply the configuration in this file, as an agent does."""
+    with open(path) as file:
+        config = HostRoutingConfig.from_json(file.read())
+    task = Configure(config, host=Host.local(), wait=float(wait), allow_removal=True)
+    report = phases.run(task)
+    sys.stdout.write(f"{report}\n")
+    return exit_code(report)
+
+
 def _as_the_interpreter(words: tuple[str, ...]) -> int:
     """Call `main` as an interpreter does that has just started; the exit code."""
     # As Python opens them if the locale is C.UTF-8.
@@ -155,7 +172,7 @@ def _as_the_interpreter(words: tuple[str, ...]) -> int:
     sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace")
     sys.argv = sys.orig_argv = ["hostrouting", *words]
     try:
-        code = main()
+        code = _configure(*words[1:]) if words[0] == CONFIGURE else main()
     except SystemExit as stopped:  # argparse: --help, bad usage
         code = int(stopped.code or 0)
     except BaseException:  # noqa: BLE001  printed as by the interpreter

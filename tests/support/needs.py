@@ -1,5 +1,4 @@
-"""What a test needs of the machine: root, or a program. Where one is missing, the test is skipped
-and the summary says how to get it.
+"""What a test needs of the machine: root, or a program. Where one is missing, the test is skipped.
 
 As a script it prints the Debian packages that this machine lacks: `python3 tests/support/needs.py`.
 It needs Python alone.
@@ -8,8 +7,7 @@ It needs Python alone.
 import os
 import shutil
 import subprocess
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 
 PACKAGES = {
@@ -31,8 +29,6 @@ PACKAGES = {
     "vtysh": "frr",
 }
 """The programs that the tests use, and the Debian package that contains each."""
-SERVICES = {"frr", "ifupdown", "network-manager"}
-"""Those whose services can change the machine's own network, at the next boot at the latest."""
 PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
 """Where programs are: a user's PATH has none of the administrator's, and many of them serve a user,
 too.
@@ -59,28 +55,16 @@ def _is_missing(name: str) -> bool:
 
 
 def require(*names: str) -> None:
-    """Skip the test that runs now if a need is not met."""
+    """Skip the test that runs now if a need is not met; the reason has the package that is missing,
+    and pytest counts the tests for each reason.
+    """
     import pytest  # noqa: PLC0415  as a script, this needs Python alone
 
     missing = absent(names)
     if missing:
-        pytest.skip(f"it needs {', '.join(missing)}")
-
-
-def advice(reasons: Iterable[str]) -> Iterator[str]:
-    """A line for each reason of a skip, the most frequent first, and one with the packages that are
-    missing.
-    """
-    counted = Counter(reason.removeprefix("Skipped: ") for reason in reasons)
-    yield from (f"{number:5d} skipped: {reason}" for reason, number in counted.most_common())
-    every_reason = "".join(f"{reason}," for reason in counted)
-    packages = {package for name, package in PACKAGES.items() if f" {name}," in every_reason}
-    if packages:
-        yield f"To run these tests too, as root: apt-get install {' '.join(sorted(packages))}"
-    services = packages & SERVICES
-    if services:
-        names = " ".join(sorted(services))
-        yield f"Only on a throw-away machine, because they can change its network: {names}"
+        packages = " ".join(PACKAGES[name] for name in missing if name in PACKAGES)
+        where = f" (Debian: {packages})" if packages else ""
+        pytest.skip(f"it needs {', '.join(missing)}{where}")
 
 
 if __name__ == "__main__":

@@ -15,11 +15,8 @@ import pytest
 
 from hostrouting.config.settings import GateConfig, HostRoutingConfig
 from hostrouting.errors import HostError
-from hostrouting.gate.drop_ins import drop_ins_of
-from hostrouting.gate.unit_gates import find_ineffective_gates
 from hostrouting.gate.unit_states import State, UnitState, unit_states
 from hostrouting.host.files import LocalFiles
-from hostrouting.host.host import Host
 from hostrouting.host.systemd import SystemdManager
 from hostrouting.install.difference import needs_reload
 from hostrouting.kernel.programs import Ended
@@ -294,8 +291,6 @@ class DropIn(NamedTuple):
 
 DROP_INS = {
     "no condition for any instance": DropIn(TEMPLATE, RESET),
-    "no condition for this instance": DropIn(UNIT, RESET),
-    "another file with the name of ours": DropIn(UNIT, "[Unit]\n", name="00-host-routing.conf"),
     "the gate's refusal is a success": DropIn(TEMPLATE, "[Service]\nSuccessExitStatus=3 255\n"),
     "settings that leave the gate alone": DropIn(
         TEMPLATE,
@@ -341,49 +336,6 @@ def a_drop_in_that_was_not_read(system: System) -> None:
     system.lay(OURS, text)
 
 
-FOLDER = "/etc/systemd/system/a-b.service.d"
-FOREIGN_DROP_INS = {
-    "/usr/lib/systemd/system/a-b.service.d/50-vendor.conf": RESET,
-    f"{FOLDER}/60-own.conf": "[Service]\n",
-    "/usr/local/lib/systemd/system/a-b.service.d/60-own.conf": RESET,
-    "/etc/systemd/system.control/a-b.service.d/75-control.conf": "[Service]\n",
-    "/etc/systemd/system/service.d/80-kind.conf": RESET,
-    "/etc/systemd/system/a-b@.service.d/60-own.conf": "[Service]\n",
-    "/etc/systemd/system/a-b@1.service.d/60-own.conf": RESET,
-    "/usr/lib/systemd/system/a-b@1.service.d/90-prefix.conf": "[Service]\n",
-}
-IN_FORCE = [
-    "/etc/systemd/system/service.d/80-kind.conf",
-    "/etc/systemd/system/a-b@1.service.d/60-own.conf",
-]
-"""Those that reset the conditions, and that no other file replaces."""
-
-
-def the_drop_ins_that_systemd_reads(system: System) -> None:
-    """Systemd looks in the same folders, in the same order; also for the resets of a first gate.
-
-    Those for all units whose names begin alike (`a-.service.d`) are not judged beforehand.
-    """
-    for unit in ("a-b.service", "a-b@.service"):
-        system.lay(f"/etc/systemd/system/{unit}", "[Service]\nExecStart=/bin/true\n")
-    for path, text in FOREIGN_DROP_INS.items():
-        system.lay(path, text)
-    system.must("ln", "-s", "/dev/null", f"{FOLDER}/50-vendor.conf")
-    system.must("systemctl", "daemon-reload")
-    inside = Host(files=LocalFiles(str(system.outside("/"))), manager=InsideManager(system))
-    for unit in ("a-b.service", "a-b@1.service", "a-b@2.service"):
-        assert list(drop_ins_of(inside.files, unit)) == drop_ins_that_systemd_has_read(system, unit)
-    findings = find_ineffective_gates(inside, ["a-b.service", "a-b@.service"])
-    said = "\n".join(str(finding) for finding in findings)
-    assert [path for path in FOREIGN_DROP_INS if path in said] == IN_FORCE
-
-
-def drop_ins_that_systemd_has_read(system: System, unit: str) -> list[str]:
-    """Their paths, in the order in which they count; /lib is a link to /usr/lib."""
-    paths = system.show(unit, "DropInPaths").split()
-    return [re.sub("^/lib/", "/usr/lib/", path) for path in paths]
-
-
 def a_template_is_read_when_its_instance_starts(system: System) -> None:
     """A drop-in for all instances needs no reload to open the gate, unlike that of a service."""
     system.lay(OVERRIDE, RESET)
@@ -404,12 +356,11 @@ STORIES = (
     drop_ins_of_somebody_else,
     a_drop_in_that_was_not_read,
     a_template_is_read_when_its_instance_starts,
-    the_drop_ins_that_systemd_reads,
 )
 
 
 def test_states(subtests: pytest.Subtests) -> None:
-    """Each story is true; what it leaves is cleared away before the next, but for the last one."""
+    """Each story is true; what it leaves is cleared away before the next."""
     with host(CONFIG, more=FILES, scripts={SCRIPT: "exit 0\n"}, machines=()) as system:
         for story in STORIES:
             with subtests.test(story.__name__):

@@ -1,7 +1,5 @@
 """`plan`: what apply would do, and the verdict afterwards. Nothing is changed.
 
-Without --config, the installed configuration is planned.
-
 Exit code 0: the host matches the configuration. 1: there is something to do, or apply would fail;
 or, in mode STRICT, a gated unit starts unchecked, whatever apply does. 3: apply would wait, because
 a default route or a device is missing or has to be named. With --snapshot, only routes are planned.
@@ -15,13 +13,10 @@ from hostrouting.cli.output import Answer
 from hostrouting.cli.plan import plan_lines
 from hostrouting.cli.source import (
     as_whom,
-    bad_input,
     code_with,
-    find_config,
-    gating,
+    read_config,
     read_snapshot,
     typed_file,
-    typed_name,
 )
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.command import Command, LineToType, Operator, call
@@ -29,7 +24,6 @@ from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.finding import ESCAPES, Finding, worst_first
 from hostrouting.gate.unit_gates import judge_gates, starts_unchecked
 from hostrouting.host.host import Host
-from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import HostCheck
 from hostrouting.install.plan import Plan
 from hostrouting.install.typed_commands import gate_options, repair_pipeline, with_gate_command
@@ -39,6 +33,7 @@ from hostrouting.tasks.configure import Configure
 from hostrouting.text import spoken
 
 ARGUMENTS = ("--config", "--snapshot", "--fail-on", "--ignore", "--allow-removal", "--gate")
+REQUIRED = ("--config",)
 
 _AWAITED = ("route-waits", "no-default-route")
 """The failures that may go away by themselves while apply waits."""
@@ -58,7 +53,7 @@ class _Judged(NamedTuple):
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
-    config = _read_config(arguments, host)
+    config = read_config(arguments.config, arguments.gate)
     openings = _openings(arguments, config, host)
     plan = _make_plan(arguments, config, host)
     command = _command(arguments, plan)
@@ -101,24 +96,6 @@ def _answer_lines(
         yield from way_lines(judged.cause.remedy, who)
     others = [finding for finding in findings if finding != judged.cause]
     yield from plan_lines(plan, others, who)
-
-
-def _read_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
-    """The configuration to plan: the installed one, unless a file is typed."""
-    config = find_config(arguments, host)
-    if arguments.config is None and config == HostRoutingConfig():
-        rule = "no configuration is given, and none is installed here"
-        example = repair_pipeline(" 172.16.64.0/24", into="plan")
-        remedy = f"name a file, or plan a repair: {as_whom(arguments).line(example)}"
-        raise bad_input("--config", rule, remedy)
-    return gating(config, arguments.gate)
-
-
-def _file(arguments: argparse.Namespace) -> str:
-    """The file of this configuration, as it is typed for apply."""
-    if arguments.config is None:
-        return HostLayout.config_path
-    return typed_name(arguments.config)
 
 
 def _openings(
@@ -223,7 +200,7 @@ def _command(arguments: argparse.Namespace, plan: Plan) -> str:
 
 
 def _apply_command(arguments: argparse.Namespace) -> Command:
-    return call(f"apply --config {_file(arguments)}{_apply_options(arguments)}")
+    return call(f"apply{typed_file(arguments)}{_apply_options(arguments)}")
 
 
 def _apply_options(arguments: argparse.Namespace) -> str:

@@ -12,9 +12,8 @@ leaves through it.
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator
-from ipaddress import ip_network
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from hostrouting.check.proposal import Proposal, propose_configuration
 from hostrouting.check.sentences import repair_commands
@@ -27,34 +26,26 @@ from hostrouting.cli.source import (
     typed_options,
 )
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
-from hostrouting.command import Operator
 from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck
-from hostrouting.lines import way_lines
-from hostrouting.model.prefix import Prefix
-from hostrouting.routes.steps import held_by
-from hostrouting.text import spoken
+from hostrouting.lines import finding_lines
 
 ARGUMENTS = ("cidrs", "--dev", "--allow", "--config", "--snapshot", "--commands")
 
 _HELD_BY_OURS = "a route of hostrouting has the place of one of these; to repair it for good"
-_Remark: TypeAlias = "tuple[str, ...]"
-"""What standard error has: a sentence, and perhaps the ways out."""
 
 
 class _Printed(NamedTuple):
-    """What is printed, with the exit code."""
+    """What is printed, with the exit code, and notes for standard error."""
 
     code: int
-    remarks: Iterable[_Remark]
-    findings: Iterable[Finding] = ()
-    lines: Iterable[str] = ()
+    notes: Sequence[str] = ()
+    lines: Sequence[str] = ()
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = config_to_repair(find_config(arguments, host), arguments)
-    who = as_whom(arguments)  # "as root", or "on that host as root"
     now = check_or_load(arguments, host, config, to_repair=config)
     proposal = propose_configuration(config, now.report.snapshot)
     # Commands repair the host as it is now. A configuration repairs the host as it is after all
@@ -63,108 +54,68 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if not arguments.commands:
         options = typed_options(arguments)
         before_repair = HostCheck.of_snapshot(proposal.report, config, repair_options=options)
-    printed = _without_repair(now, before_repair, who)
-    if printed is None and arguments.commands:
-        printed = _as_commands(now, who)
-    if printed is None:
-        printed = _as_configuration(arguments, now, before_repair, proposal)
-    for remark in printed.remarks:
-        say(*remark)
+    findings = _findings(now, before_repair)
+    printed = _repair(arguments, now, before_repair, proposal)
+    told = [*finding_lines(findings, as_whom(arguments)), *printed.notes]
+    if told:
+        say(*told)
     document = {
         "schema": "hostrouting/repair/3",
         "verdict": now.report.verdict,
         "config": proposal.config.to_mapping(),
         "commands": list(repair_commands(now.report)),
-        "findings": [finding.to_mapping() for finding in printed.findings],
+        "findings": [finding.to_mapping() for finding in (*findings, *proposal.left_out)],
     }
     return Answer(printed.code, document, printed.lines)
 
 
-def _without_repair(now: HostCheck, before_repair: HostCheck, who: Operator) -> _Printed | None:
-    """Why nothing is printed; None if there is a repair, or nothing is wrong."""
-    report = before_repair.report
-    if report.verdict == "no-default-route":
-        missing = before_repair.named("no-default-route", "missing-rule")
-        return _Printed(CANNOT_DECIDE, [*_remarks(missing, who)], missing)
-    if report.escapes and not report.routes:
-        findings = before_repair.named("unsafe")
-        remarks = [*_remarks(findings, who), *_ways_out(before_repair, who)]
-        return _Printed(PROBLEM, remarks, findings)
-    if report.escapes:
-        return None
+def _findings(now: HostCheck, before_repair: HostCheck) -> list[Finding]:
+    """What no route repairs, and what else ends that; what is missing or in doubt; what the repair
+    costs.
+    """
+    findings = before_repair.named("unsafe")
+    remedies = {finding.remedy for finding in findings}
+    if findings:
+        escapes = before_repair.named(*ESCAPES)
+        findings += [each for each in escapes if each.remedy not in {None, *remedies}]
+    findings += before_repair.named("no-default-route")
+    findings += before_repair.doubts
     # Only the check of the host as it is now has asked whether the kernel differs from its tables.
-    doubts = before_repair.doubts or now.named("kernel-differs")
-    if not doubts:
-        return None
-    why: _Remark = ("it is not clear whether a repair is needed:",)
-    return _Printed(CANNOT_DECIDE, [why, *_remarks(doubts, who)], doubts)
+    findings += now.named("kernel-differs", "repair-cost", "route-waits")
+    return list(dict.fromkeys(findings))
 
 
-def _limits(now: HostCheck, before_repair: HostCheck, who: Operator) -> list[_Remark]:
-    """What no route repairs, what the repair costs, and what else can be done; and the verdict on a
-    family that no route repairs, where addresses of the other one escape.
-    """
-    limits = [*before_repair.named("unsafe"), *now.named("repair-cost", "route-waits")]
-    remarks = [*_remarks(limits, who)]
-    remarks += _ways_out(before_repair, who)
-    if before_repair.report.escapes:
-        for family in before_repair.report.families:
-            if family.verdict not in {"ok", "overlap"}:
-                remarks.append((str(family),))
-    return remarks
-
-
-def _remarks(findings: Iterable[Finding], who: Operator) -> Iterator[_Remark]:
-    for finding in findings:
-        yield (finding.sentence, *way_lines(finding.remedy, who))
-
-
-def _ways_out(check: HostCheck, who: Operator) -> list[_Remark]:
-    """What else can be done, if there is something that no route repairs."""
-    lines: list[str] = []
-    if check.named("unsafe"):
-        for remedy in dict.fromkeys(finding.remedy for finding in check.named(*ESCAPES)):
-            lines += way_lines(remedy, who)
-    return [("what else can be done:", *lines)] if lines else []
-
-
-def _exit_code(check: HostCheck) -> int:
-    """PROBLEM if something stays wrong: an escape that no route repairs, or a family without a
-    default route.
-    """
-    stays_wrong = check.named("unsafe") or check.report.missing_defaults
-    return PROBLEM if stays_wrong else FINE
-
-
-def _as_commands(now: HostCheck, who: Operator) -> _Printed:
-    """The repair until the next boot."""
-    findings = [*now.named("unsafe"), *now.named("repair-cost")]
-    remarks = _limits(now, now, who)
-    if now.report.verdict == "ok":
-        remarks.append((f"no route has to be added: {now.report}",))
-    commands = repair_commands(now.report)
-    if now.report.resolved and not commands:
-        for_good = Remedy(command=now.repair_line())
-        remarks.append((_HELD_BY_OURS, *way_lines(for_good, who)))
-        return _Printed(PROBLEM, remarks, findings)
-    return _Printed(_exit_code(now), remarks, findings, commands)
-
-
-def _as_configuration(
+def _repair(
     arguments: argparse.Namespace, now: HostCheck, before_repair: HostCheck, proposal: Proposal
 ) -> _Printed:
-    """The configuration that repairs the host for good."""
-    unsafe = before_repair.named("unsafe")
-    remarks = _limits(now, before_repair, as_whom(arguments))
-    remarks += [(remark,) for remark in _remarks_on(arguments, now, proposal)]
-    if unsafe:  # a pipe to apply hides the exit code
-        remarks.append(("the printed configuration repairs only a part of what escapes",))
-    lines = json.dumps(proposal.config.to_mapping(), indent=2).splitlines()
-    findings = [*unsafe, *now.named("repair-cost"), *proposal.left_out]
-    return _Printed(_exit_code(before_repair), remarks, findings, lines)
+    """The repair until the next boot, or for good; nothing if there is none, or if it is not clear
+    whether one is needed.
+    """
+    report = before_repair.report
+    if report.verdict == "no-default-route":
+        return _Printed(CANNOT_DECIDE)
+    if report.escapes and not report.routes:
+        return _Printed(PROBLEM)
+    if not report.escapes and (before_repair.doubts or now.named("kernel-differs")):
+        return _Printed(CANNOT_DECIDE, ["it is not clear whether a repair is needed"])
+    code = FINE
+    if before_repair.named("unsafe") or report.missing_defaults:  # that stays wrong
+        code = PROBLEM
+    if not arguments.commands:
+        lines = json.dumps(proposal.config.to_mapping(), indent=2).splitlines()
+        return _Printed(code, [*_notes_on(arguments, now, before_repair, proposal)], lines)
+    commands = repair_commands(now.report)
+    if report.verdict == "ok":
+        return _Printed(code, [f"no route has to be added: {report}"])
+    if not commands:
+        for_good = Remedy(_HELD_BY_OURS, now.repair_line())
+        return _Printed(PROBLEM, [for_good.line_for(as_whom(arguments))])
+    return _Printed(code, lines=commands)
 
 
-def _remarks_on(arguments: argparse.Namespace, now: HostCheck, proposal: Proposal) -> Iterator[str]:
+def _notes_on(
+    arguments: argparse.Namespace, now: HostCheck, before_repair: HostCheck, proposal: Proposal
+) -> Iterator[str]:
     """What is new in the configuration, or why nothing is, and what it lacks."""
     if proposal.report.escapes and not now.report.escapes:
         yield "nothing escapes until the next boot; the printed configuration makes that last"
@@ -177,19 +128,6 @@ def _remarks_on(arguments: argparse.Namespace, now: HostCheck, proposal: Proposa
             "host; applying the printed one sets them"
         )
     for finding in proposal.left_out:
-        instead = _routes_within(proposal, finding.target)
-        change = f"{finding.target} is left out"
-        if instead:
-            change = f"{spoken(instead)} instead of {finding.target}"
-        yield f"{change}: {held_by([finding.facts['held']])}"
-
-
-def _routes_within(proposal: Proposal, cidr: str) -> list[str]:
-    """The destinations of the proposed routes that are more specific than this one."""
-    whole = Prefix.of(ip_network(cidr))
-    destinations: list[str] = []
-    for route in proposal.config.static_routes.routes:
-        prefix = Prefix.of(route.destination)
-        if prefix.length > whole.length and prefix.overlaps(whole):
-            destinations.append(str(prefix))
-    return destinations
+        yield f"{finding.sentence}; the printed configuration has other routes instead"
+    if before_repair.named("unsafe"):  # a pipe to apply hides the exit code
+        yield "the printed configuration repairs only a part of what escapes"

@@ -21,12 +21,12 @@ from hostrouting.kernel.netlink.numbers import groups_of
 from hostrouting.kernel.netlink.requests import change_routes, lookup_routes, lookup_sources
 from hostrouting.kernel.netlink.socket import Netlink, NetlinkSocket, kernel_errors
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
-from hostrouting.model.rule import Rule, reached_tables
 from hostrouting.model.snapshot import Address, Snapshot
 
 if TYPE_CHECKING:
     from hostrouting.kernel.netlink.watch import NetlinkWatch
     from hostrouting.model.route import Route
+    from hostrouting.model.rule import Rule
 
 
 class NetlinkBackend(RouteBackend):
@@ -53,7 +53,6 @@ class NetlinkBackend(RouteBackend):
         self,
         *,
         family: int | None = None,
-        reached: bool = False,
         near: Collection[Prefix] | None = None,
     ) -> Snapshot:
         """The present links, addresses, rules and routes, in the kernel's order."""
@@ -66,7 +65,7 @@ class NetlinkBackend(RouteBackend):
 
             def read() -> Snapshot:
                 guard.reports()  # what changed before does not count
-                snapshot = read_host(netlink, family, near, reached=reached)
+                snapshot = read_host(netlink, family, near)
                 has_changed = bool(guard.reports())
                 return snapshot._replace(restless=snapshot.restless or has_changed)
 
@@ -127,8 +126,6 @@ def read_host(
     netlink: Netlink,
     family: int | None,
     near: Collection[Prefix] | None = None,
-    *,
-    reached: bool = False,
 ) -> Snapshot:
     """One reading; it is restless if the kernel says that one of the lists changed meanwhile."""
     netlink.is_torn = False
@@ -147,11 +144,10 @@ def read_host(
     for each in families:
         addresses += list_addresses(netlink, each, names)
         rules += list_rules(netlink, each)
-    tables = reached_tables(rules) if reached else None
     reader = RouteReader(names, near)
     routes: list[Route] = []
     for each in families:
-        routes += list_routes(netlink, each, tables, reader)
+        routes += list_routes(netlink, each, reader)
     return Snapshot(
         links=links,
         addresses=tuple(addresses),

@@ -64,10 +64,7 @@ _IFNAMSIZ = 16  # with a zero at the end
 _IFLA_INFO_KIND = 1
 _IFLA_XDP_ATTACHED = 2
 _IFLA_INET6_CONF = 2
-# The places of settings among those for IPv6.
-_DEVCONF_FORWARDING = 0
-_DEVCONF_ACCEPT_RA = 3
-_DEVCONF_DISABLE_IPV6 = 26
+_DEVCONF_DISABLE_IPV6 = 26  # its place among the settings for IPv6
 
 
 def list_links(netlink: Netlink) -> tuple[Link, ...]:
@@ -86,7 +83,6 @@ def _link(
 ) -> Link:
     type_, index, flags = fields
     xdp = attributes_of(attributes.get(_IFLA_XDP, b""))
-    of_ipv6 = _ipv6_settings(attributes)
     return Link(
         name=names[index],
         index=index,
@@ -95,9 +91,7 @@ def _link(
         up=bool(flags & _IFF_UP),
         master=names.get(number_in(attributes, _IFLA_MASTER) or 0),  # 0 is the number of no device
         xdp=any(xdp.get(_IFLA_XDP_ATTACHED, b"")),
-        # A device that cannot have IPv6 has no settings for it.
-        ipv6_disabled=not of_ipv6 or bool(_setting(of_ipv6, _DEVCONF_DISABLE_IPV6)),
-        ignores_ra=_ignores_ra(of_ipv6),
+        ipv6_disabled=_is_ipv6_disabled(attributes),
     )
 
 
@@ -107,29 +101,17 @@ def kind_of(link: Mapping[int, bytes]) -> str:
     return text_of(info.get(_IFLA_INFO_KIND, b""))
 
 
-def _ignores_ra(of_ipv6: bytes) -> bool:
-    """See `Link.ignores_ra`."""
-    if not _setting(of_ipv6, _DEVCONF_FORWARDING):
-        return False
-    return _setting(of_ipv6, _DEVCONF_ACCEPT_RA) == 1
-
-
-def _ipv6_settings(link: Mapping[int, bytes]) -> bytes:
-    """The settings for IPv6 of a device with these attributes; empty if it has none.
-
-    They are in IFLA_AF_SPEC: by family, an array of numbers.
+def _is_ipv6_disabled(link: Mapping[int, bytes]) -> bool:
+    """Whether a device with these attributes has no IPv6. One that cannot have IPv6 has no settings
+    for it. They are in IFLA_AF_SPEC: by family, an array of numbers.
     """
     families = attributes_of(link.get(_IFLA_AF_SPEC, b""))
     ipv6 = attributes_of(families.get(AF_OF[IPV6], b""))
-    return ipv6.get(_IFLA_INET6_CONF, b"")
-
-
-def _setting(settings: bytes, place: int) -> int:
-    """The setting in this place; 0 if the device has none."""
+    settings = ipv6.get(_IFLA_INET6_CONF, b"")
     if not settings:
-        return 0
-    [number] = NUMBER.unpack_from(settings, place * NUMBER.size)
-    return int(number)
+        return True
+    [number] = NUMBER.unpack_from(settings, _DEVCONF_DISABLE_IPV6 * NUMBER.size)
+    return bool(number)
 
 
 class Names(dict[int, str]):

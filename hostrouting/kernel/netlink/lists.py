@@ -21,7 +21,6 @@ takes 5.
 
 from __future__ import annotations
 
-import errno
 import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
@@ -30,16 +29,13 @@ from hostrouting.kernel.netlink.numbers import RTM_GETROUTE
 from hostrouting.kernel.netlink.routes import (
     ROUTE_ATTRIBUTES_AT,
     RTA_DST,
-    RTA_TABLE,
     decode,
     question_rtmsg,
 )
 from hostrouting.kernel.netlink.socket import (
     ATTRIBUTE,
     NUMBER,
-    KernelError,
     Netlink,
-    attribute,
 )
 from hostrouting.kernel.part import Near, is_wanted
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, width_of
@@ -53,31 +49,12 @@ _DST_HEADERS = {
 }
 
 
-def list_routes(
-    netlink: Netlink, family: int, tables: Collection[int] | None, reader: RouteReader
-) -> list[Route]:
-    """The routes of these tables, in the kernel's order; None means all tables.
-
-    Table 0 would mean all tables, too, but no rule looks it up: Linux does not accept such a rule.
-    """
-    question = question_rtmsg(family)
-    questions = [question]
-    if tables is not None:
-        questions = [question + _of_table(table) for table in sorted(tables)]
-
+def list_routes(netlink: Netlink, family: int, reader: RouteReader) -> list[Route]:
+    """The routes of all tables, in the kernel's order."""
     routes: list[Route] = []
-    for question in questions:
-        try:
-            for part in netlink.parts(RTM_GETROUTE, question):
-                routes += reader.read(part, netlink.size_at)
-        except KernelError as error:
-            if error.number != errno.ENOENT:  # there is no such table
-                raise
+    for part in netlink.parts(RTM_GETROUTE, question_rtmsg(family)):
+        routes += reader.read(part, netlink.size_at)
     return routes
-
-
-def _of_table(table: int) -> bytes:
-    return attribute(RTA_TABLE, NUMBER.pack(table))
 
 
 class RouteReader:

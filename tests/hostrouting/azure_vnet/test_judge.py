@@ -236,9 +236,9 @@ _WORDS = st.sampled_from(
 
 @st.composite
 def changed(draw: st.DrawFn) -> str:
-    """A rule of a dead pod in which one word was deleted, added or replaced."""
+    """A rule of a dead pod in which one word behind the chain was deleted, added or replaced."""
     words = draw(st.sampled_from(DEAD_RULES)).split()
-    at = draw(st.integers(0, len(words)))
+    at = draw(st.integers(1, len(words)))
     removed = draw(st.integers(0, 1))
     added = draw(st.lists(_WORDS, min_size=1 - removed, max_size=1))
     return " ".join([*words[:at], *added, *words[at + removed :]])

@@ -14,7 +14,7 @@ from hostrouting.model.route import TABLE_MAIN, NextHop, Refusing, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import plain_vm
-from tests.support.topologies import BY_IPV6, IB0, WG1, address, checked, cni_node, vm_of, vm_with
+from tests.support.topologies import IB0, WG1, address, checked, cni_node, vm_of, vm_with
 
 CIDR = "172.16.0.0/16"
 ANYWHERE = Prefix.parse("0.0.0.0/0")
@@ -184,15 +184,6 @@ def test_to_allow_a_card_is_no_remedy(link: Link) -> None:
     [escape, *_] = findings(host, mode="WARN")
     assert escape.name == "overlap"
     assert escape.remedy is None
-
-
-@pytest.mark.parametrize(("expired", "is_named"), [(False, True), (None, False)])
-def test_an_advertised_default_route(*, expired: bool | None, is_named: bool) -> None:
-    """It is named if it expires where Linux ignores advertisements; networkd renews its own."""
-    default = BY_IPV6._replace(protocol=9, expired=expired)
-    links = tuple(link._replace(ignores_ra=True) for link in VM.links)
-    host = vm_with(default)._replace(links=links)
-    assert bool(named("default-route-expires", host, "fd16::/64")) is is_named
 
 
 def test_the_gateway_of_an_escape() -> None:

@@ -89,16 +89,6 @@ def test_a_snapshot_is_judged_as_the_host_itself(name: str, words: str) -> None:
         assert (there.code, there.out) == (here.code, expected)
 
 
-@pytest.mark.parametrize("options", [(), ("--snapshot", "-")], ids=["here", "snapshot"])
-def test_a_plan_of_nothing(options: tuple[str, ...]) -> None:
-    """Where nothing is installed, and for another host, the file has to be named."""
-    saved = h200().snapshot().to_json().encode()
-    page = say("plan", *options, host=FakeHost(kernel=h200()), stdin=saved)
-    assert page.code == 2
-    reason = "no configuration is given, and none is installed here; name a file"
-    assert f"--config: {reason}, or plan a repair: hostrouting repair " in page.err
-
-
 def test_a_plan_for_another_host(tmp_path: Path) -> None:
     """Each command of the plan for a snapshot is typed on the host of the snapshot."""
     kernel = h200()
@@ -274,7 +264,7 @@ def test_a_repair_where_the_kernel_differs(monkeypatch: pytest.MonkeyPatch) -> N
     said = say("repair", CIDR, kernel=plain_vm())
     assert said.code == 3
     assert said.out == ""
-    assert "it is not clear whether a repair is needed:" in said.err
+    assert "it is not clear whether a repair is needed" in said.err
     assert f"the kernel answers [{CIDR} dev ib7 " in said.err
 
 
@@ -305,10 +295,8 @@ def test_a_repair_keeps_what_is_in_conflict(conflicting: FakeHost) -> None:
 def test_a_repair_says_what_it_has_instead_of_a_conflict() -> None:
     """It does not sound as if the network stayed as it is."""
     repair = say("repair", host=right_but(hold_place)())
-    assert (
-        "172.16.0.0/18 and 172.16.64.0/18 instead of 172.16.0.0/17: a route that is" in repair.err
-    )
-    assert "left out" not in repair.err
+    assert repair.err.splitlines()[-1].startswith("172.16.0.0/17 cannot be installed: ")
+    assert repair.err.endswith("; the printed configuration has other routes instead\n")
 
 
 def test_what_apply_would_not_mend(conflicting: FakeHost) -> None:

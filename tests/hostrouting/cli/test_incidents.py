@@ -28,7 +28,7 @@ from tests.support.tasks import LAYOUT, REPAIR, manager_of
 WAYS = ("hostrouting", "env/bin/hostrouting", "python3 hostrouting.pyz")
 BACKUP = json.dumps(config(*REPAIR, guard=GUARDED))
 WORST_LAST = ("in force", "nothing", "waiting", "differs", "open", "shut")
-PAGES = ("status", "check", "plan", "check 172.16.0.0/16", "explain 172.16.5.9")
+PAGES = ("status", "check", "check 172.16.0.0/16", "explain 172.16.5.9")
 
 
 def commands_of(words: str, host: FakeHost, called: str = WAYS[0]) -> Iterator[str]:

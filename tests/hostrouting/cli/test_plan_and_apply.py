@@ -70,21 +70,19 @@ def test_an_apply_without_a_default_route() -> None:
     host = node(config(mode="STRICT"), plain_vm)
     first = apply(host, of_both_families("STRICT")).lines[0]
     assert first == f"FAILED: {NO_IPV6_ROUTE}, and the mode is STRICT"
-    planned = say("plan", host=host).lines[0]
+    planned = plan_installed(host).lines[0]
     assert planned == f"NOT READY: {NO_IPV6_ROUTE}, so apply would wait for one, and then fail"
 
 
 def test_a_plan_of_what_is_installed_where_addresses_escape() -> None:
     """`apply` would change nothing, and fail; the last line of the page repairs that."""
     host = escaping_node()
-    lines = say("plan", host=host).lines
+    lines = plan_installed(host).lines
     assert lines[0] == "WOULD FAIL: addresses escape, and the mode is STRICT"
     assert lines[-2:] == [
         "To repair that, as root:",
-        "  hostrouting repair | hostrouting apply --config -",
+        "  hostrouting repair --config - | hostrouting apply --config -",
     ]
-    of_a_file = plan_installed(host).lines
-    assert of_a_file[-1] == "  hostrouting repair --config - | hostrouting apply --config -"
 
 
 def test_a_plan_that_is_refused_proposes_nothing_that_is_refused_as_well() -> None:

@@ -17,7 +17,6 @@ from hostrouting.command import AS_ROOT
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy
-from hostrouting.gate.drop_ins import drop_ins_of
 from hostrouting.gate.health import find_faults, find_faults_without_config
 from hostrouting.gate.unit_gates import APPLY, find_ineffective_gates, judge_gates
 from hostrouting.host.host import Host
@@ -402,23 +401,6 @@ def test_what_an_image_has(tmp_path: Path) -> None:
     assert fault.sentence == f"{PROGRAM} is a fifo, and not a file, so the gate lets no unit pass"
 
 
-@pytest.mark.parametrize("is_new", [True, False], ids=["before it is gated", "gated"])
-def test_a_drop_in_of_an_image(tmp_path: Path, *, is_new: bool) -> None:
-    """Nobody can ask systemd there, so what will cancel the gate at boot is read."""
-    image = Host.offline(tmp_path)
-    if not is_new:
-        phases.execute(Configure(WITH_KUBELET, host=image), phases.Context(observers=[]))
-    path = f"{UNITS}/{KUBELET}.d/zz-x.conf"
-    image.files.write(path, RESET)
-    cancels = f"{KUBELET} starts unchecked: {CANCELS.format(path)}"
-    if is_new:
-        [fault] = find_ineffective_gates(image, [KUBELET])
-        assert fault.sentence == f"{AS_SOON}{cancels}"
-    else:
-        faults = find_faults(image, WITH_KUBELET)
-        assert cancels in [fault.sentence for fault in faults]
-
-
 @pytest.mark.parametrize(
     ("text", "mode"),
     [
@@ -517,18 +499,12 @@ class TestSystemd:
         assert openings(host) == wanted
         assert lasting(host) == [sentence for sentence in wanted if CANCELLED in sentence]
 
-    def test_a_reset_of_an_instance_that_was_not_read(self, host: FakeHost) -> None:
-        """The instance is loaded, and the next reload takes its gate away."""
-        manager_of(host).properties[KUBE1] = {}
-        host.files.texts[f"{UNITS}/{KUBE1}.d/50-x.conf"] = RESET
-        [sentence] = openings(host, WANTED)
-        assert sentence.startswith(f"{AS_SOON}{KUBE1} starts unchecked: ")
-
     @pytest.mark.parametrize("folder", [MACHINES, KUBE1])
     def test_a_refusal_that_counts_as_success(self, host: FakeHost, folder: str) -> None:
         """It opens a gate, and is somewhere in the files of the unit; a run is not refused, since
         it may repair something else.
         """
+        manager_of(host).properties[KUBE1] = {}
         dropped(host, folder, "[Service]\nSuccessExitStatus=3 255\n")
         [fault] = find_faults(host, WANTED)
         assert (fault.name, fault.target) == ("gate-open", folder)
@@ -577,6 +553,7 @@ class TestSystemd:
         self, host: FakeHost, folder: str, text: str, name: str, cause: str
     ) -> None:
         """The unit or the instance is named, and the drop-in."""
+        manager_of(host).properties[KUBE1] = {}
         path = dropped(host, folder, text, name)
         [fault] = find_faults(host, WANTED)
         assert (fault.name, fault.severity, fault.target) == ("gate-open", "error", folder)
@@ -595,19 +572,6 @@ class TestSystemd:
         of_all, of_one = openings(host, WANTED)
         assert of_all.startswith(f"{MACHINES} starts ")
         assert of_one.startswith(f"{KUBE2} has ")
-
-    def test_a_drop_in_of_an_instance_behind_one_of_its_template(self) -> None:
-        """Of two with one name, systemd reads the one in the first folder, and only then looks at
-        the name of the unit. It reads them by name, from whichever folder, and no file with
-        another ending.
-        """
-        of_template = f"{UNITS}/{MACHINES}.d/50-x.conf"
-        of_instance = f"/run/systemd/system/{KUBE1}.d/50-x.conf"
-        in_the_last_folder = f"/usr/lib/systemd/system/{KUBE1}.d/10-x.conf"
-        left_by_an_editor = f"{UNITS}/{KUBE1}.d/60-x.conf~"
-        places = (of_template, of_instance, in_the_last_folder, left_by_an_editor)
-        files = FakeFiles(dict.fromkeys(places, "[Service]\n"))
-        assert drop_ins_of(files, KUBE1) == [in_the_last_folder, of_template]
 
     @pytest.mark.parametrize("state", ["bad-setting", "error", "masked", "not-found"])
     def test_a_unit_that_systemd_cannot_load(self, host: FakeHost, state: str) -> None:

@@ -332,7 +332,7 @@ def test_law(
     wanted: HostRoutingConfig,
     installed: HostRoutingConfig | None,
     kernel: Callable[[], FakeKernel],
-    kind: type[InstallTask[Any]],
+    kind: type[InstallTask],
     is_typed: bool,
 ) -> None:
     """For any two configurations, one of them installed or not, and whether routes were typed or

@@ -81,20 +81,6 @@ class TestIneffectiveGates:
         manager_of(host).boot()
         assert lacking(host) == []
 
-    @pytest.mark.parametrize(
-        "folder", [f"{UNITS}/{KUBELET}.d", f"{UNITS}/service.d", f"/run/systemd/system/{KUBELET}.d"]
-    )
-    def test_a_drop_in_beside_a_gate(self, host: FakeHost, folder: str) -> None:
-        """To apply would have systemd read it, which would end the gate."""
-        run(Configure(GATED, host=host))
-        host.files.texts[f"{UNITS}/{KUBELET}.d/99-new.conf"] = "[Service]\n"
-        path = f"{folder}/50-x.conf"
-        host.files.texts[path] = RESET
-        [finding] = requirements(host, GATED)
-        assert finding.name == "gate-open"
-        assert finding.target == KUBELET
-        assert path in finding.sentence
-
 
 class TestPaths:
     """Something else is where a file of ours has to be."""
@@ -146,29 +132,6 @@ def test_an_image_that_is_not_roots(caplog: pytest.LogCaptureFixture) -> None:
     assert "another user owns" in finding.sentence
     run(Configure(OLD, host=image))
     assert caplog.text.count("another user owns") == 1
-
-
-@pytest.mark.parametrize("name", ["systemd-nspawn@.service", "systemd-nspawn@kube1.service"])
-@pytest.mark.parametrize("is_new", [True, False], ids=["before it is gated", "gated"])
-def test_a_drop_in_of_an_image_that_cancels_the_gate(
-    name: str, caplog: pytest.LogCaptureFixture, *, is_new: bool
-) -> None:
-    """It is named, and may be gone when the image boots. No command is proposed: it would change
-    the host on which the image is prepared.
-    """
-    image = FakeHost.image()
-    if not is_new:
-        run(Configure(OLD, host=image))
-    path = f"{UNITS}/{name}.d/zz-x.conf"
-    image.files.texts[path] = RESET
-    [finding] = requirements(image)
-    assert finding.name == "gate-open"
-    assert finding.severity == "warning"
-    assert finding.sentence.endswith(f'"ExecCondition=" in {path} cancels the gate')
-    assert finding.target == name
-    assert str(finding.remedy) == "change that in the image"
-    run(Configure(GATED, host=image))
-    assert caplog.text.count("change that in the image") == 1
 
 
 @pytest.mark.parametrize("path", [LAYOUT.config_path, LAYOUT.program_path])

@@ -42,7 +42,7 @@ PROBES = ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
 CHECKED = config(cidrs=("10.9.0.0/16",))
 
 
-def report_of(task: InstallTask[Any]) -> phases.Step:
+def report_of(task: InstallTask) -> phases.Step:
     """The report of a run of this task, whether it fails or not."""
     return phases.run(task, observers=[], clock=FakeClock())
 
@@ -183,7 +183,7 @@ class TestWait:
     """Nobody waits longer than the task says."""
 
     @pytest.mark.parametrize("kind", [Configure, ConfigureStaticRoutes, RewriteProbeSource])
-    def test_a_route_that_waits(self, kind: type[InstallTask[Any]]) -> None:
+    def test_a_route_that_waits(self, kind: type[InstallTask]) -> None:
         """Also in a task that does its work as a part of another one's."""
         host = FakeHost(kernel=FakeKernel())
         wanted = config("9.0.0.0/8")._replace(probe_rewrite=PROBES)

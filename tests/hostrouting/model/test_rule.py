@@ -9,7 +9,6 @@ from hostrouting.model.rule import (
     Rule,
     default_rules,
     priority_before,
-    reached_tables,
     rule_command,
 )
 
@@ -60,18 +59,9 @@ def test_rules_of_linux() -> None:
     )
 
 
-def test_tables_that_are_reached() -> None:
-    """Those that rules look up, and Linux's own; any, if a rule looks up that of a VRF, which has
-    no number in the rule.
-    """
-    of_vrf = Rule(family=4, priority=1000, l3mdev=True)
-    rules = (
-        Rule(family=4, priority=5, table=7),
-        Rule(family=4, priority=6, action="prohibit", table=8),
-    )
-    assert reached_tables(rules) == frozenset({253, 254, 255, 7})
-    assert reached_tables((*rules, of_vrf)) is None
-    assert str(of_vrf) == "1000: from all lookup [l3mdev-table]"
+def test_a_rule_for_vrfs() -> None:
+    """It looks up the table of a device, which has no number in the rule."""
+    assert str(Rule(4, 1000, l3mdev=True)) == "1000: from all lookup [l3mdev-table]"
 
 
 def test_a_device_that_a_shell_would_run() -> None:

@@ -25,7 +25,7 @@ EMPTY = json.loads(Snapshot((), (), (), ()).to_json())
 
 BLOCK, IP = Prefix.parse("fd00::/64"), as_ip("fd00::1")
 LINK = Link("n" * 255, 1, "veth", 32, up=False, master="é", xdp=True)
-LINK = LINK._replace(ipv6_disabled=True, ignores_ra=True)
+LINK = LINK._replace(ipv6_disabled=True)
 ADDRESS = Address(IP, 64, "é", 253, as_ip("fd00::2"))
 RULE = Rule(6, 7, "goto", 100, 9, invert=True, src=BLOCK, dst=BLOCK, iif="lo", fwmark=1)
 RULE = RULE._replace(fwmask=0xFF, others=(("tos", "0x10"),), l3mdev=True)
@@ -70,7 +70,7 @@ def test_half_a_host(family: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cls", "values"),
     [
-        (Link, ["", 1, True, None, False, False, False]),
+        (Link, ["", 1, True, None, False, False]),
         (Address, [0, None]),
         (Rule, ["to_table", 0, None, False, None, None, None, 0, 0, (), False, None, None]),
         (NextHop, [None, None, 1, False, False, False]),

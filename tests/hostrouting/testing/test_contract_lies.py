@@ -9,7 +9,6 @@ import pytest
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Watch
-from hostrouting.kernel.part import part_of
 from hostrouting.kernel.refusals import refusal
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import PROTOCOL_KERNEL, Route
@@ -155,15 +154,12 @@ def with_one_hop(answer: Answer) -> Answer:
     return answer._replace(route=answer.route._replace(next_hops=answer.route.next_hops[:1]))
 
 
-def by_any_rule(backend: FaultyBackend, *, family: int | None = None, **parts: Any) -> Snapshot:
-    """The tables that the rules of either family look up, whichever family is asked for."""
-    return part_of(backend.inner.snapshot(**parts), family=family)
-
-
-def without_addresses(backend: FaultyBackend, *, reached: bool = False, **parts: Any) -> Snapshot:
+def without_addresses(
+    backend: FaultyBackend, *, near: list[Prefix] | None = None, **parts: Any
+) -> Snapshot:
     """No addresses, too, where only routes should be missing."""
-    snapshot = backend.inner.snapshot(reached=reached, **parts)
-    return snapshot._replace(addresses=()) if reached else snapshot
+    snapshot = backend.inner.snapshot(near=near, **parts)
+    return snapshot if near is None else snapshot._replace(addresses=())
 
 
 def ignoring(**parts: Any) -> Lie:
@@ -205,14 +201,9 @@ ABOUT_THE_HOST: dict[str, tuple[Lie, str]] = {
         "that the kernel adds for an address; missing: ",
     ),
     "family is ignored": (ignoring(family=None), "`family` leaves out the routes"),
-    "reached is ignored": (ignoring(reached=False), "`reached` leaves out the routes"),
-    "reached is about addresses, too": (
+    "near is about addresses, too": (
         lying(snapshot=without_addresses),
-        "`reached` leaves out nothing else (addresses)",
-    ),
-    "reached by any rule": (
-        lying(snapshot=by_any_rule),
-        "`reached` and `family` leaves out the routes",
+        "`near` leaves out nothing else (addresses)",
     ),
     "near is ignored": (ignoring(near=None), "`near` leaves out the routes"),
     "near leaves out all": (ignoring(near=[]), "leaves out the routes"),

@@ -147,6 +147,10 @@ MISTAKES: dict[str, Callable[[], object]] = {
         kernel=h200(), faults=FaultyBackend(h200())
     ),
     "read: cls is {}; it must be a class": lambda: read(untyped({}), Route),
+    "states.'a.service'. is 'Active'; it must be one of active, reload": lambda: FakeManager(
+        states={"a": "Active"}
+    ).start("a", timeout=1),
+    "running is 'no'; it must be True": lambda: FakeManager(running=untyped("no")).reload(),
     "ActiveState is a property of a unit; name it": lambda: FakeManager().show(("ActiveState",)),
     "timeout is '60'; it must be a number of seconds": lambda: NetlinkBackend(timeout=TEXT),
     "Route.to: type is '60'; it must be one of unspec": lambda: Route.to("::/0", type=TEXT),

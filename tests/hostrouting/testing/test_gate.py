@@ -14,9 +14,7 @@ from hostrouting.release import PASSED
 from hostrouting.status import find_status, metric_lines
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
-from phases.testing import FakeClock
 from tests.support.node import (
-    DEFAULT,
     HALVES,
     UNIT,
     FakeLock,
@@ -97,19 +95,6 @@ def test_what_else_refuses() -> None:
     text = other.files.texts[HostLayout.config_path]
     other.files.texts[HostLayout.config_path] = text.replace(UNIT, "other.service")
     assert f"the configuration does not gate {UNIT}" in start(other)
-
-
-def test_a_default_route_that_comes_late() -> None:
-    """With the context of the task, the gate waits for it by the clock of the run."""
-    config = wanting(*HALVES)
-    clock = FakeClock()
-    host = installed(config, lambda: without_default(h200()))
-    host.kernel.later(lambda: host.kernel.ip_route("add", DEFAULT))
-    assert start(host, ctx=phases.Context(clock=clock, observers=[])) == ""
-    never = installed(config, lambda: without_default(h200()))
-    assert "NO-DEFAULT-ROUTE" in start(never, ctx=phases.Context(clock=clock, observers=[]))
-    assert clock.now() == 60
-    assert "NO-DEFAULT-ROUTE" in start(never)
 
 
 def without_a_default() -> FakeKernel:

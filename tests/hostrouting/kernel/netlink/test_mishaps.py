@@ -26,7 +26,7 @@ from hostrouting.kernel.netlink.socket import (
     error_of,
 )
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import OURS, TABLE_MAIN, NextHop, Route
+from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.snapshot import Snapshot
 from tests.support.children import in_child
 from tests.support.kinds import raises
@@ -85,11 +85,11 @@ def test_a_host_that_changes_while_it_is_read(
 
     family = route.prefix.family
     with mock.patch("hostrouting.kernel.netlink.backend.list_routes", meanwhile):
-        snapshot = backend.snapshot(family=family, reached=True, near=[NEAR])
+        snapshot = backend.snapshot(family=family, near=[NEAR])
     assert len(read) == readings
     assert snapshot.restless is is_restless
     if not is_restless:
-        assert snapshot == backend.snapshot(family=family, reached=True, near=[NEAR])
+        assert snapshot == backend.snapshot(family=family, near=[NEAR])
 
 
 def test_a_list_of_which_linux_says_that_it_changed(backend: NetlinkBackend) -> None:
@@ -250,7 +250,7 @@ def test_a_list_that_is_refused(backend: NetlinkBackend) -> None:
         with pytest.raises(KernelError):
             list(netlink.dump(RTM_GETRULE, b""))
         with pytest.raises(KernelError):
-            list_routes(netlink, 4, [TABLE_MAIN], RouteReader({}))
+            list_routes(netlink, 4, RouteReader({}))
 
 
 def test_a_name_that_no_device_can_have(namespace: Namespace, backend: NetlinkBackend) -> None:

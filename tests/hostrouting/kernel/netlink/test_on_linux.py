@@ -90,7 +90,7 @@ def test_a_snapshot_is_what_ip_lists(data: st.DataObject) -> None:
     """On any host everything is what `ip` lists, in its order; and pyroute2 sees the same, as far
     as it can.
 
-    `family`, `reached` and `near` leave out what they leave out of the whole snapshot.
+    `family` and `near` leave out what they leave out of the whole snapshot.
     """
     lost = data.draw(st.sets(st.sampled_from(["ib0", "wg0"])))
     with private_namespace() as namespace, namespace.inside():
@@ -98,7 +98,6 @@ def test_a_snapshot_is_what_ip_lists(data: st.DataObject) -> None:
         near = data.draw(st.lists(prefixes(within[4]) | prefixes(within[6]), max_size=3))
         asked: dict[str, Any] = {
             "family": data.draw(st.sampled_from([None, 4, 6])),
-            "reached": data.draw(st.booleans()),
             "near": data.draw(st.sampled_from([None, near, near])),
         }
 
@@ -291,17 +290,6 @@ def test_protocols_have_the_names_that_ip_has(namespace: Namespace) -> None:
     for number, name in shown.items():
         if protocol_name(number) in shown.values():
             assert protocol_name(number) == name
-
-
-@pytest.mark.parametrize(("accept_ra", "ignores"), [(0, False), (1, True), (2, False)])
-def test_advertisements_on_a_host_that_forwards(
-    namespace: Namespace, backend: NetlinkBackend, accept_ra: int, *, ignores: bool
-) -> None:
-    """Linux ignores them if `accept_ra` is 1; with 0, another program may look at them."""
-    namespace.sysctl("ipv6/conf/eth1/accept_ra", accept_ra)
-    assert not backend.snapshot().links_by_name["eth1"].ignores_ra
-    namespace.sysctl("ipv6/conf/all/forwarding", 1)
-    assert backend.snapshot().links_by_name["eth1"].ignores_ra is ignores
 
 
 def test_a_device_whose_mtu_is_too_small_for_ipv6(
