@@ -213,6 +213,7 @@ def test_typed_cidrs_where_the_configuration_is_unusable(name: str) -> None:
     assert page.code == document.code == 1
     _, _, behind = page.out.partition(f"\nFILE: {sentence}")
     _, remedy, *_ = behind.splitlines()
+    assert "Permanently" not in page.out, "a repair would begin with that configuration, too"
     is_there = host.files.look(HostLayout.config_path) is not None
     assert remedy.startswith(f"  correct {HostLayout.config_path}") is is_there
 
