@@ -186,19 +186,6 @@ class TestOnLinux:
         assert sorted(view.neighbours, key=str) == sorted(neighbours_by_ip(node), key=str)
         assert view.macs == macs_by_ip(node)
 
-    def test_an_end_that_moves(self, node: Namespace) -> None:
-        """An end in a third namespace is read there, and one in this namespace, too."""
-        with private_namespace() as first, private_namespace() as second:
-            node.batch(
-                [f"link add near type veth peer name far address {OTHER} netns {first.path}"]
-            )
-            first.batch([f"link set far netns {second.path}"])
-            assert KernelLinkLayer().look().peers["near"] == OTHER
-            second.batch(["link del far"])
-        node.batch([f"link add near address {POD} type veth peer name far address {OTHER}"])
-        assert KernelLinkLayer().look().peers == {**VIEW.peers, "near": OTHER, "far": POD}
-        node.batch(["link del far"])
-
     def test_without_privilege(self) -> None:
         """Without the privilege the other ends are not known, and nothing can be changed."""
 

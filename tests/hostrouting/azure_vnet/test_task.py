@@ -114,6 +114,10 @@ def test_what_is_stale_is_deleted() -> None:
     assert kinds == ["rule"] * 10 + ["neighbour"] + ["route"] * 2
     assert result.log_fields() == {"stale": 13, "deleted": 13, "conflicts": 4, "undo_file": UNDO}
 
+    assert clean(host).undo_file == ""
+    host.ebtables.rules.append(azure.STALE_RULES[0])
+    assert clean(host).undo_file == UNDO.replace("-1.", "-2."), "it has a file of its own"
+
 
 def test_a_dry_run(caplog: pytest.LogCaptureFixture) -> None:
     """By default the task only reports: nothing is changed, no file is written, and the lock is not
@@ -234,21 +238,6 @@ def test_a_pod_that_is_new(kind: str, *, is_readable: bool) -> None:
     plan = azure.task(azure.config(), host=host).plan()
     fates = {entry.fate for entry in plan.entries if "10.1.0.55 " in entry.spec}
     assert fates == {"conflict" if is_readable else "keep"}
-
-
-def test_an_undo_file_without_rules() -> None:
-    """It has the commands for the neighbour and its route, each with all that Linux has to know,
-    and ends with 1 if one fails.
-    """
-    host = azure.host()
-    host.ebtables.rules.clear()
-    clean(host)
-    assert host.files.texts[UNDO].partition("status=0\n")[2] == (
-        "ip neigh flush to 10.1.0.5 dev azure0 || status=1\n"
-        f"ip neigh add 10.1.0.5 lladdr {azure.DEAD} dev azure0 nud permanent || status=1\n"
-        "ip -4 route add 10.1.0.5/32 dev azure0 proto 4 scope 253 metric 7 || status=1\n"
-        "exit $status\n"
-    )
 
 
 def test_a_rule_is_gone_before_the_batch() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 
 from hostrouting.boot.files import WRITER, files_of, files_on, writer_of
-from hostrouting.boot.on_disk import gated_on_disk, owned_paths, proof_of_installation
-from hostrouting.config.settings import MACHINES, HostRoutingConfig
+from hostrouting.boot.on_disk import owned_paths, proof_of_installation
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.testing import FakeFiles, FakeHost
 from tests.hostrouting.boot.test_files import FULL, PYTHON
@@ -120,15 +120,3 @@ def test_the_link_that_starts_a_unit(unit: str) -> None:
     is_ours = unit in {"a mask", "an empty file"}
     assert (LAYOUT.enabled_path(LAYOUT.routes_unit) in owned) is is_ours
     assert path not in owned
-
-
-def test_a_link_to_a_copy_of_our_drop_in() -> None:
-    """As of a program that keeps its files in one folder. systemd reads the copy, so the unit is
-    gated; and without the program, it would not start as long as the link is there.
-    """
-    files = put(FULL)
-    drop_in = LAYOUT.drop_in_path(MACHINES)
-    files.texts["/opt/gitops/drop-in"] = files.texts.pop(drop_in)
-    files.links[drop_in] = "/opt/gitops/drop-in"
-    assert gated_on_disk(files) == (MACHINES,)
-    assert owned_paths(files)[0] == drop_in

@@ -14,14 +14,12 @@ from hypothesis import given, strategies as st
 from hostrouting.boot import program
 from hostrouting.boot.program import PACKAGES, Program, Stamp, pack, stamp_of
 from hostrouting.host.layout import HostLayout
-from hostrouting.release import __version__
 from hostrouting.testing import FakeFiles, h200
 from tests.support.compiled import compiled_program
 from tests.support.library import copy_library
 from tests.support.programs import completed
 
 PATH = HostLayout.program_path
-TAG = sys.implementation.cache_tag
 WRITE = """\
 import sys
 from hostrouting.boot.program import Program
@@ -175,13 +173,6 @@ class TestContent:
         sources = [name for name in names if name.endswith(".py")]
         assert sources == sorted(sources)
         assert {*names} == {*sources, *(f"{name}c" for name in sources)}
-
-    def test_the_stamp(self, program: Path) -> None:
-        """It says the release, the sources, and the interpreter."""
-        stamp = stamp_of(program.read_bytes())
-        assert stamp == stamp_of(Program().content())._replace(python=TAG)
-        assert stamp.version == __version__
-        assert stamp_of(Program().content()).python == ""
 
     @pytest.mark.parametrize("is_other", [False, True], ids=["its interpreter", "another one"])
     def test_the_command(self, program: Path, *, is_other: bool) -> None:

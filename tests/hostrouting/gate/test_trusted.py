@@ -71,10 +71,3 @@ def test_a_name_that_a_shell_would_run() -> None:
     path = f"{FOLDER}/90;reboot.sh"
     [finding] = find_untrusted(FakeFiles({path: ""}, {path: 0o775}))
     assert finding.remedy == Remedy(command=f"chown root '{path}' && chmod go-w '{path}'")
-
-
-def test_a_link_in_the_place_of_a_folder() -> None:
-    """It may lead to where others can write."""
-    files = FakeFiles(links={FOLDER: "/opt/agent/gate.d"})
-    [finding] = find_untrusted(files)
-    assert finding.sentence.startswith(f"{FOLDER} is a link, and not a directory")

@@ -9,6 +9,7 @@ from hostrouting.gate.unit_states import UnitState, unit_states
 from hostrouting.host.base import LockHolder
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeFiles, FakeManager
+from tests.support.ip_text import text_rows
 
 UNIT = "kubelet.service"
 NOW = "Thu 2026-01-01 00:00:00 UTC"
@@ -22,7 +23,6 @@ PASSED_NOTE = StartNote("now", 7.5, refused=False)
 REFUSED_NOTE = StartNote("now", 7.5, refused=True, errors=[ERROR])
 OLD_NOTE = StartNote("before", 7.5, refused=False)
 OLD_REFUSAL = StartNote("before", 7.5, refused=True, errors=[ERROR])
-ACTIVE = {"ActiveState": "active", "SubState": "running"}
 FAILED = {
     "ActiveState": "failed",
     "SubState": "failed",
@@ -32,137 +32,36 @@ FAILED = {
 LOGGED = ("it logs this", "it logs this")
 """What the journal has, where it is asked."""
 
-ROWS: dict[str, tuple[StartNote | None, dict[str, str], str]] = {
-    "checked": (PASSED_NOTE, ACTIVE | PASSED, f"runs, and was checked (since {NOW})"),
-    "checked, and restarted": (
-        PASSED_NOTE,
-        ACTIVE | PASSED | {"NRestarts": "2"},
-        f"runs, and was checked, and was restarted 2 times (since {NOW})",
-    ),
-    "checked, or not, after an older note": (
-        OLD_NOTE,
-        ACTIVE | PASSED,
-        f"runs, and no note says whether its start was checked (since {NOW})",
-    ),
-    "starting without a note": (
-        None,
-        {"ActiveState": "activating", "SubState": "start-pre"} | PASSED,
-        f"is starting, and no note says whether its start was checked (since {NOW})",
-    ),
-    "a drop-in cancels the gate": (
-        None,
-        ACTIVE,
-        f"runs, and no note says whether its start was checked (since {NOW})",
-    ),
-    "not ready yet": (
-        PASSED_NOTE,
-        {"ActiveState": "activating", "SubState": "start"} | PASSED,
-        f"is starting, and was checked (since {NOW})",
-    ),
-    "a command after its main process runs": (
-        PASSED_NOTE,
-        {"ActiveState": "activating", "SubState": "start-post"} | PASSED,
-        f"is starting, and was checked (since {NOW})",
-    ),
-    "in the gate": (
-        OLD_NOTE,
-        {"ActiveState": "activating", "SubState": "condition"} | PASSED,
-        f"waits in the gate (since {NOW})",
-    ),
-    "in a condition of another program": (
-        None,
-        {"ActiveState": "activating", "SubState": "condition", "ExecCondition": "{ argv[]=true }"},
-        f"does not run (since {NOW})",
-    ),
-    "refused": (REFUSED_NOTE, FAILED | REFUSED, f"was refused by the gate (since {NOW})"),
-    "refused, after a reload": (
-        REFUSED_NOTE,
-        {"ActiveState": "inactive", "SubState": "dead"} | PASSED,
-        f"was refused by the gate (since {NOW})",
-    ),
-    "refused, and systemd will start it again": (
-        REFUSED_NOTE,
-        {"ActiveState": "activating", "SubState": "auto-restart"} | REFUSED,
-        f"was refused by the gate (since {NOW})",
-    ),
-    "refused by a gate that could not run": (
-        OLD_NOTE,
-        FAILED | REFUSED,
-        f"was refused by the gate (since {NOW})",
-    ),
-    "a command before its main process has failed before the gate was there": (
-        None,
-        FAILED | PASSED | {"ExecMainStatus": "0"},
-        f"fails before its main process starts (since {NOW})",
-    ),
-    "a command before its main process fails": (
-        PASSED_NOTE,
-        FAILED | PASSED | {"ExecMainStatus": "0"},
-        f"fails before its main process starts (since {NOW})",
-    ),
-    "its main process fails, after the gate let it pass": (
-        PASSED_NOTE,
-        FAILED | PASSED | {"NRestarts": "5"},
-        f"fails (exit-code, exit status 3), and was restarted 5 times (since {NOW})",
-    ),
-    "it fails, and was refused before": (
-        OLD_REFUSAL,
-        FAILED | PASSED,
-        f"fails (exit-code, exit status 3) (since {NOW})",
-    ),
-    "a crash loop": (
-        PASSED_NOTE,
-        FAILED | PASSED | {"ActiveState": "activating", "SubState": "auto-restart"},
-        f"fails (exit-code, exit status 3) (since {NOW})",
-    ),
-    "masked": (
-        PASSED_NOTE,
-        {"ActiveState": "failed", "LoadState": "masked", "UnitFileState": "masked"},
-        f"is masked, so systemd does not start it (since {NOW})",
-    ),
-    "masked until the next boot": (
-        None,
-        {"ActiveState": "inactive", "LoadState": "masked", "UnitFileState": "masked-runtime"},
-        f"is masked, so systemd does not start it until the next boot (since {NOW})",
-    ),
-    "masked while it runs": (
-        PASSED_NOTE,
-        ACTIVE | {"LoadState": "masked"},
-        f"runs, and was checked (since {NOW})",
-    ),
-    "not there": (
-        None,
-        {"LoadState": "not-found", "StateChangeTimestamp": ""},
-        "is not known to systemd: it is not installed, or has another name",
-    ),
-    "stopped": (
-        OLD_REFUSAL,
-        {"ActiveState": "inactive", "StateChangeTimestamp": ""} | PASSED,
-        "does not run",
-    ),
+PROPERTIES: dict[str, dict[str, str]] = {
+    "runs": {"ActiveState": "active", "SubState": "running"},
+    "start-pre": {"ActiveState": "activating", "SubState": "start-pre"},
+    "start": {"ActiveState": "activating", "SubState": "start"},
+    "start-post": {"ActiveState": "activating", "SubState": "start-post"},
+    "condition": {"ActiveState": "activating", "SubState": "condition"},
+    "other-condition": {"ExecCondition": "{ argv[]=true }"},
+    "auto-restart": {"ActiveState": "activating", "SubState": "auto-restart"},
+    "dead": {"ActiveState": "inactive", "SubState": "dead"},
+    "inactive": {"ActiveState": "inactive"},
+    "never": {"StateChangeTimestamp": ""},
+    "failed": FAILED,
+    "early": {"ExecMainStatus": "0"},
+    "2-restarts": {"NRestarts": "2"},
+    "masked": {"LoadState": "masked", "UnitFileState": "masked"},
+    "masked-runtime": {"LoadState": "masked", "UnitFileState": "masked-runtime"},
+    "not-found": {"LoadState": "not-found"},
+    "passed": PASSED,
+    "refused": REFUSED,
 }
-"""By what has happened: the note, what systemd shows, and what is said."""
-REASONS = {
-    "refused": (ERROR,),
-    "refused, after a reload": (ERROR,),
-    "refused, and systemd will start it again": (ERROR,),
-    "refused by a gate that could not run": ("it logs this",),
-    "a command before its main process has failed before the gate was there": ("it logs this",),
-    "a command before its main process fails": ("it logs this",),
-    "its main process fails, after the gate let it pass": ("it logs this",),
-    "it fails, and was refused before": ("it logs this",),
-    "a crash loop": ("it logs this",),
-}
+NOTES = {"": None, "passed": PASSED_NOTE, "refused": REFUSED_NOTE}
+NOTES |= {"old": OLD_NOTE, "old refusal": OLD_REFUSAL}
 COMMANDS = {
-    "masked": f"systemctl unmask {UNIT}",
-    "masked until the next boot": f"systemctl unmask --runtime {UNIT}",
-    **dict.fromkeys(
-        [name for name, row in ROWS.items() if "no note" in row[2]],
-        f"journalctl -b -u {UNIT} -g hostrouting",
-    ),
-    **dict.fromkeys(REASONS, f"journalctl -u {UNIT}"),
-    **dict.fromkeys([name for name in REASONS if "refused" in name], f"systemctl start {UNIT}"),
-    "it fails, and was refused before": f"journalctl -u {UNIT}",
+    "": None,
+    "unmask": f"systemctl unmask {UNIT}",
+    "unmask-runtime": f"systemctl unmask --runtime {UNIT}",
+    "restart": f"systemctl restart {UNIT}",
+    "start": f"systemctl start {UNIT}",
+    "journal": f"journalctl -u {UNIT}",
+    "gate-log": f"journalctl -b -u {UNIT} -g hostrouting",
 }
 
 
@@ -184,21 +83,59 @@ def state_of(note: StartNote | None, **properties: str) -> UnitState:
     return state
 
 
-@pytest.mark.parametrize("row", ROWS)
-def test_a_unit(row: str) -> None:
+# What has happened: the note, what systemd shows, what is said, the command, and whose reasons.
+@text_rows(
+    """
+passed | runs passed | runs, and was checked (since NOW) | |
+passed | runs passed 2-restarts | runs, and was checked, and was restarted 2 times (since NOW) | |
+passed | start passed | is starting, and was checked (since NOW) | |
+passed | start-post passed | is starting, and was checked (since NOW) | |
+passed | runs masked | runs, and was checked (since NOW) | |
+# After an older note; without a note; where a drop-in cancels the gate
+old | runs passed | runs, and no note says whether its start was checked (since NOW) | gate-log |
+    | start-pre passed | is starting, and no note says whether its start was checked (since NOW) \
+| gate-log |
+    | runs | runs, and no note says whether its start was checked (since NOW) | gate-log |
+# In the gate, or in a condition of another program
+old | condition passed | waits in the gate (since NOW) | |
+    | condition other-condition | does not run (since NOW) | |
+# Refused; also after a reload, before the next attempt, and by a gate that could not run
+refused | failed refused | was refused by the gate (since NOW) | start | note
+refused | dead passed | was refused by the gate (since NOW) | start | note
+refused | auto-restart refused | was refused by the gate (since NOW) | start | note
+old | failed refused | was refused by the gate (since NOW) | start | log
+# It fails by itself
+    | failed passed early | fails before its main process starts (since NOW) | journal | log
+passed | failed passed early | fails before its main process starts (since NOW) | journal | log
+passed | failed passed 2-restarts \
+| fails (exit-code, exit status 3), and was restarted 2 times (since NOW) | journal | log
+old refusal | failed passed | fails (exit-code, exit status 3) (since NOW) | journal | log
+passed | failed passed auto-restart | fails (exit-code, exit status 3) (since NOW) | journal | log
+# It is not there, or not to be started
+passed | failed masked | is masked, so systemd does not start it (since NOW) | unmask |
+    | inactive masked-runtime | is masked, so systemd does not start it until the next boot \
+(since NOW) | unmask-runtime |
+    | not-found never | is not known to systemd: it is not installed, or has another name | |
+old refusal | inactive never passed | does not run | |
+"""
+)
+def test_a_unit(row: list[str]) -> None:
     """A note counts only if it is about the start that systemd knows."""
-    note, properties, words = ROWS[row]
-    state = state_of(note, **properties)
-    assert state.sentence == f"{UNIT} {words}"
-    assert state.reasons == REASONS.get(row, ())
-    assert (state.remedy and state.remedy.command) == COMMANDS.get(row)
-    assert state.checked == (7.5 if note is PASSED_NOTE else 0)
+    note, shown, words, command, reasons = row
+    properties: dict[str, str] = {}
+    for name in shown.split():
+        properties |= PROPERTIES[name]
+    state = state_of(NOTES[note], **properties)
+    assert state.sentence == f"{UNIT} {words.replace('NOW', NOW)}"
+    assert state.reasons == {"": (), "note": (ERROR,), "log": ("it logs this",)}[reasons]
+    assert (state.remedy and state.remedy.command) == COMMANDS[command]
+    assert state.checked == (7.5 if note == "passed" else 0)
 
 
 @pytest.mark.parametrize("gate", ["", PASSED["ExecCondition"]])
 def test_a_unit_without_a_note_can_be_checked_where_it_is_gated(gate: str) -> None:
     """Nobody knows whether its start was checked: perhaps /run was full then, or the gate open."""
-    remedy = state_of(None, **ACTIVE, ExecCondition=gate).remedy
+    remedy = state_of(None, **PROPERTIES["runs"], ExecCondition=gate).remedy
     assert remedy is not None
     restarts = [f"systemctl restart {UNIT}"] if gate else []
     assert [way.command for way in [*remedy.ways()][1:]] == restarts
@@ -267,49 +204,27 @@ def test_a_refused_unit_while_another_process_has_the_lock() -> None:
     assert str(state.remedy) == "if that hangs, as root: kill 4711"
 
 
-def test_a_refused_unit_while_the_guard_has_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after an apply: the guard is not to be stopped for a pass that ends in a moment."""
-    guard = LockHolder(8, "python", HostLayout.guard_unit)
-    monkeypatch.setattr(FakeFiles, "lock_holders", lambda *_: (guard,))
+@pytest.mark.parametrize("unit", [HostLayout.guard_unit, UNIT])
+def test_who_has_the_lock_for_a_moment(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The guard is not to be stopped for a pass that ends in a moment, and the gate of the unit
+    itself holds nobody back.
+    """
+    holder = LockHolder(8, "python", unit)
+    monkeypatch.setattr(FakeFiles, "lock_holders", lambda *_: (holder,))
     files = FakeFiles()
     leave_note(files, UNIT, REFUSED_NOTE)
     [state] = unit_states(files, manager_with(**FAILED, **REFUSED), [UNIT])
     assert state.held_by == ""
     assert str(state.remedy) == f"when nothing holds it back, as root: systemctl start {UNIT}"
-
-
-@pytest.mark.parametrize(
-    ("shown", "words"),
-    [
-        ("", "if that hangs"),
-        ("a.timer b.path", "if that hangs (a.timer and b.path start it again)"),
-    ],
-)
-def test_what_starts_the_service_that_has_the_lock(
-    shown: str, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An operator who stops the service may have to stop that, too."""
-    holder = LockHolder(8, "archive", "archive.service", is_of_all=True)
-    monkeypatch.setattr(FakeFiles, "lock_holders", lambda *_: (holder,))
-    manager = manager_with(ActiveState="activating", SubState="condition", **PASSED)
-    manager.properties[holder.service] = {"TriggeredBy": shown}
-    [state] = unit_states(FakeFiles(), manager, [UNIT])
-    assert str(state.remedy) == f"{words}, as root: systemctl stop archive.service"
-
-
-def test_its_own_gate_has_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then it waits for nobody."""
-    own = LockHolder(8, "python", UNIT)
-    monkeypatch.setattr(FakeFiles, "lock_holders", lambda *_: (own,))
     waiting = manager_with(ActiveState="activating", SubState="condition", **PASSED)
     [state] = unit_states(FakeFiles(), waiting, [UNIT])
-    assert state.reasons == ()
-    assert state.remedy is None
+    if unit == UNIT:
+        assert (state.reasons, state.remedy) == ((), None)
 
 
 def test_the_guard() -> None:
     """Nothing gates it, so it has no note."""
-    manager = FakeManager(properties={HostLayout.guard_unit: ACTIVE})
+    manager = FakeManager(properties={HostLayout.guard_unit: PROPERTIES["runs"]})
     [state] = unit_states(FakeFiles(), manager, [HostLayout.guard_unit])
     assert state == UnitState(HostLayout.guard_unit, "runs")
 

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 from hypothesis import example, given, strategies as st
@@ -111,24 +110,6 @@ def test_what_is_not_a_path(make: Callable[[], Files], path: Any) -> None:
     for call in calls:
         with pytest.raises(ValueError, match=said):
             call()
-
-
-def test_a_fault_at_what_is_not_a_path() -> None:
-    """It would never happen, so the first change says so."""
-    files = FakeFiles(broken={"etc/hostrouting": "no space left"})
-    with pytest.raises(ValueError, match="path is 'etc/hostrouting'; it must be a str that begins"):
-        files.write("/etc/motd", "")
-
-
-@pytest.mark.parametrize("content", [b"caf\xe9\r\n", b"\xed\xb2\x80\0\xff", "caf\u00e9".encode()])
-def test_a_text_is_written_back_as_it_was(tmp_path: Path, content: bytes) -> None:
-    """A task that restores what it has read changes no byte, whatever the encoding is."""
-    for files in (FakeFiles(), LocalFiles(tmp_path)):
-        files.write("/file", content)
-        former = files.read("/file")
-        assert former is not None
-        files.write("/file", former)
-        assert files.read_bytes("/file") == content
 
 
 # An image, and what a process sees that has it as its root
@@ -325,14 +306,6 @@ def test_a_file_of_another_owner(tmp_path: Path) -> None:
     assert not file.differs(HERE)
 
 
-@pytest.mark.parametrize(("mode", "is_open"), [(0o755, False), (0o764, True), (0o746, True)])
-def test_who_else_can_write(tmp_path: Path, mode: int, *, is_open: bool) -> None:
-    """The group, or all users."""
-    path = tmp_path / "script"
-    HERE.write(str(path), "text", mode=mode)
-    assert is_open_to_others(path) is is_open
-
-
 def is_open_to_others(path: Path) -> bool:
     """Whether somebody else than its owner, or root, can write to the file."""
     entry = HERE.look(str(path))
@@ -484,28 +457,6 @@ def test_a_file_system_that_takes_nothing(
     assert len(met) == refused
     for error in met:
         assert error.endswith(reason)
-
-
-@pytest.mark.parametrize(
-    ("number", "named", "said"),
-    [
-        (errno.EACCES, "", "a reason; run as root"),
-        (errno.EIO, "", "a reason; dmesg may have the cause"),
-        (errno.EACCES, "file.new", "file.new: a reason; run as root"),
-    ],
-)
-def test_the_remedy_of_an_error(tmp_path: Path, number: int, named: str, said: str) -> None:
-    """What to do follows the reason of the system, whose number the error has, too. A temporary
-    file is also named.
-    """
-    path = str(tmp_path / "file")
-    error = OSError(number, "a reason", str(tmp_path / named) if named else path)
-    with (
-        mock.patch("os.open", side_effect=error),
-        pytest.raises(HostError, match=f"^cannot write {path}: (.*/)?{said}") as caught,
-    ):
-        HERE.write(path, "text")
-    assert caught.value.errno == number
 
 
 def test_a_file_system_without_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ import os
 import threading
 from contextlib import suppress
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
@@ -13,7 +12,7 @@ from hostrouting.errors import HostError, NotReady
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from hostrouting.testing import FakeFiles, FakeHost, FakeKernel
+from hostrouting.testing import FakeHost, FakeKernel
 from tests.support.locks import locking, locking_in_turn, wait_until_no_thread_locks
 from tests.support.tasks import context
 
@@ -72,33 +71,6 @@ def test_the_turn_of_an_earlier_version() -> None:
 
 
 @pytest.mark.linux
-def test_who_has_locked_the_host(tmp_path: Path) -> None:
-    """The process that has the lock, and not the flock(1) that took it and has ended; also while
-    another process has the turn, because that waits for it, too.
-    """
-    host = Host(backend=FakeKernel, files=LocalFiles(tmp_path), manager=None)
-    folder = tmp_path / "run/hostrouting"
-    folder.mkdir(parents=True)
-    with locking(folder / "lock", "--shared") as pid:
-        busy = (
-            f"this host is still locked after 150 s, by process {pid} (sleep); "
-            f"wait until it is free; if that hangs, as root: kill {pid}"
-        )
-        assert why_locked(host) == busy
-        with locking(folder / "turn", "--exclusive"):
-            assert why_locked(host) == busy
-    wait_until_no_thread_locks()
-
-
-def why_locked(host: Host) -> str:
-    """The error of a run that does not get the lock."""
-    with pytest.raises(NotReady) as caught, host.locked(context()):
-        pytest.fail("two at once")
-    assert caught.value.kind == "busy"
-    return str(caught.value)
-
-
-@pytest.mark.linux
 def test_a_cancelled_wait(tmp_path: Path) -> None:
     """Whoever waits for the lock is cancelled from another thread at once, and then keeps it from
     nobody.
@@ -133,17 +105,12 @@ def test_a_host_that_is_locked_again_and_again(tmp_path: Path) -> None:
                 pass
 
 
-def test_an_image_has_no_part_of_this_machine(tmp_path: Path) -> None:
-    """Neither its kernel nor its systemd is asked, whatever runs here."""
-    for image in (Host.offline(tmp_path), Host(backend=None, files=LocalFiles(tmp_path))):
-        assert image.backend is None
-        assert image.manager is None
-
-
-def test_the_lock_of_an_image(tmp_path: Path) -> None:
-    """Two runs on one image exclude each other, and leave nothing in it; a mistyped name is not an
-    image.
+def test_an_image(tmp_path: Path) -> None:
+    """Neither the kernel nor the systemd of this machine is asked. Two runs on one image exclude
+    each other, and leave nothing in it; a mistyped name is not an image.
     """
+    for image in (Host.offline(tmp_path), Host(backend=None, files=LocalFiles(tmp_path))):
+        assert (image.backend, image.manager) == (None, None)
     first, second, waiting = Host.offline(str(tmp_path)), Host.offline(f"{tmp_path}/"), context()
     with (
         first.locked(context()),
@@ -203,12 +170,3 @@ def test_what_has_to_be_looked_at(path: str, *, is_ours: bool) -> None:
     assert not host.may_have_ours
     host.files.write(path, "text")
     assert host.may_have_ours is is_ours
-
-
-def test_a_folder_that_cannot_be_read_may_have_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then the one who reads our files says why that is impossible."""
-    host = FakeHost()
-    monkeypatch.setattr(
-        FakeFiles, "names", mock.Mock(side_effect=HostError("cannot be read", what="file"))
-    )
-    assert host.may_have_ours

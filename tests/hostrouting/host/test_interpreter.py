@@ -195,9 +195,3 @@ class TestRun:
         words = NodeInterpreter(FakeFiles()).why_not_run()
         assert reason in words
         assert "\n" not in words
-
-    def test_it_is_too_old(self, program: Path) -> None:
-        """The program itself says so."""
-        (program.parent / "python").unlink()
-        os.rename(python(program.parent, AS_OLD), program.parent / "python")
-        assert NodeInterpreter(FakeFiles()).why_not_run() == "it is Python 3.9"

@@ -133,25 +133,6 @@ def test_a_start_whose_task_is_cancelled() -> None:
     assert run.commands[-1] == STOP
 
 
-def test_a_service_by_its_short_name() -> None:
-    """As for systemctl; also where the journal is asked, which has whole names only."""
-    run = Systemctl(
-        show=[Ended(0, INACTIVE), Ended(0, FAILED)],
-        start=Ended(1),
-        sync="",
-        quiet="giving up\n",
-        stop="",
-    )
-    manager = SystemdManager(run=run)
-    with pytest.raises(HostError, match=r"^x\.service failed .*: giving up; see"):
-        manager.start("x", timeout=10)
-    manager.stop("x")
-    assert run.commands[-1] == STOP
-    assert run.commands[-2].endswith("_SYSTEMD_UNIT=x.service")
-    names = {"kubelet": "kubelet.service", "a.timer": "a.timer", "a.b": "a.b.service", "m@*": "m@*"}
-    assert {name: unit_name(name) for name in names} == names
-
-
 def test_a_start_that_was_not_ours_is_not_given_up() -> None:
     """A unit that the boot is starting goes on, whoever stops waiting for it."""
     run = Systemctl(show="ActiveState=activating\n", start=KeyboardInterrupt())
@@ -231,3 +212,9 @@ def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"} & run.environment.keys()
     assert run.environment["SYSTEMD_IGNORE_CHROOT"] == "1"
     assert run.environment["OTHER"] == "1"
+
+
+def test_the_name_of_a_unit() -> None:
+    """A service may be given by its short name, as to systemctl."""
+    names = {"kubelet": "kubelet.service", "a.timer": "a.timer", "a.b": "a.b.service", "m@*": "m@*"}
+    assert {name: unit_name(name) for name in names} == names

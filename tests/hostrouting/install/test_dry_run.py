@@ -32,11 +32,13 @@ from phases.testing import FakeClock
 from tests.support.configs import configs
 from tests.support.tasks import (
     CIDR,
+    GUARDED,
     LAYOUT,
     REPAIR,
     config,
     configured,
     lose_routes,
+    manager_of,
     run,
     type_routes,
 )
@@ -53,6 +55,15 @@ OWN_ADDRESS: dict[str, object] = {
 SCRIPT = f"{LAYOUT.gate_directory}/40-licence.sh"
 """Of another program."""
 PROBE_UNIT = "systemd-nspawn@hostrouting-probe.service"
+KUBELET = "kubelet.service"
+UNITS = "/etc/systemd/system"
+GATED = REPAIRED._replace(gate=GateConfig((KUBELET, MACHINES)))
+OURS = [
+    LAYOUT.config_path,
+    LAYOUT.program_path,
+    LAYOUT.unit_path(LAYOUT.routes_unit),
+    LAYOUT.drop_in_path(KUBELET),
+]
 OTHER_ROUTE = config("10.77.0.0/16")
 
 
@@ -66,11 +77,13 @@ def of(kernel: Callable[[], FakeKernel] = h200, **parts: Any) -> Callable[[], Fa
     return lambda: FakeHost(kernel=kernel(), **deepcopy(parts))
 
 
-def after(*changes: Callable[[FakeHost], object]) -> Callable[[], FakeHost]:
+def after(
+    *changes: Callable[[FakeHost], object], by: HostRoutingConfig = REPAIRED
+) -> Callable[[], FakeHost]:
     """Make a host on which the repair is installed, and on which this has happened since."""
 
     def make() -> FakeHost:
-        host = configured(REPAIRED)
+        host = configured(by)
         for change in changes:
             change(host)
         return host
@@ -90,6 +103,37 @@ def holding(host: FakeHost) -> FakeHost:
 def add_a_script(host: FakeHost) -> None:
     """Another program writes a script into gate.d."""
     host.files.write(SCRIPT, "exit 0\n")
+
+
+def set_in(path: str, line: str, host: FakeHost) -> None:
+    """Somebody writes this line into the file of a unit."""
+    host.files.write(path, f"[Service]\n{line}\n")
+
+
+def mask_the_guard(host: FakeHost) -> None:
+    """Somebody masks it where we do not look."""
+    manager_of(host).properties[LAYOUT.guard_unit] = {"LoadState": "masked"}
+
+
+def open_to_others(path: str, host: FakeHost) -> None:
+    """Anybody may write to this file."""
+    host.files.modes[path] = 0o666
+
+
+def kubelet(line: str) -> Callable[[], FakeHost]:
+    """Make a host with a kubelet that has this setting."""
+    return of(files=FakeFiles({f"{UNITS}/{KUBELET}": f"[Service]\n{line}\n"}))
+
+
+def read(make: Callable[[], FakeHost]) -> Callable[[], FakeHost]:
+    """The host, whose systemd has read its files."""
+
+    def made() -> FakeHost:
+        host = make()
+        manager_of(host).boot()
+        return host
+
+    return made
 
 
 def gating(unit: str) -> HostRoutingConfig:
@@ -239,6 +283,37 @@ CASES: dict[str, Case] = {
     ),
     "a script that others can change, and no gated unit": case(
         "", OPEN_SCRIPT, wanted=KEEPING_FOREIGN
+    ),
+    **{
+        f"systemd {version}": case("", of(manager=FakeManager(version=version)))
+        for version in ("249", "249.11-0ubuntu3.12", "259~rc1", "unknown")
+    },
+    **{
+        f"{kind} in the place of {path}": case(f"{path}: it is a {kind}", make, wanted=GATED)
+        for path in OURS
+        for kind, make in (
+            ("link", of(files=FakeFiles(links={path: "/opt/gitops/file"}))),
+            ("directory", of(files=FakeFiles({f"{path}/x": ""}))),
+        )
+    },
+    **{
+        f"others can change {path}": case("", after(partial(open_to_others, path)))
+        for path in (LAYOUT.config_path, LAYOUT.program_path)
+    },
+    "a masked guard": case(
+        f"{LAYOUT.guard_unit} is masked",
+        read(of(files=FakeFiles(links={LAYOUT.unit_path(LAYOUT.guard_unit): "/dev/null"}))),
+        wanted=GUARDED,
+    ),
+    "a guard that is masked elsewhere": case(
+        "is masked", after(mask_the_guard, by=GUARDED), wanted=GUARDED
+    ),
+    "a setting that opens the gate": case(
+        "SuccessExitStatus=255", read(kubelet("SuccessExitStatus=255")), wanted=GATED
+    ),
+    "a setting that does not matter": case("", read(kubelet("SuccessExitStatus=1")), wanted=GATED),
+    "a setting beside a gate": case(
+        "", read(after(partial(set_in, f"{UNITS}/{KUBELET}", "SuccessExitStatus=255"), by=GATED))
     ),
     "a loss": case("STRICT is installed", INSTALLED, wanted=WARN_REPAIRED, task=KEEPING),
     "an allowed loss": case("", INSTALLED, wanted=WARN_REPAIRED),

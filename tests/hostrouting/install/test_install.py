@@ -396,26 +396,6 @@ class TestOrder:
         run(Remove(host=host))
         assert host.files.texts == {}
 
-    @pytest.mark.parametrize("task", [Configure, CheckRouteOverlap])
-    def test_a_write_that_fails_is_a_step(self, task: type[Configure]) -> None:
-        """The report has the step that failed, with what it had written before;
-        no later step ran.
-        """
-        host = FakeHost(kernel=h200())
-        host.files.broken[LAYOUT.drop_in_path(MACHINES)] = "No space left on device"
-        probes = ProbeRewriteConfig(enabled=True, interfaces=("eth0",), ensure_route=False)
-        wanted = WANTED._replace(probe_rewrite=probes)
-
-        report = phases.run(task(wanted, host=host), observers=[], clock=FakeClock())
-
-        [step] = report.children
-        assert step.name == "install-files"
-        assert step.status is phases.Status.FAILED
-        assert report.failures == (step,)
-        assert {*effects_of(step.error).files} == {*disk(host)}
-        assert LAYOUT.config_path in host.files.texts
-        assert our_routes(host) == ()
-
 
 ORIGINAL_SCRIPT = "/etc/aks-flex-node/static-routes.sh"
 ORIGINAL = {
@@ -537,12 +517,14 @@ class TestRequirements:
         """It is a warning: it may be installed later. The run logs it, too, and writes the program
         all the same, and the link to where the interpreter will be.
         """
-        host = FakeHost(backend=None, manager=None, missing={"nft"})
+        not_root = Rights(is_root=False)
+        host = FakeHost(backend=None, manager=None, missing={"nft"}, rights=lambda: not_root)
         host.interpreter.path = ""
         wanted = WANTED._replace(probe_rewrite=PROBES.probe_rewrite)
         run(Configure(wanted, host=host))
         assert "the program nft is not installed in the image" in caplog.text
         assert "/usr/bin has no Python 3.10 or newer" in caplog.text
+        assert caplog.text.count("another user owns") == 1
         plan = Configure(wanted, host=host).plan()
         assert {finding.severity for finding in plan.findings} == {"warning"}
         assert LAYOUT.program_path in host.files.programs

@@ -47,7 +47,6 @@ from tests.support.tasks import (
     type_routes,
     undo,
 )
-from tests.support.topologies import WithoutIPv6
 
 LOCK = f"lock {LAYOUT.lock_path}"
 """The effect of a run that takes the lock."""
@@ -130,19 +129,6 @@ class TestOtherRuns:
         assert read_installed(host) == OTHER
         assert our_destinations(host) == ["10.7.0.0/16"]
 
-    def test_before_typed_routes_are_added_again(self) -> None:
-        """What is installed counts as of the moment when that step has the lock."""
-        host, mishaps = mishap_host()
-        task = deleting_a_typed_route(host)
-
-        def is_checked() -> bool:
-            return LAYOUT.ok_path in host.files.texts  # the last that undo does before
-
-        other = Configure(config("10.6.0.0/16"), host=host)
-        mishaps.meanwhile(LOCK, lambda: run(other), when=is_checked)
-        undo(task)
-        assert our_destinations(host) == ["10.6.0.0/16"]
-
 
 def deleting_a_typed_route(host: FakeHost) -> Configure:
     """A task that has run on this host, and deleted 10.7.0.0/16, which was typed."""
@@ -224,22 +210,6 @@ class TestFormer:
         assert our_destinations(host) == [], "the routes of the undone run are gone"
         changes = [(change.verb, str(change.route)) for change in effects_of(error).changes]
         assert changes == [("delete", route) for route in added]
-
-    def test_a_route_that_can_no_longer_come(self) -> None:
-        """Linux has been booted without IPv6 since; the routes of the undone run go all the
-        same.
-        """
-        former = config("fd77::/48")
-        before = FakeHost()
-        failure_of(run, Configure(former, host=before, wait=0), of=NotReady)
-        host = FakeHost(kernel=WithoutIPv6(), files=before.files)
-        host.kernel.add_address("eth0", "10.0.0.4/24")
-        host.kernel.ip_route("append", Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"))
-        task = Configure(config(REPAIR[0]), host=host, allow_removal=True)
-        run(task)
-        failure_of(undo, task, of=NotReady, match="fd77::/48 needs IPv6")
-        assert read_installed(host) == former
-        assert our_destinations(host) == []
 
     def test_no_wait(self) -> None:
         """Undo does not wait for what may come: `apply --confirm` promises it for now."""

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 
 from hostrouting.boot.on_disk import proof_of_installation
@@ -17,7 +16,7 @@ from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.testing import FakeHost
 from tests.hostrouting.install.test_install import apply, node, possible
 from tests.support.examples import scaled
-from tests.support.mishaps import Killed, Mishaps, full, killed, mishap_host
+from tests.support.mishaps import Mishaps, full, mishap_host
 from tests.support.tasks import (
     LAYOUT,
     WANTED,
@@ -160,17 +159,6 @@ def test_each_moment(old: HostRoutingConfig, new: HostRoutingConfig) -> None:
         start_installed_units(host)
     moments.look("the end")
     assert moments.wrong == []
-
-
-def test_a_removal_that_is_killed_before_its_last_file() -> None:
-    """No file is left that would open the gate of the next configuration."""
-    host, mishaps = mishap_host()
-    run(Configure(GATED, host=host))
-    host.files.texts[LAYOUT.opening_path] = "ticket 4711\n"
-    fail_at(mishaps, f"remove {LAYOUT.config_path}", killed)
-    with pytest.raises(Killed):
-        run(Remove(host=host))
-    assert LAYOUT.opening_path not in host.files.texts
 
 
 def test_a_reload_that_is_lost_with_the_configuration() -> None:

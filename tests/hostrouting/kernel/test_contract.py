@@ -6,14 +6,10 @@ from contextlib import contextmanager
 import pyroute2
 import pytest
 
-from hostrouting.errors import BackendError
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.pyroute2 import Pyroute2Backend
-from hostrouting.model.prefix import as_ip
-from hostrouting.testing import FakeKernel
 from hostrouting.testing.contract import ADDRESSES, RULES, BackendContract
 from tests.support.commands import ports, rule_command, up
-from tests.support.kinds import raises
 from tests.support.namespace import private_namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
@@ -67,21 +63,3 @@ class TestPyroute2Backend(BackendContract):
         """A backend on such a host."""
         with contract_host(), pyroute2.IPRoute() as handle, Pyroute2Backend(handle) as backend:
             yield backend
-
-
-def test_the_kind_of_the_error_of_a_closed_backend() -> None:
-    """It is the same for all backends: no other call helps."""
-    with pyroute2.IPRoute() as handle:
-        for backend in (NetlinkBackend(), Pyroute2Backend(handle), FakeKernel()):
-            backend.close()
-            with raises(BackendError, "unusable", match="was closed"):
-                backend.lookup([as_ip("192.0.2.1")])
-
-
-def test_the_host_stays_as_it_is() -> None:
-    """No device of the host has a link-local address of Linux, whose route would come while a test
-    runs.
-    """
-    with contract_host(), NetlinkBackend() as backend:
-        addresses = [str(address.ip) for address in backend.snapshot(family=6).addresses]
-    assert [address for address in addresses if address.startswith("fe80")] == []

@@ -2,7 +2,6 @@
 the contract is proven in test_contract.py.
 """
 
-import asyncio
 import errno
 import socket
 from typing import Any
@@ -22,36 +21,6 @@ def test_what_is_no_handle(handle: object) -> None:
     """The error names what is missing, before anything is asked."""
     with pytest.raises(TypeError, match=r"must be a pyroute2\.IPRoute; a (str|NoneType|type) "):
         Pyroute2Backend(handle)
-
-
-@pytest.mark.linux
-def test_an_asynchronous_handle() -> None:
-    """Its methods would return coroutines."""
-
-    async def use() -> None:
-        async with pyroute2.AsyncIPRoute() as handle:
-            with pytest.raises(TypeError, match=r"pass a pyroute2\.IPRoute, not an AsyncIPRoute"):
-                Pyroute2Backend(handle)
-
-    asyncio.run(use())
-
-
-class Buggy:
-    """A handle whose method takes other arguments."""
-
-    def nlm_request_batch(self) -> tuple[()]:
-        """Takes no message."""
-        return ()
-
-
-def test_a_handle_with_a_bug() -> None:
-    """It is not an error of the kernel, and trying again would not help."""
-    with Pyroute2Backend(Buggy()) as backend, pytest.raises(BackendError) as caught:
-        backend.snapshot()
-    assert caught.value.kind == "unusable"
-    assert not caught.value.can_retry
-    bug = "TypeError: Buggy.nlm_request_batch() takes 1 positional argument but 2 were given"
-    assert f"the handle cannot read the host's routes: {bug}" in str(caught.value)
 
 
 class Listed(dict[str, dict[str, int]]):

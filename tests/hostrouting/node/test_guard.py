@@ -242,16 +242,6 @@ def test_a_rival(capfd: pytest.CaptureFixture[str]) -> None:
     assert guarded.ours == {*HALVES}
 
 
-def test_linux_does_not_answer(capfd: pytest.CaptureFixture[str]) -> None:
-    """The guard says it, and goes on."""
-    guarded = Guarded()
-    error = BackendError("no answer in time", kind="timeout")
-    guarded.at(50, lambda: guarded.host.faults.fail("snapshot", error))
-    guarded.run_until(140)
-    lines = [line for line in logged(capfd) if line[0] in "345"]
-    assert lines == ["3 REQUIREMENT: no answer in time", ALL_IS_RIGHT]
-
-
 # The configuration
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from hostrouting.boot.files import render_config
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.gate.start_note import read_note
 from hostrouting.host.files import Entry, LocalFiles
 from hostrouting.host.layout import HostLayout
@@ -114,27 +115,43 @@ def passes(host: FakeHost) -> int:
     return host.files.writes.count(PATH)
 
 
+BOTH = (UNIT, "a.service")
+ONE = wanting(units=("a.service",), mode="WARN")
+
+
 @pytest.mark.parametrize(
-    ("edit", "number"),
+    ("config", "edit", "unit", "first", "second", "number"),
     [
-        ("", 1),
-        ("\n", 2),  # the second start waits for the writer of another configuration
+        (wanting(units=BOTH, mode="WARN"), "", UNIT, PASSED, PASSED, 1),
+        # The second start waits for the writer of another configuration.
+        (wanting(units=BOTH, mode="WARN"), "\n", UNIT, PASSED, PASSED, 2),
+        (wanting(units=BOTH), "", UNIT, REFUSED, REFUSED, 1),
+        # The pass of another unit opens no gate that the configuration does not name.
+        (ONE, "", "a.service", PASSED, PASSED, 1),
+        (ONE, "", UNIT, PASSED, REFUSED, 1),
     ],
 )
-def test_a_start_that_waits_for_the_lock(edit: str, number: int) -> None:
-    """It uses the pass that the start before it has made meanwhile."""
-    config = wanting(units=(UNIT, "a.service"), mode="WARN")
+def test_a_start_that_waits_for_the_lock(
+    config: HostRoutingConfig, edit: str, unit: str, first: int, second: int, *, number: int
+) -> None:
+    """It uses the pass that the start before it has made meanwhile. A refusal holds back whoever
+    uses it, and is said again: each unit has its own journal.
+    """
     host = node(config)
     clock = FakeNodeClock()
 
     def the_first_one() -> None:
         clock.sleep(0.5)
-        assert start("a.service", host, clock, FakeLock()) == PASSED
+        assert start("a.service", host, clock, FakeLock()) == first
         clock.sleep(0.5)
         host.files.texts[HostLayout.config_path] = render_config(config) + edit
 
-    assert start(UNIT, host, clock, FakeLock(the_first_one)) == PASSED
+    assert start(unit, host, clock, FakeLock(the_first_one)) == second
     assert passes(host) == number
+    if first == second == REFUSED:
+        notes = [read_note(host.files, each) for each in BOTH]
+        assert len({note and note.errors for note in notes}) == 1
+        assert all(note and note.errors for note in notes)
 
 
 SHARES = f"""\
@@ -197,34 +214,3 @@ def test_a_pass_before_a_script_has_ended() -> None:
     begun = Start(UNIT, host.files, find_host=lambda: host, clock=clock, locked=lock, run=run)
     assert begun.decide() == PASSED
     assert passes(host) == 2
-
-
-def test_a_shared_refusal() -> None:
-    """It holds back whoever uses it, and is said again: each unit has its own journal."""
-    host = node(wanting(units=(UNIT, "a.service")))
-    clock = FakeNodeClock()
-
-    def the_first_one() -> None:
-        clock.sleep(0.5)
-        assert start("a.service", host, clock, FakeLock()) == REFUSED
-
-    assert start(UNIT, host, clock, FakeLock(the_first_one)) == REFUSED
-    assert passes(host) == 1
-    first, second = (read_note(host.files, unit) for unit in (UNIT, "a.service"))
-    assert first is not None
-    assert second is not None
-    assert first.errors == second.errors != ()
-
-
-@pytest.mark.parametrize(("unit", "status"), [("a.service", PASSED), (UNIT, REFUSED)])
-def test_a_shared_pass_that_does_not_gate_the_unit(unit: str, status: int) -> None:
-    """The pass of another unit opens no gate that the configuration does not name."""
-    host = node(wanting(units=("a.service",), mode="WARN"))
-    clock = FakeNodeClock()
-
-    def the_first_one() -> None:
-        clock.sleep(0.5)
-        assert start("a.service", host, clock, FakeLock()) == PASSED
-
-    assert start(unit, host, clock, FakeLock(the_first_one)) == status
-    assert passes(host) == 1

@@ -458,22 +458,6 @@ def keys_that_ours_hold(snapshot: Snapshot) -> set[RouteKey]:
     return {key for key, route in firsts.items() if route.protocol == OURS}
 
 
-@pytest.mark.parametrize("is_on_link", [True, False])
-def test_a_route_is_deleted_as_it_is(*, is_on_link: bool) -> None:
-    """With or without `onlink`, so that it can be brought back."""
-    present = on_link(BY_A, onlink=is_on_link)
-    host = host_with(on_link(DEFAULT, onlink=not is_on_link), present)
-    plan = plan_static_routes(configured(static(PLACE, "10.0.0.3")), host)
-    [deleted] = [step.route for step in plan.steps if step.action == "delete"]
-    assert deleted == present
-
-
-def on_link(route: Route, *, onlink: bool) -> Route:
-    """The route whose gateway is, or is not, said to be on the link."""
-    [hop] = route.next_hops
-    return route._replace(next_hops=(hop._replace(onlink=onlink),))
-
-
 class TestReplyRoute:
     """The route for replies to probes is one of ours: on the link, without a gateway, and
     optional.
@@ -481,21 +465,6 @@ class TestReplyRoute:
 
     config = HostRoutingConfig(probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=("eth0",)))
     prefix = Prefix.of(config.probe_rewrite.global_address)
-
-    def test_steps(self) -> None:
-        """It is installed and kept like any other, also beside a route by the device that has a
-        gateway.
-        """
-        beside = configured(static("fd00::/64", dev="eth0"))
-        config = beside._replace(probe_rewrite=self.config.probe_rewrite)
-        host = ipv6_host()
-
-        plan = plan_static_routes(config, host)
-        again = plan_static_routes(config, plan.apply_to(host))
-
-        [added] = [step.route for step in plan.changes if step.route.prefix == self.prefix]
-        assert added == Route.to(str(self.prefix), dev="eth0", metric=1024, protocol=OURS)
-        assert again.changes == ()
 
     @pytest.mark.parametrize(
         ("routes", "dev", "name"),

@@ -3,7 +3,6 @@ and losses.
 """
 
 import json
-import signal
 from ipaddress import ip_address
 from typing import Any
 
@@ -13,11 +12,9 @@ import phases
 from hostrouting.azure_vnet.task import CleanStaleAzureVnet
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
-from hostrouting.host.effects import effects_of
 from hostrouting.install.task import InstallTask
 from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckResult
-from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, h200
 from tests.support.tasks import (
     LAYOUT,
@@ -92,17 +89,6 @@ def test_a_wrapper_that_hides_it() -> None:
             run(task)
     run(phases.retry(configure))
     run(Remove(host=configure.host))
-
-
-def test_a_run_that_is_stopped_while_files_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was written is in the report, as the step that wrote it."""
-    host, ctx = FakeHost(kernel=h200()), phases.Context(observers=[])
-    monkeypatch.setattr(type(host.manager), "reload", lambda _: ctx.cancel(signal.SIGTERM))
-    report = phases.run(Configure(WANTED, host=host), ctx=ctx)
-    assert report.status is phases.Status.CANCELLED
-    assert report.find(ConfigureStaticRoutes.name).status is phases.Status.CANCELLED
-    written = effects_of(report.find("install-files").result).files
-    assert LAYOUT.config_path in written
 
 
 @pytest.mark.parametrize("task", [Configure, *TASKS, CleanStaleAzureVnet])

@@ -14,10 +14,10 @@ from hostrouting.check.results import CheckReport
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.host.effects import effects_of
-from hostrouting.model.route import TABLE_LOCAL, Route
-from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Link
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
-from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200, plain_vm
+from hostrouting.testing import FakeFiles, FakeHost, h200, plain_vm
 from phases.testing import FakeClock
 from tests.support.sections import expect
 from tests.support.tasks import (
@@ -31,14 +31,6 @@ from tests.support.tasks import (
     paths_on,
     run,
 )
-
-
-class WithoutLocal(FakeKernel):
-    """A virtual machine on which somebody has deleted the rule for table local."""
-
-    def _now(self) -> Snapshot:
-        vm = plain_vm().snapshot()
-        return vm._replace(rules=tuple(rule for rule in vm.rules if rule.table != TABLE_LOCAL))
 
 
 def checked(host: FakeHost, *cidrs: str, mode: str = "WARN") -> Any:
@@ -88,13 +80,6 @@ class TestModes:
         assert "OVERLAP: 172.16.0.0/16 leaves through ib0" in caplog.text
         assert "add to staticRoutes.routes" in caplog.text
 
-    def test_a_doubt_with_a_remedy(self, caplog: pytest.LogCaptureFixture) -> None:
-        """UNDECIDED raises nothing, also where something is proposed: it is logged."""
-        host = FakeHost(kernel=WithoutLocal())
-        result = checked(host, "10.0.0.0/8", mode="STRICT")
-        assert result.report.verdict == "undecided"
-        assert "MISSING-RULE: this host does not answer on 10.0.0.4" in caplog.text
-
     def test_an_image(self) -> None:
         """It has no routes to check: the result has no verdict, in no form."""
         result = checked(FakeHost.image(), CIDR)
@@ -124,19 +109,6 @@ class TestModes:
         assert str(report).startswith("UNDECIDED: the route tables kept changing")
         checked(FakeHost(kernel=plain_vm(), files=host.files), "10.0.0.0/8", mode=mode)
         assert markers(host) == {"ok": "ok\n"}
-
-    @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
-    def test_no_default_route(self, mode: str) -> None:
-        """Without a default route by the deadline the verdict says so:
-        STRICT fails, WARN passes.
-        """
-        host = FakeHost(kernel=FakeKernel())
-        if mode == "STRICT":
-            match = r"NO-DEFAULT-ROUTE: there is no IPv4 default route, so no device"
-            assert failure_of(checked, host, CIDR, mode=mode, match=match).can_retry
-        else:
-            checked(host, CIDR)
-        assert markers(host) == {"detected": "no-default-route\n"}
 
     @pytest.mark.parametrize("comes", [True, False], ids=["comes", "does not come"])
     def test_an_expected_device(self, *, comes: bool) -> None:
@@ -186,17 +158,6 @@ def test_the_routes_change_before_the_check_has_the_lock(mode: str) -> None:
 
 class TestMarkersThatFail:
     """Only the routes decide: no failure to write or remove a marker changes the result."""
-
-    @pytest.mark.parametrize("path", [LAYOUT.lock_path, LAYOUT.detected_path])
-    def test_no_marker_is_better_than_a_wrong_one(self, path: str) -> None:
-        """An earlier marker goes if that of this check cannot be written, or the lock not taken."""
-        host = FakeHost(kernel=h200())
-        checked(host, "10.0.0.0/8")
-        assert [*markers(host)] == ["ok"]
-        host.kernel.ip_route("add", Route.to("10.9.0.0/16", dev="ib0"))
-        host.files.broken[path] = "Read-only file system"
-        assert checked(host, "10.0.0.0/8").report.verdict == "overlap"
-        assert markers(host) == {}
 
     def test_another_configuration_meanwhile(self) -> None:
         """A check whose CIDRs are not the installed ones any more leaves the markers of the other

@@ -253,17 +253,6 @@ def rewrites_nothing_that_leaves_elsewhere(lab: Lab) -> bool:
         return wire.first(lambda packet: packet.protocol == packets.UDP).destination == GLOBAL
 
 
-def is_translated(lab: Lab) -> bool:
-    """Whether a ping to the service reaches the pod, and the reply reaches the balancer."""
-    balancer.nft(lab.node, DNAT)
-    with balancer.capture(lab.balancer) as wire:
-        balancer.send_icmp(lab.balancer, PROBE, SERVICE, packets.echo_request(1))
-        lab.settled()
-        balancer.ping(lab.pod, POD, OWN_GLOBAL)
-        replies = [each for each in wire.packets() if each.is_icmp(packets.ECHO_REPLY, to=PROBE)]
-        return [reply.source for reply in replies] == [SERVICE]
-
-
 def without(*comments: str) -> str:
     """The rules without those that have these comments."""
     rules = RULES
@@ -283,7 +272,6 @@ def without(*comments: str) -> str:
         (leaves_others_on_the_link_alone, without("not a probe")),
         (leaves_other_links_alone, without("did not come in by an uplink")),
         (rewrites_nothing_that_leaves_elsewhere, RULES.replace('oifname { "eth0" } ', "")),
-        (is_translated, RULES.replace("priority -300", "priority -150")),
         (
             is_answered,
             RULES.replace(

@@ -10,14 +10,14 @@ import pytest
 
 import phases
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import HostError, RequirementError
-from hostrouting.host.effects import Effects, effects_of
+from hostrouting.errors import HostError
+from hostrouting.host.effects import Effects
 from hostrouting.model.snapshot import Link
 from hostrouting.probe.table import TABLE, render_probe_table
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
-from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
-from tests.support.tasks import config, failure_of, our_routes, ours, run
+from hostrouting.testing import FakeHost, FakeKernel
+from tests.support.tasks import failure_of, our_routes, ours, run
 
 KNOWN = "2603:1062:0:1:fe80:1234:5678:9abc"
 REPLY = f"{KNOWN}/128 dev eth0 proto hostrouting metric 1024"
@@ -57,12 +57,6 @@ class TestApply:
         again = run(RewriteProbeSource(rewrite(), host=host))
         assert again == phases.Skip("the table is as it should be")
 
-    def test_an_image(self) -> None:
-        """It gets the files, and the table when it boots."""
-        task = RewriteProbeSource(rewrite(), host=attrs.evolve(FakeHost(), backend=None))
-        assert effects_of(run(task)).files
-        assert run(task) == phases.Skip("an image has no table; it is loaded when it boots")
-
     @pytest.mark.parametrize(
         "disturb",
         [
@@ -91,20 +85,6 @@ class TestApply:
 class TestInTheWay:
     """What stands in the way of probes is a finding; only a wrong address is an error."""
 
-    def test_an_address_of_the_host(self) -> None:
-        """The global address must not be one of the host: nothing is written."""
-        kernel = plain_vm()
-        kernel.add_address("eth0", f"{KNOWN}/128")
-        host = FakeHost(kernel=kernel)
-        error = failure_of(
-            apply,
-            host,
-            of=RequirementError,
-            match="address of this host, on eth0.*that no host has",
-        )
-        assert [finding.name for finding in error.findings] == ["probe-rewrite"]
-        assert host.files.writes == []
-
     def test_warnings(self, caplog: pytest.LogCaptureFixture) -> None:
         """A port of a bridge, a host that does not forward and a device that is missing are
         warnings, each once.
@@ -128,13 +108,6 @@ class TestInTheWay:
 class TestNft:
     """nft is asked only where somebody may have loaded the table."""
 
-    def test_is_wanted(self) -> None:
-        """A failing nft is an error before anything is written."""
-        host = FakeHost()
-        host.nftables.fault = HostError("nft failed", what="nft", kind="not-permitted")
-        failure_of(run, RewriteProbeSource(rewrite(), host=host), of=HostError, match="nft failed")
-        assert host.files.texts == {}
-
     def test_was_wanted(self) -> None:
         """If the table was wanted, a failing nft is an error, before anything else
         is taken away.
@@ -155,8 +128,3 @@ class TestNft:
         run(Remove(host=attrs.evolve(host, missing={"nft"})))
         assert host.files.texts == {}
         assert caplog.text.count(f"{TABLE} stays until the next boot") == 1
-
-    def test_uninstalled_and_never_wanted(self) -> None:
-        """There is no table that could stay."""
-        host = FakeHost(kernel=h200(), missing={"nft"})
-        assert Configure(config("10.9.0.0/16"), host=host).plan().findings == ()

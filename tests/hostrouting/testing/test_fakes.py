@@ -1,14 +1,12 @@
 """The fakes: the contract suite on the fake kernel, faults, ready-made hosts and their files."""
 
 import errno
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 
 import phases
@@ -20,7 +18,6 @@ from hostrouting.fib.engine import Fib
 from hostrouting.fleet import check_snapshots, group_nodes
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
-from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import SystemdManager
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, counted
 from hostrouting.kernel.netlink.backend import NetlinkBackend
@@ -41,9 +38,7 @@ from hostrouting.testing import (
 )
 from hostrouting.testing.azure_vnet import FakeEbtables
 from hostrouting.testing.contract import BackendContract, contract_host
-from phases.testing import FakeClock
 from tests.support.kinds import raises
-from tests.support.programs import completed
 from tests.support.tasks import config, run
 
 CHANGES = [
@@ -286,37 +281,6 @@ def test_each_call_can_fail(moment: Any, call: Callable[[FaultyBackend], object]
     call(backend)
 
 
-def test_a_backend_that_is_restless_itself() -> None:
-    """Its snapshots stay restless, whatever the test sets."""
-    restless = FaultyBackend(h200())
-    restless.is_restless = True
-    assert FaultyBackend(restless).snapshot().restless
-
-
-def test_somebody_else() -> None:
-    """An act of another program comes just before the moment."""
-    backend = FaultyBackend(h200())
-    backend.meanwhile("change", lambda: backend.inner.change(CHANGES[1:]), nth=2)
-    assert [outcome.ok for outcome in backend.change(CHANGES)] == [True, False]
-
-
-TRIED_AGAIN = ("ENODEV", "ENETDOWN", "EAGAIN", "ENOBUFS", "ENOMEM", "EBUSY")
-
-
-@pytest.mark.parametrize(
-    ("number", "attempts"),
-    [*((getattr(errno, name), 2) for name in TRIED_AGAIN), (errno.EINVAL, 1), (errno.EMLINK, 1)],
-)
-def test_what_is_tried_again_after_a_fault(number: int, attempts: int) -> None:
-    """An errno of a fault has the effect that it has on Linux, as docs/testing.md says."""
-    host = FakeHost(kernel=h200())
-    host.faults.fail("change", number, nth=2)
-    task = phases.retry(Configure(config("10.9.0.0/16", "10.10.0.0/16"), host=host))
-    report = phases.run(task, clock=FakeClock(), observers=[])
-    assert report.attempts == attempts
-    assert report.ok == (attempts == 2)
-
-
 class Forgetful(FaultyBackend):
     """A backend of somebody else that does its work, and leaves the first outcome out."""
 
@@ -349,14 +313,6 @@ def test_a_backend_with_too_few_answers(backend: FaultyBackend, said: str) -> No
     assert not report.ok
     assert said in str(report.failures[0].error)
     assert backend.inner.snapshot() == before
-
-
-def test_a_fake_that_the_backend_around_it_has_closed() -> None:
-    """A run connects more than once, so the message says how to leave the fake open."""
-    kernel = h200()
-    host = FakeHost(kernel=kernel, backend=lambda: FaultyBackend(kernel))
-    report = phases.run(Configure(config("10.9.0.0/16"), host=host), observers=[])
-    assert "write backend=lambda: contextlib.nullcontext(…)" in str(report.failures[0].error)
 
 
 # Hosts.
@@ -397,24 +353,6 @@ def test_the_ready_made_hosts(make: Callable[[], FakeKernel]) -> None:
     assert snapshot.ipv6_forwarding is True
 
 
-def test_what_a_test_reads_of_files() -> None:
-    """What is replaced or removed is in none of the dictionaries, nor are its mode and owner."""
-    files = FakeFiles(
-        {"/etc/a": "", "/etc/b": "", "/etc/c": ""},
-        {"/etc/a": 0o600, "/etc/b": 0o600},
-        owners={"/etc/a": 7, "/etc/b": 7, "/etc/c": 7},
-    )
-    files.remove("/etc/a")
-    files.link("/etc/b", "a")
-    files.write("/etc/c", b"")
-    assert files == FakeFiles(
-        modes={"/etc/c": 0o644},
-        programs={"/etc/c": b""},
-        links={"/etc/b": "a"},
-        writes=["/etc/a", "/etc/b", "/etc/c"],
-    )
-
-
 def test_folders_that_refuse_files() -> None:
     """A folder that is broken, and what is in it; not its neighbours with a similar name."""
     files = FakeFiles(broken={"/etc/systemd": "it is read-only"})
@@ -433,33 +371,3 @@ def test_folders_that_refuse_files() -> None:
         with pytest.raises(HostError, match="old/a: /etc/systemd-old is not a directory; remove"):
             change("/etc/systemd-old/a", "text")
     assert files.writes == ["/etc/systemd-old"]
-
-
-def test_the_programs_that_can_be_missing() -> None:
-    """They are those that hostrouting asks for."""
-    asked: set[str] = set()
-
-    @attrs.frozen(kw_only=True)
-    class Asked(FakeHost):
-        def has_program(self, name: str) -> bool:
-            asked.add(name)
-            return super().has_program(name)
-
-    settings = HostRoutingConfig.from_mapping(
-        {"probeRewrite": {"enabled": True, "interfaces": ["eth0"]}}
-    )
-    files = FakeFiles({f"{HostLayout.gate_directory}/50-site.sh": "true\n"})
-    Configure(settings, host=Asked(files=files)).plan()
-    assert asked == {"bash", "nft"}
-    for program in asked:
-        assert not FakeHost(missing=[program]).has_program(program)
-
-
-@pytest.mark.linux
-def test_little_is_loaded() -> None:
-    """The test kit imports neither hypothesis, pytest nor pyroute2."""
-    script = """if True:
-        import sys, hostrouting.testing
-        print({"hypothesis", "pytest", "pyroute2"} & set(sys.modules))
-    """
-    assert completed([sys.executable, "-c", script], check=True).stdout == "set()\n"

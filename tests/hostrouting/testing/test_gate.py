@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 
 import phases
-from hostrouting.config.settings import GateConfig, HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.node.start import Start
 from hostrouting.release import PASSED
-from hostrouting.status import find_status, metric_lines
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from tests.support.node import (
@@ -23,7 +22,7 @@ from tests.support.node import (
     wanting,
     without_default,
 )
-from tests.support.tasks import WANTED, configured, manager_of
+from tests.support.tasks import manager_of
 from tests.support.topologies import cni_node, ecmp_node, vpn_node
 
 MACHINE = "systemd-nspawn@kube1.service"
@@ -56,18 +55,6 @@ def test_a_unit_that_is_refused(unit: str) -> None:
     assert "was refused: see the lines above; see `journalctl -u " in said
     assert manager_of(host).states.popitem()[1] == "failed"
     assert start(host, "containerd.service") == ""  # it is not gated
-
-
-def test_a_unit_that_passes_brings_its_routes() -> None:
-    """As on a node, the gate sets what is missing, and leaves the marker."""
-    host = installed(wanting(*HALVES))
-    before = host.kernel.snapshot()
-    for route in before.routes:
-        if str(route.prefix) in HALVES:
-            host.kernel.ip_route("delete", route)
-    assert start(host) == ""
-    assert host.kernel.snapshot().routes == before.routes
-    assert marker_of(host) == "ok"
 
 
 def test_an_opening() -> None:
@@ -115,14 +102,3 @@ def test_the_gate_of_a_node(make: Callable[[], FakeKernel], routes: Any, mode: A
     assert all(error in said for error in node._errors)
     assert marker_of(fake) == marker_of(real)
     assert fake.kernel.snapshot() == real.kernel.snapshot()
-
-
-def test_the_metrics_after_a_gated_start() -> None:
-    """The gate has checked that start."""
-    wanted = WANTED._replace(gate=GateConfig((UNIT,)))
-    host = configured(wanted)
-    manager_of(host).start(UNIT, timeout=5)
-    lines = [line for line in metric_lines(find_status(host)) if "gated_units" in line]
-    assert [line for line in lines if line.endswith(" 1")] == [
-        'hostrouting_gated_units{state="runs"} 1'
-    ]

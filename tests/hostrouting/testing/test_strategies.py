@@ -9,7 +9,6 @@ from hypothesis.strategies import SearchStrategy
 
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.route import TABLE_LOCAL
-from hostrouting.testing import contract
 from tests.support.configs import configs
 from tests.support.routing import prefixes, routes, rules, small_block
 
@@ -46,14 +45,3 @@ def test_what_is_drawn(shape: str) -> None:
 def test_a_configuration_is_valid(config: HostRoutingConfig) -> None:
     """It is what its own document says."""
     assert HostRoutingConfig.from_mapping(config.to_mapping()) == config
-
-
-def test_public_names() -> None:
-    """`__all__` of the contract suite has its public functions and classes."""
-    public: set[str] = set()
-    for name, value in vars(contract).items():
-        is_its_own = getattr(value, "__module__", "") == contract.__name__
-        if is_its_own and callable(value) and not name.startswith("_"):
-            public.add(name)
-    assert public <= set(contract.__all__)
-    assert all(hasattr(contract, name) for name in contract.__all__)

@@ -11,7 +11,6 @@ from hostrouting.check.check import check_kernel
 from hostrouting.config.settings import (
     HostRoutingConfig,
     Mode,
-    ProbeRewriteConfig,
     RouteOverlapConfig,
 )
 from hostrouting.errors import BackendError, HostError
@@ -30,7 +29,6 @@ from tests.support.node import (
     PROBES,
     REPAIRED,
     OddFiles,
-    before_dhcp,
     marker_of,
     node,
     wanting,
@@ -68,6 +66,7 @@ def test_nothing_is_configured() -> None:
     before = str(host.kernel)
     config = wanting(cidrs=())
     assert [*configured_parts(config)] == []
+    assert [*configured_parts(wanting(cidrs=(), probe_rewrite=PROBES))] == ["probes"]
     assert make_pass(host, config) == PassOutcome()
     assert (str(host.kernel), host.files.writes, host.nftables.tables) == (before, [], {})
 
@@ -92,27 +91,6 @@ def test_the_order_of_the_parts() -> None:
     assert [change.verb for change in outcome.changes] == ["add", "add"]
     assert reached == ["routes", "probes after 2 routes", "check after 1 table"]
     assert marker_of(host) == "ok"
-
-
-def test_after_a_refusal() -> None:
-    """The other parts are made all the same, so the marker is about the host as it is now."""
-    host = node()
-    host.kernel.ip_route("add", IN_THE_WAY)
-    outcome = make_pass(host, REPAIRED._replace(probe_rewrite=PROBES))
-    assert outcome.refuses
-    assert host.nftables.tables
-    assert marker_of(host) == "detected"
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_one_part(part: Part) -> None:
-    """A service makes its part alone. Without a route for replies, probes need no routes."""
-    assert [*configured_parts(wanting(cidrs=(), probe_rewrite=PROBES))] == ["probes"]
-    host = node()
-    make_pass(host, REPAIRED._replace(probe_rewrite=PROBES), parts=(part,))
-    done = {"routes": bool(ours(host)), "probes": bool(host.nftables.tables)}
-    done["check"] = bool(marker_of(host))
-    assert [name for name, is_done in done.items() if is_done] == [part]
 
 
 # Static routes
@@ -180,16 +158,6 @@ def test_linux_without_ipv6() -> None:
     assert outcome.refuses
     assert {"route-waits", "no-default-route"} <= {finding.name for finding in outcome.findings}
     assert outcome.waits == "", "nor does it help to wait for the other route"
-
-
-def test_the_route_for_replies() -> None:
-    """It is outside of all-or-none: where it cannot be set, that is a warning."""
-    host = node()
-    replies = ProbeRewriteConfig(enabled=True, interfaces=("eth9",))
-    outcome = make_pass(host, REPAIRED._replace(probe_rewrite=replies))
-    assert not outcome.refuses
-    assert {finding.severity for finding in outcome.findings} == {"warning"}
-    assert sorted(ours(host)) == sorted(HALVES)
 
 
 @pytest.mark.parametrize("parts", [PARTS, ("routes",)])
@@ -272,15 +240,6 @@ def test_a_pass_that_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TimeIsUp):
         make_pass(host, REPAIRED)
     assert marker_of(host) == ""
-
-
-def test_an_expected_device_that_is_down() -> None:
-    """It may still come."""
-    host = node(kernel=before_dhcp())
-    config = wanting()
-    expected = config.route_overlap._replace(expected_devs=("eth9",))
-    outcome = make_pass(host, config._replace(route_overlap=expected))
-    assert "the device eth9 is not up" in outcome.waits
 
 
 def test_a_marker_that_cannot_be_replaced() -> None:

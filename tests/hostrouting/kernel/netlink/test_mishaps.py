@@ -107,34 +107,6 @@ def test_a_list_of_which_linux_says_that_it_changed(backend: NetlinkBackend) -> 
     assert backend.snapshot() == calm
 
 
-@pytest.mark.parametrize("family", [4, 6])
-@pytest.mark.parametrize("count", [100, 200])
-def test_a_route_with_many_next_hops(backend: NetlinkBackend, family: int, count: int) -> None:
-    """Its answers are not lost in a buffer of the usual size; one that is too long for Linux is a
-    clear error.
-    """
-    if family == 4:
-        prefix, first = Prefix.parse("192.0.2.0/24"), as_ip("10.0.0.10")
-    else:
-        prefix, first = Prefix.parse("fd00:9::/64"), as_ip("fd00:99::10")
-    next_hops = tuple(NextHop("eth0", gateway=first + number % 200) for number in range(count))
-    route = Route(prefix, next_hops, metric=7, protocol=OURS)
-    [outcome] = backend.change([RouteRequest("add", route)])
-    assert outcome.ok
-    usual_size = 212992 // 2  # Linux doubles it
-    backend._netlink._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, usual_size)
-    destinations = [prefix.ip + number for number in range(1, 200)]
-
-    is_too_long = family == 6 and count == 200
-    if is_too_long:
-        with raises(BackendError, "failed", match="more next hops than fit into an answer"):
-            backend.lookup(destinations)
-        return
-    for answer in backend.lookup(destinations):
-        assert answer.route is not None
-        assert len(answer.route.next_hops) == count
-
-
 def test_an_answer_that_is_cut_short(
     backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -350,14 +322,3 @@ def test_more_reports_than_fit(
         wait_for("the burst to end", lambda: not watch.wait(0))
         namespace.batch(["route add 9.0.0.0/8 via 10.0.0.1"])
         assert watch.wait(60)
-
-
-def test_a_watch_that_cannot_go_on(backend: NetlinkBackend) -> None:
-    """Its socket has failed, and there is no other: the wait says so."""
-    no_other = OSError(errno.EMFILE, "refused")
-    with (
-        backend.watch() as watch,
-        mock.patch.object(watch._socket, "reports", side_effect=no_other),
-        raises(BackendError, "failed", match="cannot listen to changes of routes any more"),
-    ):
-        watch.wait(0)

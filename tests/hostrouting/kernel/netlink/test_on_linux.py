@@ -2,10 +2,7 @@
 kernel, another program.
 """
 
-import asyncio
 import errno
-import json
-import os
 import socket
 import struct
 import sys
@@ -26,7 +23,7 @@ from hostrouting.kernel.netlink.socket import NetlinkSocket, attribute, message
 from hostrouting.kernel.part import part_of
 from hostrouting.kernel.pyroute2 import Pyroute2Backend
 from hostrouting.model.prefix import Prefix, as_ip, ip_at
-from hostrouting.model.route import OURS, TABLE_MAIN, Route, RouteKey, protocol_name
+from hostrouting.model.route import OURS, TABLE_MAIN, Route, RouteKey
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 from tests.support.commands import furnish, route_command, rule_command
@@ -263,35 +260,6 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
     }
 
 
-def test_next_hops_side_by_side() -> None:
-    """Each has its own gateway, whatever the next one begins with: the flags `onlink dead` of a
-    next hop have the number of a gateway.
-    """
-    onlink_dead = 5
-    hops = b""
-    for flags, device, gateway in ((0, 1, "10.0.0.1"), (onlink_dead, 9, "10.0.0.2")):
-        of_hop = attribute(5, as_ip(gateway).packed)
-        hops += struct.pack("=HBBi", 8 + len(of_hop), flags, 0, device) + of_hop
-    fixed = bytes([socket.AF_INET, 0, 0, 0, TABLE_MAIN, OURS, 0, 1, 0, 0, 0, 0])
-    route = decode(message(24, 2, fixed + attribute(9, hops)), {1: "eth0", 9: "eth1"})
-    assert [str(hop.gateway) for hop in route.next_hops] == ["10.0.0.1", "10.0.0.2"]
-
-
-def test_protocols_have_the_names_that_ip_has(namespace: Namespace) -> None:
-    """Some releases of `ip` do not know all of them."""
-    namespace.batch(
-        f"route add 20.0.{number}.0/24 dev eth0 proto {number}" for number in range(256)
-    )
-    done = namespace.ip("-j", "-details", "route", "show", "root", "20.0.0.0/16")
-    shown: dict[int, str] = {}
-    for route in json.loads(done.stdout):
-        shown[int(route["dst"].split(".")[2])] = route["protocol"]
-    assert len(shown) == 256
-    for number, name in shown.items():
-        if protocol_name(number) in shown.values():
-            assert protocol_name(number) == name
-
-
 def test_a_device_whose_mtu_is_too_small_for_ipv6(
     namespace: Namespace, backend: NetlinkBackend
 ) -> None:
@@ -417,20 +385,6 @@ def in_short(answers: Iterable[Answer]) -> list[tuple[str, RouteKey | None]]:
     return [(answer.kind, answer.route and answer.route.key) for answer in answers]
 
 
-def test_a_device_whose_name_is_not_text(namespace: Namespace, backend: NetlinkBackend) -> None:
-    """A lookup gives it the name that a snapshot gives it, and that can be printed."""
-    name = os.fsdecode(b"eth\xff")
-    for command in (
-        "link add {} type veth peer name far",
-        "link set {} up",
-        "route add 192.0.2.0/24 dev {}",
-    ):
-        namespace.run("ip", *command.format(name).split())
-    routes = [route for route in backend.snapshot().routes if route.devs == ("eth\\xff",)]
-    [answer] = backend.lookup([as_ip("192.0.2.1")])
-    assert answer.route in routes
-
-
 WITHOUT_IPV6 = """
 from hostrouting.kernel.netlink import numbers
 
@@ -461,15 +415,3 @@ def test_a_kernel_without_ipv6(namespace: Namespace) -> None:
     done = namespace.run(sys.executable, "-c", WITHOUT_IPV6)
     assert done.stderr == ""
     assert done.returncode == 0
-
-
-def test_inside_a_running_event_loop(namespace: Namespace) -> None:
-    """Both backends work where an event loop runs, which pyroute2 alone does not."""
-    expected = namespace.routes(4)
-
-    async def read() -> list[Snapshot]:
-        with NetlinkBackend() as backend, Pyroute2Backend(handle) as other:
-            return [each.snapshot(family=4) for each in (backend, other)]
-
-    with namespace.inside(), pyroute2.IPRoute() as handle:
-        assert [snapshot.routes for snapshot in asyncio.run(read())] == [expected, expected]
