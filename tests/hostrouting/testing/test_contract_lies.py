@@ -240,6 +240,16 @@ def misread(change: Callable[[Route], Route], *verbs: str) -> Lie:
     return changes(changed)
 
 
+def deleting_any(**fields: Any) -> Lie:
+    """The lie of a backend that reads a request to delete as if these fields had these values."""
+    return misread(lambda route: route._replace(**fields), "delete")
+
+
+def deleting_by_any(**fields: Any) -> Lie:
+    """The same for fields of the next hops."""
+    return misread(lambda route: with_hops(route, **fields), "delete")
+
+
 def overwriting(inner: RouteBackend, request: RouteRequest) -> Outcome:
     """Add a route in the place of another one."""
     for route in inner.snapshot().routes:
@@ -286,17 +296,11 @@ ABOUT_CHANGES: dict[str, tuple[Lie, str]] = {
         "`delete` leaves a route with more next hops",
     ),
     **{
-        f"any {field} is deleted": (
-            misread(lambda route, fields={field: value}: route._replace(**fields), "delete"),
-            TAKES_NO_OTHER,
-        )
+        f"any {field} is deleted": (deleting_any(**{field: value}), TAKES_NO_OTHER)
         for field, value in {"protocol": 0, "metric": 0, "prefsrc": None}.items()
     },
     **{
-        f"any {field} is deleted": (
-            misread(lambda route, fields={field: None}: with_hops(route, **fields), "delete"),
-            TAKES_NO_OTHER,
-        )
+        f"any {field} is deleted": (deleting_by_any(**{field: None}), TAKES_NO_OTHER)
         for field in ("dev", "gateway")
     },
     "a refusal ends all": (
