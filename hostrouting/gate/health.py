@@ -17,7 +17,7 @@ from hostrouting.finding import Finding, Remedy, worst_first
 from hostrouting.gate.trusted import find_untrusted, foreign_owner, foreign_scripts
 from hostrouting.gate.unit_gates import APPLY, judge_gates
 from hostrouting.host.files import follow_links
-from hostrouting.host.fileset import File, describe_mask, describe_unwritable, is_masked
+from hostrouting.host.fileset import File, describe_unwritable
 from hostrouting.host.interpreter import TO_INSTALL, minor_version
 from hostrouting.host.layout import DROP_IN, HostLayout
 
@@ -178,30 +178,23 @@ def _note_of_writer(writer: str) -> Finding:
 
 def _fault_of(files: Files, file: File, *, is_current: bool) -> Finding | None:
     """What is wrong with a file or a link of ours. What another release wrote is not compared:
-    `apply` writes it anew.
+    `apply` writes it anew, unless something is there that it does not replace.
     """
+    obstacle = file.find_obstacle(files)
+    if obstacle is not None:
+        return obstacle
     path = file.path
-    is_unit = path.endswith(".service") and not file.target
-    if is_unit and is_masked(files, path):
-        return describe_mask(path)  # which `apply` does not replace
-    entry = files.look(path)
-    if entry is None:
+    if files.look(path) is None:
         if path.endswith(f"/{DROP_IN}"):
             return None  # `unit_gates` says what the unit does without it
         return _fault(path, "is missing")
-    if entry.kind == "link" and not file.target:
-        remedy = APPLY._replace(words="remove the link; then")  # which `apply` does not replace
-        return _fault(path, "is a link, and not a file", remedy)
-    if entry.kind not in {"file", "link"}:
-        predicate = f"is a {entry.kind}, where a file of hostrouting has to be"
-        return _fault(path, predicate, Remedy("move it away"))
     if is_current and file.differs(files):
         return _fault(path, _how_it_differs(files, file))
     return None
 
 
-def _fault(path: str, predicate: str, remedy: Remedy = APPLY) -> Finding:
-    return Finding("file", "error", f"{path} {predicate}", path, remedy)
+def _fault(path: str, predicate: str) -> Finding:
+    return Finding("file", "error", f"{path} {predicate}", path, APPLY)
 
 
 def _how_it_differs(files: Files, file: File) -> str:

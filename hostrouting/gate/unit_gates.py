@@ -24,6 +24,7 @@ from hostrouting.command import call
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy, worst_first
 from hostrouting.gate.unit_names import instance_pattern, is_template, plain_instance
+from hostrouting.host.fileset import is_ours
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.text import command_of, spoken
 
@@ -268,7 +269,10 @@ def _faults_of_our_drop_in(files: Files, unit: str) -> Iterator[_Cause]:
     if not files.look(ours):
         yield _Cause("missing", f"starts unchecked: {ours} is missing", APPLY)
     elif not _runs_gate(files, ours):
-        yield _Cause("outdated", f"starts unchecked: {ours} was overwritten", APPLY)
+        remedy = APPLY
+        if not is_ours(files, ours):  # `apply` does not replace another program's file
+            remedy = Remedy("move that file away")
+        yield _Cause("outdated", f"starts unchecked: {ours} was overwritten", remedy)
 
 
 def _runs_gate(files: Files, drop_in: str) -> bool:

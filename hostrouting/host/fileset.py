@@ -70,8 +70,8 @@ class File:
         if is_shared and is_masked(files, self.path):
             return describe_mask(self.path)
         if entry.kind != "file" and not (self.target and entry.kind == "link"):
-            sentence = f"cannot write {self.path}: it is a {entry}"
-            return Finding("file", "error", sentence, self.path, Remedy("remove it"))
+            sentence = f"{self.path} is a {entry}, where a file of hostrouting has to be"
+            return Finding("file", "error", sentence, self.path, Remedy("move it away"))
         if is_shared:
             text = files.read(self.path) or ""
             if not any(mark in text for mark in (MARK, *_ORIGINAL)):

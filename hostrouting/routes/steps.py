@@ -116,13 +116,9 @@ def conflict_with(rivals: Sequence[Route], route: Route) -> Step:
     """The step for a route that cannot be installed: each of the rivals has its key, and Linux uses
     the first of them.
     """
-    return Step("conflict", route, held_by(rivals), tuple(rivals))
-
-
-def held_by(rivals: Iterable[object]) -> str:
-    """Why a route cannot be installed whose key these have, which are routes or their texts."""
     held = "], [".join(map(str, rivals))
-    return f"a route that is not hostrouting's has the same destination and metric: [{held}]"
+    reason = f"a route that is not hostrouting's has the same destination and metric: [{held}]"
+    return Step("conflict", route, reason, tuple(rivals))
 
 
 def _deletion_of(rivals: Iterable[Route]) -> Remedy:

@@ -22,7 +22,6 @@ from hostrouting.model.prefix import IP, IPV4, IPV6, LINK_LOCAL, Prefix
 from hostrouting.model.route import (
     DEFAULT_METRIC,
     OURS,
-    REFUSING,
     SCOPE_LINK,
     TABLE_LOCAL,
     TABLE_MAIN,
@@ -250,6 +249,9 @@ class Uplink:
         return ""
 
     def _missing_for_gateway(self, hop: NextHop) -> str:
+        """Not judged: an IPv6 gateway with `onlink` to which a route leads by another device. Linux
+        refuses it.
+        """
         gateway = hop.gateway
         if gateway is None:
             return ""
@@ -258,13 +260,7 @@ class Uplink:
         if self._is_own_address(gateway, hop.dev):
             # Linux refuses the route, or accepts it and loses the packets.
             return f"a gateway other than {gateway}, this host's own address or a broadcast address"
-        if gateway in LINK_LOCAL:
-            return ""
-        if hop.onlink:
-            is_reached = not self._is_refused_onlink(gateway, hop.dev)
-        else:
-            is_reached = self._is_near(gateway, hop.dev)
-        if is_reached:
+        if hop.onlink or gateway in LINK_LOCAL or self._is_near(gateway, hop.dev):
             return ""
         return f"an address or route on {hop.dev} that reaches the gateway {gateway} directly"
 
@@ -273,22 +269,10 @@ class Uplink:
         best = self._best_route_to(gateway, dev)
         return best is not None and not best.has_gateway
 
-    def _is_refused_onlink(self, gateway: IP, dev: str | None) -> bool:
-        """Whether Linux refuses the gateway of a next hop with `onlink`. IPv6 does if a route leads
-        to the gateway by another device. A route that refuses packets does not count, nor does one
-        whose prefix begins with ::, which Linux takes for a default route here.
-        """
-        if self._family == IPV4:
-            return False
-        best = self._best_route_to(gateway)
-        if best is None or best.prefix.first == 0 or best.type in REFUSING:
-            return False
-        return dev not in best.devs
-
-    def _best_route_to(self, gateway: IP, dev: str | None = None) -> Route | None:
-        """The route of table main by which Linux looks for a gateway on this device, or on any.
-        Linux also looks in other tables, as the rules say; a gateway that only those lead to is not
-        found here.
+    def _best_route_to(self, gateway: IP, dev: str | None) -> Route | None:
+        """The route of table main by which Linux looks for a gateway on this device. Linux also
+        looks in other tables, as the rules say; a gateway that only those lead to is not found
+        here.
 
         In IPv4, Linux passes over routes whose scope is global, as it is of those that have a
         gateway themselves. In IPv6, it takes the best route by the device, and refuses the gateway
@@ -304,7 +288,7 @@ class Uplink:
                 continue
             if not is_for_all_packets(route):
                 continue
-            if dev is None or dev in route.devs:
+            if dev in route.devs:
                 routes.append(route)
         return min(routes, key=_order_of_lookup, default=None)
 

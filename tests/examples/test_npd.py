@@ -5,11 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.host.layout import HostLayout
-from hostrouting.tasks.overlap_check import CheckRouteOverlap
-from hostrouting.testing import FakeHost, plain_vm
 from tests.support.programs import EXAMPLES, completed
-from tests.support.tasks import config, run
 
 FOLDER = EXAMPLES / "fleet/npd"
 UNKNOWN = (
@@ -47,22 +43,6 @@ def test_the_plugin(marker: str, text: str, code: int, line: str, tmp_path: Path
     assert done.returncode == code
     assert done.stdout == f"{line}\n"
     assert done.stderr == ""
-
-
-@pytest.mark.linux
-def test_an_undecided_check(tmp_path: Path) -> None:
-    """After a check of the library that is undecided, the plugin says UNDECIDED and what the doubt
-    is.
-    """
-    host = FakeHost(kernel=plain_vm())
-    host.faults.is_restless = True  # the tables keep changing while they are read
-    run(CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host))
-    for path in HostLayout.markers:
-        if path in host.files.texts:
-            (tmp_path / Path(path).name).write_text(host.files.texts[path])
-    done = completed(["sh", FOLDER / "hostrouting-npd.sh", tmp_path])
-    assert done.returncode == 3
-    assert done.stdout.startswith("UNDECIDED: the route tables kept changing")
 
 
 def test_the_configuration() -> None:

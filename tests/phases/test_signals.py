@@ -175,6 +175,31 @@ def test_execute_handles_no_signal() -> None:
     assert "next ok" not in err
 
 
+@pytest.mark.linux
+def test_a_handler_of_the_program_that_raises_again() -> None:
+    """However often it raises, `run` raises when its thread has ended."""
+    code = """
+        import signal, threading, time
+
+        def raises(*_):
+            raise TimeoutError
+
+        def work(_):
+            signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+            for _ in range(200):
+                time.sleep(0.001)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+        signal.signal(signal.SIGALRM, raises)
+        ready()
+        try:
+            phases.run(phases.task("work")(work), observers=[])
+        except TimeoutError:
+            print(threading.active_count())
+    """
+    assert Program(code).end()[:2] == (0, "1\n")
+
+
 class _AtLine:
     """Send a signal before the n-th line of phases that the main thread runs inside the block."""
 

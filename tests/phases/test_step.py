@@ -284,3 +284,11 @@ def test_a_text_that_is_not_a_report(text: str, words: str) -> None:
     """Reading it says what is wrong."""
     with pytest.raises(ValueError, match=words):
         Step.from_json(text)
+
+
+def test_an_error_with_a_list() -> None:
+    """In one line, what is indented is separated, so that each fault can be read."""
+    error = ValueError("2 faults:\n  mode: unknown\n  dev: no\n  \nor\nmore")
+    assert ran(StubTask("a", errors=[error])).why == (
+        "ValueError: 2 faults: mode: unknown; dev: no or more"
+    )

@@ -50,19 +50,16 @@ link set peer-ib0 up
 address add 10.0.0.4/24 dev eth0
 address add 172.16.1.5/16 dev ib0
 END
-{late}
 ip route add default via 10.0.0.1 dev eth0
 {then}
 """
-LET_ROUTE = "/run/test-route"
-_LATE = f"until [ -e {LET_ROUTE} ]; do sleep 0.05; done"
 _NETWORK_UNIT = """\
 [Unit]
 DefaultDependencies=no
 Wants=network.target
 Before=network.target
 [Service]
-Type={type}
+Type=oneshot
 RemainAfterExit=yes
 ExecStart=/etc/test-network.sh
 """
@@ -80,7 +77,6 @@ def config(*routes: StaticRoute, mode: str | None = None) -> HostRoutingConfig:
 def host(
     image: HostRoutingConfig | None = None,
     *,
-    is_late: bool = False,
     then: str = "",
     more: Mapping[str, str] | None = None,
     scripts: Mapping[str, str] | None = None,
@@ -90,8 +86,7 @@ def host(
     """A booted host whose image the tasks have prepared. An image gets only the sources of the
     program; here it is compiled, or each start would take 0.2 s longer.
 
-    If `is_late`, its default route is added later than its devices: in each boot when `LET_ROUTE`
-    exists. `then` are the commands that follow it.
+    `then` are the commands that follow those for the network.
     """
     network = "/etc/systemd/system/test-network.service"
 
@@ -102,10 +97,8 @@ def host(
             if is_compiled:
                 LocalFiles(root).write(LAYOUT.program_path, compiled_program())
 
-    unit_type = "exec" if is_late else "oneshot"
-    late = _LATE if is_late else ""
-    files = {network: _NETWORK_UNIT.format(type=unit_type), **(more or {})}
-    programs = {"/etc/test-network.sh": _NETWORK.format(late=late, then=then), **(scripts or {})}
+    files = {network: _NETWORK_UNIT, **(more or {})}
+    programs = {"/etc/test-network.sh": _NETWORK.format(then=then), **(scripts or {})}
     wants = "/etc/systemd/system/sysinit.target.wants/test-network.service"
     links = {wants: network}
     with booted(files, scripts=programs, links=links, machines=machines, furnish=furnish) as system:
@@ -192,7 +185,7 @@ def markers(system: System) -> set[str]:
     }
 
 
-def ours(system: System, family: int = 4) -> list[str]:
-    """The destinations of our routes of one family."""
-    lines = system.must("ip", f"-{family}", "-N", "route", "show", "proto", "213").splitlines()
+def ours(system: System) -> list[str]:
+    """The destinations of our IPv4 routes."""
+    lines = system.must("ip", "-4", "-N", "route", "show", "proto", "213").splitlines()
     return [line.split()[0] for line in lines]

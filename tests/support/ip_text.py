@@ -1,15 +1,20 @@
-"""Tables of tests as text, and routes in the words in which `ip route` prints them."""
+"""Tables of tests as text, and routes and rules in the words in which `ip` prints them."""
 
-from typing import Any
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import pytest
 
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, ROUTE_TYPES, NextHop, Route
+from hostrouting.model.rule import Rule
 
 _FLAGS = {"onlink", "dead", "linkdown"}
 _NUMBERS = {"table": "table", "metric": "metric", "tos": "tos", "scope": "scope"}
 _NUMBERS |= {"mtu": "mtu", "advmss": "advmss", "nhid": "nexthop_id"}
+_OF_RULES = {"pref": "priority", "lookup": "table"}
+_OF_RULES |= {"suppress": "suppress_prefixlength", "ifgroup": "suppress_ifgroup"}
 
 
 def text_rows(text: str) -> pytest.MarkDecorator:
@@ -19,6 +24,38 @@ def text_rows(text: str) -> pytest.MarkDecorator:
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     split = [[part.strip() for part in line.split("|")] for line in lines]
     return pytest.mark.parametrize("row", split, ids=[" ".join(line.split()) for line in lines])
+
+
+class HostRow(NamedTuple):
+    """A host, what is asked about it, and the expected answer."""
+
+    answer: str
+    host: str
+    asked: str
+
+
+def host_rows(text: str) -> pytest.MarkDecorator:
+    """A test for each indented line `answer | host | what is asked`, with the argument `row`.
+
+    The line above says in a sentence what they show. One that begins with + has what is on each of
+    the hosts below. What stands in [brackets] is on one of two hosts, and not on the other.
+    """
+    return pytest.mark.parametrize("row", [*_read_host_rows(text)])
+
+
+def _read_host_rows(text: str) -> Iterator[pytest.ParameterSet]:
+    sentence = on_each = ""
+    for line in filter(None, text.splitlines()):
+        if line[0] == "+":
+            on_each += f";{line[1:]}"
+        elif line[0] != " ":
+            sentence, on_each = line, ""
+        else:
+            answer, host, asked, *_ = [each.strip() for each in f"{line}||".split("|")]
+            for kept in ("", r"\1") if "[" in host else ("",):
+                written = re.sub(r"\[(.*?)\]", kept, host)
+                row = HostRow(answer, f"{on_each}; {written}", asked)
+                yield pytest.param(row, id=f"{sentence}: {written} {asked}")
 
 
 def routes_of(text: str) -> list[Route]:
@@ -51,6 +88,8 @@ def route_of(text: str) -> Route:
             fields["prefsrc"] = as_ip(words.pop(0))
         elif word == "pref":
             fields["preference"] = words.pop(0)
+        elif word == "encap":
+            fields["unread"] = (*fields.get("unread", ()), f"encap {words.pop(0)}")
         else:
             of_hop.append(word)
     hops = tuple(map(_hop_of, filter(None, [of_hop, *map(str.split, more)])))
@@ -66,3 +105,32 @@ def _hop_of(words: list[str]) -> NextHop:
     values = dict(zip(rest[::2], rest[1::2], strict=True))
     gateway = as_ip(values["via"]) if "via" in values else None
     return NextHop(values.get("dev"), gateway, int(values.get("weight", "1")), **flags)
+
+
+def rule_of(text: str) -> Rule:
+    """A rule such as `pref 90 not from 10.0.0.0/8 fwmark 1/1 uidrange 0-0 lookup 254`. Usually, it
+    has the priority 100 and looks up table 100.
+    """
+    words = text.split()
+    fields: dict[str, Any] = {"priority": 100, "table": 100}
+    others: list[tuple[str, str]] = []
+    while words:
+        word = words.pop(0)
+        if word == "not":
+            fields["invert"] = True
+        elif word in {"prohibit", "unreachable"}:
+            fields.update(action=word, table=0)
+        elif word == "goto":
+            fields.update(action=word, table=0, target=int(words.pop(0)))
+        elif word in {"from", "to"}:
+            fields["src" if word == "from" else "dst"] = Prefix.parse(words.pop(0))
+        elif word == "fwmark":
+            mark, _, mask = words.pop(0).partition("/")
+            fields.update(fwmark=int(mark, 0), fwmask=int(mask, 0))
+        elif word == "iif":
+            fields["iif"] = words.pop(0)
+        elif word in _OF_RULES:
+            fields[_OF_RULES[word]] = int(words.pop(0))
+        else:
+            others.append((word, words.pop(0)))
+    return Rule(4, others=tuple(others), **fields)

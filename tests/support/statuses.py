@@ -1,10 +1,11 @@
-"""One host for each thing that `status` says: how a node can be, and how its kubelet can be.
+"""One host for each thing that `status` says: each incident with what ends it, and how kubelet can
+be.
 
 On each node, hostrouting gates kubelet.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import attrs
 
@@ -14,7 +15,6 @@ from hostrouting.host.files import Entry
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.rule import Rule
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200, plain_vm
-from hostrouting.testing.interpreter import FakeInterpreter
 from tests.support.incidents import (
     BY_HAND,
     GUARDED,
@@ -35,6 +35,27 @@ OVERLAP = "OVERLAP: 172.16.0.0/16 leaves through ib0 [172.16.0.0/16 dev ib0]; ex
 OVERRIDE = f"{LAYOUT.unit_directory}/{KUBELET}.d/10-kubeadm.conf"
 PROBES = {"enabled": True, "interfaces": ["eth0"], "ensureRoute": False}
 Change = Callable[[FakeHost], object]
+
+APPLY = f"hostrouting apply --config {LAYOUT.config_path}"
+REPAIR_LINE = "hostrouting repair | hostrouting apply --config -"
+NAMED = "hostrouting repair 172.16.0.0/16 --dev eth0 | hostrouting apply --config -"
+MARKED = NAMED.replace("--dev eth0", "--allow 'fwmark 0xca6c'")
+UNMASK = f"systemctl unmask {LAYOUT.guard_unit}"
+UNCANCEL = rf"sed -i '/^\s*ExecCondition\s*=\s*$/d' {OVERRIDE} && systemctl daemon-reload"
+SCRIPT = f"{LAYOUT.gate_directory}/30-site.sh"
+HANGS = f"{LAYOUT.gate_directory}/50-gpu-health.sh"
+WITHOUT_SCRIPT = f"mv {HANGS} {HANGS}.off && systemctl restart kubelet.service"
+OWN = f"chown root {LAYOUT.config_directory} && chmod go-w {LAYOUT.config_directory}"
+
+
+class Incident(NamedTuple):
+    """How a node is made, what is typed to end the incident (nothing if no command can), and the
+    state of the node then.
+    """
+
+    make: Callable[[], FakeHost]
+    typed: str = ""
+    after: str = "in force"
 
 
 class SilentManager(FakeManager):
@@ -177,11 +198,10 @@ def start_k3s(host: FakeHost) -> None:
 
 def hang_in_script(host: FakeHost) -> None:
     """Another program's script does not end, so kubelet was refused."""
-    script = f"{LAYOUT.gate_directory}/50-gpu-health.sh"
-    host.files.write(script, "sleep infinity\n")
+    host.files.write(HANGS, "sleep infinity\n")
     refuse(host, KUBELET)
-    ended = f"this took longer than 75 s, and was ended while {script} ran"
-    leave_note(host, KUBELET, ended, refused=True, held_by=script)
+    ended = f"this took longer than 75 s, and was ended while {HANGS} ran"
+    leave_note(host, KUBELET, ended, refused=True, held_by=HANGS)
 
 
 def lock(host: FakeHost) -> None:
@@ -211,26 +231,6 @@ def fill(folder: str, reason: str = "No space left on device") -> Change:
     return lambda host: host.files.broken.update({folder: reason})
 
 
-@attrs.define(eq=False)
-class OtherPython(FakeInterpreter):
-    """Of the interpreters, only /usr/bin/python3.11 is there."""
-
-    path: str = "/usr/bin/python3.11"
-    files: FakeFiles = attrs.field(factory=FakeFiles)
-
-    def why_not_run(self) -> str:
-        """See Interpreter."""
-        if self.files.links[LAYOUT.python_path] == self.path:
-            return ""
-        return "No such file or directory"
-
-
-def lose_python(host: FakeHost) -> None:
-    """An upgrade broke off: the link is new, and what it leads to is not there."""
-    host.files.links["/usr/bin/python3"] = "python3.13"
-    object.__setattr__(host, "interpreter", OtherPython(files=host.files))
-
-
 def break_python(host: FakeHost) -> None:
     """A package is removed that Python needs."""
     host.files.texts["/usr/bin/python3"] = ""
@@ -239,21 +239,14 @@ def break_python(host: FakeHost) -> None:
 
 def open_script(host: FakeHost) -> None:
     """Anybody can change another program's script, which root would run."""
-    script = f"{LAYOUT.gate_directory}/30-site.sh"
-    host.files.texts[script] = "exit 0\n"
-    host.files.modes[script] = 0o777
+    host.files.texts[SCRIPT] = "exit 0\n"
+    host.files.modes[SCRIPT] = 0o777
 
 
 def replace_routes(host: FakeHost) -> None:
     """Another program sets the routes before us."""
     lose_routes(host)
     type_routes(host, *REPAIR, protocol=BY_HAND)
-
-
-def deny_nftables(host: FakeHost) -> None:
-    """Only root may list nftables."""
-    refusal = HostError("nft could not list the table", what="nft", kind="not-permitted")
-    host.nftables.fault = refusal
 
 
 def with_typed_routes(protocol: int) -> Callable[[], FakeHost]:
@@ -289,11 +282,6 @@ def start_router(host: FakeHost) -> None:
     host.kernel.ip_route("add", default)
 
 
-def empty_config(host: FakeHost) -> None:
-    """Somebody has emptied config.json."""
-    host.files.texts[LAYOUT.config_path] = "{}"
-
-
 def without_routes(*changes: Change) -> Callable[[], FakeHost]:
     """A node that needs no routes, on which something has happened."""
 
@@ -314,16 +302,6 @@ def in_warn() -> FakeHost:
     return host
 
 
-def routed_in_warn() -> FakeHost:
-    """A node in mode WARN with a route, on which a better default route has come: `apply` would
-    lead that route to the new card, too.
-    """
-    host = node(config(REPAIR[0], mode="WARN"), plain_vm)
-    let_pass(host)
-    start_router(host)
-    return host
-
-
 def escaping_k3s() -> FakeHost:
     """A node from which addresses escape, and which runs another service than the gated one."""
     host = escaping_node()
@@ -338,104 +316,122 @@ def stuck() -> FakeHost:
     return host
 
 
-HOSTS: dict[str, Callable[[], FakeHost]] = {
-    "nothing": lambda: FakeHost(kernel=h200()),
-    "in force": right,
-    "in force: a node of kubeadm in mode WARN": right_but(
-        start_k3s, routeOverlap={"expectedCidrs": ["172.16.0.0/16"], "mode": "WARN"}
+INCIDENTS: dict[str, Incident] = {
+    "nothing": Incident(lambda: FakeHost(kernel=h200())),
+    "in force": Incident(right),
+    "in force: a node of kubeadm in mode WARN": Incident(
+        right_but(start_k3s, routeOverlap={"expectedCidrs": ["172.16.0.0/16"], "mode": "WARN"}),
+        f"{APPLY} --gate k3s.service",
     ),
-    "in force: the files of another release": right_but(rewrite),
-    "in force: another program has set the routes": right_but(replace_routes),
-    "in force: the card with the better default route is expected": right_but(
-        start_router,
-        staticRoutes={},
-        routeOverlap={"expectedCidrs": ["10.240.0.0/16"], "expectedDevs": ["eth1"]},
+    "in force: the files of another release": Incident(right_but(rewrite), APPLY),
+    "in force: another program has set the routes": Incident(right_but(replace_routes)),
+    "differs: another card has a better default route": Incident(
+        without_routes(start_router), NAMED
     ),
-    "differs: another card has a better default route": without_routes(start_router),
-    "differs: another card has a better default route, in mode WARN": routed_in_warn,
-    "differs: another card has a better default route, and addresses escape": right_but(
-        start_router, lose_routes
+    "differs: another card has a better default route, and addresses escape": Incident(
+        right_but(start_router, lose_routes), NAMED
     ),
-    "open: a drop-in is deleted, and another card has a better default route": without_routes(
-        start_router, lost(LAYOUT.drop_in_path(KUBELET))
+    "open: a drop-in is deleted, and another card has a better default route": Incident(
+        without_routes(start_router, lost(LAYOUT.drop_in_path(KUBELET))), APPLY, "differs"
     ),
-    "open: a drop-in is deleted, another card is better, and addresses escape": right_but(
-        start_router,
-        lost(LAYOUT.drop_in_path(KUBELET)),
-        staticRoutes={
-            "enabled": True,
-            "routes": [{"destination": half, "dev": "eth0"} for half in REPAIR],
-        },
+    "open: a drop-in is deleted, another card is better, and addresses escape": Incident(
+        right_but(
+            start_router,
+            lost(LAYOUT.drop_in_path(KUBELET)),
+            staticRoutes={
+                "enabled": True,
+                "routes": [{"destination": half, "dev": "eth0"} for half in REPAIR],
+            },
+        ),
+        NAMED,
     ),
-    "differs: routes are missing": right_but(lose_routes),
-    "differs: the place of a route is taken": right_but(hold_place),
-    "differs: addresses escape in mode WARN": in_warn,
-    "differs: addresses escape in mode STRICT": escaping_node,
-    "differs: addresses escape in mode WARN, and nft does not answer": right_but(
-        lose_routes,
-        deny_nftables,
-        staticRoutes={},
-        routeOverlap={"expectedCidrs": ["172.16.0.0/16"], "mode": "WARN"},
-        probeRewrite=PROBES,
+    "differs: routes are missing": Incident(right_but(lose_routes), APPLY),
+    "differs: the place of a route is taken": Incident(right_but(hold_place), REPAIR_LINE),
+    "differs: addresses escape in mode WARN": Incident(in_warn, REPAIR_LINE),
+    "differs: addresses escape in mode STRICT": Incident(escaping_node, REPAIR_LINE),
+    "differs: config.json was edited": Incident(
+        right_but(
+            lambda host: edit_config(host, take_kubelet_out),
+            gate={"units": [KUBELET, "k3s.service"]},
+        ),
+        REPAIR_LINE,
+        "open",
     ),
-    "differs: config.json was edited": right_but(
-        lambda host: edit_config(host, take_kubelet_out), gate={"units": [KUBELET, "k3s.service"]}
+    "differs: a unit of ours was edited": Incident(
+        right_but(written(LAYOUT.unit_path(LAYOUT.routes_unit), "[Service]\n"))
     ),
-    "differs: a unit of ours was edited": right_but(
-        written(LAYOUT.unit_path(LAYOUT.routes_unit), "[Service]\n")
+    "differs: /etc is read-only": Incident(
+        right_but(
+            lost(LAYOUT.unit_path(LAYOUT.check_unit)),
+            fill(LAYOUT.unit_directory, "Read-only file system"),
+        )
     ),
-    "differs: /etc is read-only": right_but(
-        lost(LAYOUT.unit_path(LAYOUT.check_unit)),
-        fill(LAYOUT.unit_directory, "Read-only file system"),
+    "differs: the guard has failed, and routes are missing": Incident(
+        right_but(end_guard, lose_routes), APPLY
     ),
-    "differs: the guard has failed, and routes are missing": right_but(end_guard, lose_routes),
-    "differs: the guard is masked": right_but(mask_guard),
-    "differs: the guard is masked, and routes are missing": right_but(mask_guard, lose_routes),
-    "differs: routes of hostrouting are not configured": with_typed_routes(OURS),
-    "differs: routes were typed until the next boot": with_typed_routes(BY_HAND),
-    "differs: the table for probes is lost": right_but(lose_table, probeRewrite=PROBES),
-    "differs: addresses escape, and /etc is read-only": stuck,
-    "differs: /run is full": right_but(fill("/run")),
-    "differs: /run is full, so that a start has no note": right_but(
-        lost(LAYOUT.note_path(KUBELET)), fill("/run")
+    "differs: the guard is masked, and routes are missing": Incident(
+        right_but(mask_guard, lose_routes), f"{UNMASK} && {APPLY}"
     ),
-    "differs: the opening is ignored": right_but(written(LAYOUT.opening_path, "ticket", 0o666)),
-    "differs: kubelet was refused, and nothing holds it back now": right_but(
-        lambda host: refuse(host, KUBELET, OVERLAP)
+    "differs: routes of hostrouting are not configured": Incident(
+        with_typed_routes(OURS), REPAIR_LINE
     ),
-    "differs: kubelet was refused, and another process has the lock": right_but(
-        lambda host: refuse(host, KUBELET, OVERLAP), lock
+    "differs: routes were typed until the next boot": Incident(
+        with_typed_routes(BY_HAND), REPAIR_LINE
     ),
-    "differs: a script of another program did not end": right_but(hang_in_script),
-    "in force: kubelet fails": right_but(lambda host: [change(host) for change in UNITS["fails"]]),
-    "open: kubelet fails": right_but(
-        written(LAYOUT.opening_path, "ticket 4711\n"),
-        lambda host: [change(host) for change in UNITS["fails"]],
+    "differs: the table for probes is lost": Incident(
+        right_but(lose_table, probeRewrite=PROBES), APPLY
     ),
-    "open: by an administrator": right_but(written(LAYOUT.opening_path, "ticket 4711\n")),
-    "open: by a drop-in that systemd has loaded": right_but(load_override),
-    "open: k3s is not gated": right_but(start_k3s),
-    "differs: addresses escape, and k3s is not gated": escaping_k3s,
-    "open: no systemd": right_but(stop_systemd),
-    "shut: the program is lost": right_but(lost(LAYOUT.program_path)),
-    "shut: Python leads nowhere": right_but(lose_python),
-    "shut: Python is broken": right_but(break_python),
-    "shut: others can change a script": right_but(open_script),
-    "shut: everything belongs to another user": right_but(give_away),
-    "shut: config.json is broken": right_but(garble),
-    "shut: config.json is empty": right_but(empty_config),
-    "shut: /etc/hostrouting is deleted": right_but(delete_folder),
-    "waiting: for a default route": right_but(lose_default),
-    "waiting: for the gateway of the routes": right_but(lose_gateway),
-    "waiting: for a device to be named": right_but(start_vpn, lose_routes),
-    "waiting: the verdict is undecided": right_but(start_vpn),
-    "waiting: packets with a mark go elsewhere": without_routes(mark_packets),
-    "waiting: a start waits for the lock": right_but(
-        lock, lambda host: [change(host) for change in UNITS["waiting"]]
+    "differs: addresses escape, and /etc is read-only": Incident(stuck),
+    "differs: /run is full, so that a start has no note": Incident(
+        right_but(lost(LAYOUT.note_path(KUBELET)), fill("/run"))
     ),
-    "waiting: systemd does not answer": lambda: with_silent_systemd(right()),
-    "waiting: the kernel does not answer": lambda: with_silent_kernel(right()),
-    "waiting: only root may read the files": lambda: with_private_files(right()),
+    "differs: the opening is ignored": Incident(
+        right_but(written(LAYOUT.opening_path, "ticket", 0o666)), f"rm {LAYOUT.opening_path}"
+    ),
+    "differs: kubelet was refused, and nothing holds it back now": Incident(
+        right_but(lambda host: refuse(host, KUBELET, OVERLAP)), "systemctl start kubelet.service"
+    ),
+    "differs: kubelet was refused, and another process has the lock": Incident(
+        right_but(lambda host: refuse(host, KUBELET, OVERLAP), lock), "kill 4711", "differs"
+    ),
+    "differs: a script of another program did not end": Incident(
+        right_but(hang_in_script), WITHOUT_SCRIPT
+    ),
+    "in force: kubelet fails": Incident(
+        right_but(lambda host: [change(host) for change in UNITS["fails"]])
+    ),
+    "open: by an administrator": Incident(
+        right_but(written(LAYOUT.opening_path, "ticket 4711\n")), f"rm {LAYOUT.opening_path}"
+    ),
+    "open: by a drop-in that systemd has loaded": Incident(right_but(load_override), UNCANCEL),
+    "open: k3s is not gated": Incident(right_but(start_k3s), f"{APPLY} --gate k3s.service"),
+    "differs: addresses escape, and k3s is not gated": Incident(
+        escaping_k3s, f"{REPAIR_LINE} --gate k3s.service"
+    ),
+    "open: no systemd": Incident(right_but(stop_systemd)),
+    "shut: the program is lost": Incident(right_but(lost(LAYOUT.program_path)), APPLY),
+    "shut: Python is broken": Incident(right_but(break_python)),
+    "shut: others can change a script": Incident(
+        right_but(open_script), f"chown root {SCRIPT} && chmod go-w {SCRIPT}"
+    ),
+    "shut: everything belongs to another user": Incident(right_but(give_away), f"{OWN} && {APPLY}"),
+    "shut: config.json is broken": Incident(right_but(garble), "hostrouting remove", "nothing"),
+    "shut: /etc/hostrouting is deleted": Incident(
+        right_but(delete_folder), "hostrouting remove", "nothing"
+    ),
+    "waiting: for a default route": Incident(right_but(lose_default)),
+    "waiting: for the gateway of the routes": Incident(right_but(lose_gateway)),
+    "waiting: for a device to be named": Incident(right_but(start_vpn, lose_routes), NAMED),
+    "waiting: the verdict is undecided": Incident(right_but(start_vpn), NAMED),
+    "waiting: packets with a mark go elsewhere": Incident(without_routes(mark_packets), MARKED),
+    "waiting: a start waits for the lock": Incident(
+        right_but(lock, lambda host: [change(host) for change in UNITS["waiting"]]),
+        "kill 4711",
+        "waiting",
+    ),
+    "waiting: systemd does not answer": Incident(lambda: with_silent_systemd(right())),
+    "waiting: the kernel does not answer": Incident(lambda: with_silent_kernel(right())),
+    "waiting: only root may read the files": Incident(lambda: with_private_files(right())),
 }
 """By the state, and what has happened."""
 

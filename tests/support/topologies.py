@@ -1,5 +1,6 @@
 """Hosts for tests, by name, each a snapshot as the kernel would list it, and the check of one."""
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,9 +18,10 @@ from hostrouting.model.route import (
     Route,
 )
 from hostrouting.model.rule import Rule
-from hostrouting.model.snapshot import Address, Link, Snapshot
+from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Address, Link, Snapshot
 from hostrouting.testing import FakeKernel, h200, plain_vm
 from tests.support.explaining import on_failure
+from tests.support.ip_text import route_of, rule_of
 from tests.support.opinions import explained
 from tests.support.sections import expect
 
@@ -133,18 +135,85 @@ def vm_with(
     links: tuple[Link, ...] = (),
     addresses: tuple[Address, ...] = (),
 ) -> Snapshot:
-    """A plain VM with these things; rules stand in the order of their priorities."""
-    vm = plain_vm().snapshot()
-    return vm.with_routes(routes)._replace(
-        rules=tuple(sorted((*rules, *vm.rules), key=lambda rule: rule.priority)),
-        links=(*vm.links, *links),
-        addresses=(*vm.addresses, *addresses),
+    """A plain VM with these things."""
+    return with_things(plain_vm().snapshot(), routes, rules, links, addresses)
+
+
+def with_things(
+    host: Snapshot,
+    routes: Iterable[Route],
+    rules: Iterable[Rule],
+    links: Iterable[Link],
+    addresses: Iterable[Address],
+) -> Snapshot:
+    """The host with these things, too; rules stand in the order of their priorities."""
+    return host.with_routes([*routes])._replace(
+        rules=tuple(sorted((*rules, *host.rules), key=lambda rule: rule.priority)),
+        links=(*host.links, *links),
+        addresses=(*host.addresses, *addresses),
     )
 
 
-def main_with(suppressed: int, *, to: str | None = None) -> Rule:
-    """A rule that looks up table main, and suppresses its wide routes."""
-    return rule(dst=to, table=TABLE_MAIN, suppress_prefixlength=suppressed)
+_USUAL = {link.name: link for link in (IB0, WG1, ETH1, CNI0, CALI1)}
+
+
+def vm_of(text: str) -> Snapshot:
+    """A plain VM with these things, which semicolons separate: routes as in `route_of`, `rule …` as
+    in `rule_of`, `address … dev …`, `link NAME KIND MASTER`; `ipv6` and `elsewhere` are the routes
+    above. Of the VM, `-default`, `-addresses` and `-main` take away its default route, its
+    addresses, and its rules for table main and table default. The links above are there if they are
+    named.
+    """
+    routes: list[Route] = []
+    rules: list[Rule] = []
+    addresses: list[Address] = []
+    links = {name: link for name, link in _USUAL.items() if re.search(rf"\b{name}\b", text)}
+    vm = plain_vm().snapshot()
+    for item in filter(None, map(str.strip, text.split(";"))):
+        word, _, rest = item.partition(" ")
+        if word == "rule":
+            rules.append(rule_of(rest))
+        elif word == "address":
+            ip, _, dev = rest.split()
+            addresses.append(address(ip, dev))
+        elif word == "link":
+            name, kind, *master = rest.split()
+            links[name] = Link(
+                name,
+                20 + len(links),
+                "" if kind in {"nic", "ib"} else kind,
+                type=ARPHRD_INFINIBAND if kind == "ib" else 1,
+                master=master[0] if master else None,
+            )
+        elif word in {"ipv6", "elsewhere"}:
+            routes.append(BY_IPV6 if word == "ipv6" else ELSEWHERE)
+        elif word == "-default":
+            kept = [route for route in vm.routes if route.prefix.length]
+            vm = vm._replace(routes=tuple(kept))
+        elif word == "-addresses":
+            vm = vm._replace(addresses=())
+        elif word == "-main":
+            vm = vm._replace(rules=tuple(rule for rule in vm.rules if rule.priority == 0))
+        else:
+            routes.append(route_of(item))
+    return with_things(vm, routes, rules, links.values(), addresses)
+
+
+_KEYS = {"dev": "expected_devs", "allow": "allowed_devs", "pods": "pod_cidrs"}
+
+
+def checked_as(host: Snapshot, asked: str) -> CheckReport:
+    """The check of what is asked: CIDRs, `dev=NAME,NAME`, `allow=…`, `pods=…` and, at the end,
+    `intended=a rule`.
+    """
+    words, _, intended = asked.partition("intended=")
+    cidrs = [word for word in words.split() if "=" not in word]
+    section: dict[str, Any] = {"intended_rules": [intended] if intended else []}
+    for word in words.split():
+        if "=" in word:
+            key, _, values = word.partition("=")
+            section[_KEYS[key]] = values.split(",")
+    return checked(host, *cidrs, **section)
 
 
 def rule(
@@ -182,23 +251,6 @@ def checked(snapshot: Snapshot, *cidrs: str, **section: Any) -> CheckReport:
     report = check_snapshot(snapshot, config)
     on_failure("the last check", lambda: explained(report, config))
     return report
-
-
-def destinations(report: CheckReport) -> list[str]:
-    """The destinations of the repair's routes."""
-    return [str(route.destination) for route in report.routes]
-
-
-def reasons(report: CheckReport) -> list[str]:
-    """Why ranges cannot be repaired, in the order of the ranges."""
-    [family] = report.families
-    return [unsafe.why.reason for unsafe in family.repair.unrepairable]
-
-
-def causes(report: CheckReport) -> list[str]:
-    """The same in words, which name what stands in the way."""
-    [family] = report.families
-    return [unsafe.why.cause for unsafe in family.repair.unrepairable]
 
 
 def marked_vm() -> FakeKernel:

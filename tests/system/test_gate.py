@@ -4,20 +4,14 @@
 
 from hostrouting.config.settings import GuardConfig
 from tests.support import gate
-from tests.support.gate import CIDR, HALVES, KUBE1, LAYOUT, LET_ROUTE, gate_tests
-from tests.support.sections import expect, static
+from tests.support.gate import CIDR, HALVES, KUBE1, LAYOUT, gate_tests
+from tests.support.sections import static
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
 
 ESCAPE = f"OVERLAP: {CIDR} leaves through ib0"
-# The IPv6 default route, as from a router that advertises itself.
-IPV6 = """\
-ip address add 2001:db8::4/64 dev eth0 nodad
-ip address add fd16::5/48 dev ib0 nodad
-ip -6 route add default via fe80::1 dev eth0 proto ra metric 1024 expires 1800
-"""
 
 
 def test_a_machine_that_is_refused() -> None:
@@ -114,40 +108,3 @@ def a_new_default_route_ends_both_waits(system: System) -> None:
     assert len(gate.ours(system)) == 2
     wait_for("the unit of the routes to end", lambda: not routes_wait(system))
     assert system.show(LAYOUT.routes_unit, "Result") == "success"
-
-
-def test_boot() -> None:
-    """After a boot the routes of both families are back before the machine starts; a late default
-    route is awaited.
-    """
-    wanted = gate.config(*HALVES, static("fd16::/48", metric=1))
-    wanted = wanted._replace(route_overlap=expect(CIDR, "fd16::/48", mode="STRICT"))
-    with gate.host(is_late=True, then=IPV6) as system:
-        system.lay(LET_ROUTE, "")
-        gate.apply(system, wanted, wait=60)
-        system.link(
-            f"/etc/systemd/system/machines.target.wants/{KUBE1}",
-            "/lib/systemd/system/systemd-nspawn@.service",
-        )
-        system.must("systemctl", "enable", "machines.target")
-        system.reboot()
-        wait_for("the routes to be awaited", lambda: routes_wait(system))
-        assert not gate.pid(system)
-        assert gate.ours(system) == []
-        system.lay(LET_ROUTE, "")
-        system.settled()
-        assert gate.pid(system)
-        the_routes_of_both_families_are_back(system)
-        # The check says so if routes still change while it looks, as they may at boot.
-        if "UNDECIDED" not in system.journal(KUBE1):
-            assert gate.markers(system) == {LAYOUT.ok_path}
-
-
-def the_routes_of_both_families_are_back(system: System) -> None:
-    """By the gateways of the default routes."""
-    assert gate.ours(system) == ["172.16.0.0/17", "172.16.128.0/17"]
-    assert gate.ours(system, family=6) == ["fd16::/48"]
-    ipv4 = system.must("ip", "-N", "route")
-    assert "172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213" in ipv4
-    ipv6 = system.must("ip", "-6", "route", "show", "proto", "213")
-    assert "via fe80::1 dev eth0" in ipv6

@@ -1,10 +1,7 @@
-"""What systemd-networkd takes away when it starts again, in each release, and what brings it back
-or keeps it.
-"""
+"""What systemd-networkd takes away when it starts again, in each release, and what keeps it."""
 
 import json
 
-from hostrouting.config.settings import GuardConfig
 from tests.support.gate import (
     CIDR,
     HALVES,
@@ -38,7 +35,6 @@ AS_OFTEN_AS_ASKED = {
 }
 """By default systemd refuses the sixth start in ten seconds."""
 ROUTES = config(*HALVES)
-GUARDED = ROUTES._replace(guard=GuardConfig(enabled=True))
 KEEPING = ROUTES._replace(manage_foreign="keep")
 
 
@@ -61,8 +57,8 @@ def lose_routes(system: System) -> None:
 
 
 def test_what_it_takes_away() -> None:
-    """By default systemd-networkd deletes our routes; the guard brings them back; with the drop-in,
-    they stay. A networkd that manages no device takes nothing away.
+    """By default systemd-networkd deletes our routes; with the drop-in, they stay. A networkd that
+    manages no device takes nothing away.
     """
     with host(more=AS_OFTEN_AS_ASKED, machines=()) as system:
         it_takes_nothing_away_while_it_manages_nothing(system)
@@ -72,7 +68,6 @@ def test_what_it_takes_away() -> None:
         apply(system, ROUTES)
         assert len(ours(system)) == len(HALVES)
         lose_routes(system)
-        guard_brings_them_back(system)
         drop_in_keeps_them(system)
 
 
@@ -97,17 +92,8 @@ def is_noted(system: System) -> bool:
     return "systemd-networkd.service" in [finding["target"] for finding in document["findings"]]
 
 
-def guard_brings_them_back(system: System) -> None:
-    """The guard is stopped meanwhile, so that the deletion is seen."""
-    apply(system, GUARDED, wait=10)
-    system.must("systemctl", "kill", "--signal=STOP", LAYOUT.guard_unit)
-    lose_routes(system)
-    system.must("systemctl", "kill", "--signal=CONT", LAYOUT.guard_unit)
-    wait_for("the routes", lambda: len(ours(system)) == len(HALVES))
-
-
 def drop_in_keeps_them(system: System) -> None:
-    """They stay without the guard; a removal also removes the drop-in."""
+    """They stay; a removal also removes the drop-in."""
     apply(system, KEEPING, wait=10)
     restart(system)
     assert len(ours(system)) == len(HALVES)

@@ -9,7 +9,6 @@ from unittest import mock
 import pytest
 
 from hostrouting.check.check import check_kernel, check_snapshot, find_what_may_come
-from hostrouting.check.results import CheckReport
 from hostrouting.check.sentences import check_findings
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError
@@ -17,15 +16,15 @@ from hostrouting.fib.engine import FROM_HOST
 from hostrouting.kernel.base import Answer
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IP, Prefix
-from hostrouting.model.route import TABLE_MAIN, NextHop, Route
+from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule
-from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeKernel, FaultyBackend, h200, plain_vm
 from tests.support.commands import furnish
 from tests.support.namespace import private_namespace
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, config, context
-from tests.support.topologies import dual_stack_h200
+from tests.support.topologies import checked, dual_stack_h200, vm_of
 
 CIDR6 = "fd16::/48"
 
@@ -64,30 +63,6 @@ def test_linux_without_ipv6_gets_no_default_route() -> None:
     missing = find_what_may_come(check_snapshot(with_ipv6, of_ipv6), of_ipv6)
     assert missing == "there is no IPv6 default route"
     assert find_what_may_come(check_snapshot(without_ipv6, of_ipv6), of_ipv6) == ""
-
-
-def host_with_default_routes_behind_main(dev: str) -> Snapshot:
-    """A host whose default routes, by a dummy and by this card, stand in tables that are looked up
-    after table main.
-    """
-    kernel = FakeKernel()
-    kernel.add_link(Link(name="dummy0", index=0, kind="dummy"))
-    kernel.add_address("dummy0", "10.1.0.4/24")
-    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="dummy0", gateway="10.1.0.1", table=100))
-    kernel.add_rule(Rule(family=4, priority=40_100, table=100))
-    kernel.add_link(dev)
-    kernel.add_address(dev, "10.0.0.4/24")
-    kernel.ip_route("add", Route.to("0.0.0.0/0", dev=dev, gateway="10.0.0.1", table=101))
-    kernel.add_rule(Rule(family=4, priority=40_101, table=101))
-    return kernel.snapshot()
-
-
-def test_a_repair_by_a_device_that_cannot_be_configured() -> None:
-    """No route is proposed: a configuration refuses the name."""
-    host = host_with_default_routes_behind_main("eth:0")
-    report = check_snapshot(host, config(cidrs=("0.0.0.0/0",)))
-    assert report.verdict == "overlap"
-    assert report.routes == ()
 
 
 @pytest.mark.parametrize(
@@ -278,35 +253,13 @@ def test_nothing_to_check() -> None:
         check_kernel(kernel, HostRoutingConfig())
 
 
-class TestPods:
-    """Packets of pods are judged if podCidrs names their addresses, by the rules that fit their
-    source and device.
+def test_packets_of_pods_that_escape() -> None:
+    """The escape says whose packets it is about, and which rule; once, although a node's block lies
+    in that of the cluster.
     """
-
-    PODS = Prefix.parse("10.244.1.0/24")
-    TO = Prefix.parse("172.16.9.0/24")
-
-    @staticmethod
-    def reported(pods: list[str]) -> CheckReport:
-        """The check of a node where a rule sends what comes from some pods into table 7, which
-        leads to eth1.
-        """
-        kernel = plain_vm()
-        kernel.add_link(Link(name="eth1", index=0))
-        kernel.add_link(Link(name="cali1", index=0, kind="veth"))
-        of_pods = Prefix.parse("10.244.1.0/24")
-        kernel.add_rule(Rule(family=4, priority=100, src=of_pods, table=7))
-        kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", table=7))
-        section = expect(CIDR, pod_cidrs=pods)
-        return check_snapshot(kernel.snapshot(), HostRoutingConfig(route_overlap=section))
-
-    @pytest.mark.parametrize("pods", [["10.244.0.0/16"], ["10.244.1.0/25", "10.244.0.0/16"]])
-    def test_only_theirs_escape(self, pods: list[str]) -> None:
-        """The escape says whose packets it is about, and which rule; once, although a node's block
-        lies in that of the cluster.
-        """
-        report = self.reported(pods)
-
+    host = vm_of("link cali1 veth; default dev eth1 table 7; rule from 10.244.1.0/24 lookup 7")
+    for pods in (["10.244.0.0/16"], ["10.244.1.0/25", "10.244.0.0/16"]):
+        report = checked(host, pod_cidrs=pods)
         route = "[default dev eth1 table 7 proto unspec scope link]"
         rule = "[rule 100: from 10.244.1.0/24 lookup 7]"
         packets = "for packets of pods from 10.244.1.0/24"
@@ -319,32 +272,14 @@ class TestPods:
         cause = f"{packets}, {rule} comes before table main"
         assert unsafe.sentence == f"no route repairs {CIDR}: {cause}"
 
-    @pytest.mark.parametrize("pods", [[], ["10.245.0.0/16"]])
-    def test_nothing_is_expected_of_others(self, pods: list[str]) -> None:
-        """Packets of pods are not judged if podCidrs does not name their addresses."""
-        assert self.reported(pods).verdict == "ok"
 
-    def test_what_the_host_loses_itself_is_not_repeated_beside_what_pods_lose(self) -> None:
-        """Of the packets of pods, only the escape is named that the host's own do not have."""
-        kernel = plain_vm()
-        kernel.add_link(Link(name="ib0", index=0, type=32))
-        kernel.add_rule(Rule(family=4, priority=100, src=self.PODS, dst=self.TO, table=7))
-        kernel.ip_route("add", Route.to("0.0.0.0/0", dev="ib0", table=7))
-        kernel.ip_route("add", Route.to("172.16.5.0/24", dev="ib0"))
-        section = expect(CIDR, pod_cidrs=[str(self.PODS)])
-        report = check_snapshot(kernel.snapshot(), HostRoutingConfig(route_overlap=section))
-        of_host, of_pods = report.escapes
-        assert (str(*of_host.prefixes), of_host.packet) == ("172.16.5.0/24", FROM_HOST)
-        assert (*of_pods.prefixes, of_pods.packet.source) == (self.TO, self.PODS)
-
-    def test_a_rule_for_pods_alone_that_is_not_judged(self) -> None:
-        """It stands behind one for all that this host sends, so it is named with podCidrs."""
-        kernel = plain_vm()
-        kernel.add_rule(Rule(family=4, priority=90, iif="lo", table=TABLE_MAIN))
-        kernel.add_rule(Rule(family=4, priority=100, src=self.PODS, action="goto", target=200))
-        verdicts: list[str] = []
-        for pods in ([], [str(self.PODS)]):
-            section = expect(CIDR, pod_cidrs=pods)
-            configuration = HostRoutingConfig(route_overlap=section)
-            verdicts.append(check_snapshot(kernel.snapshot(), configuration).verdict)
-        assert verdicts == ["ok", "undecided"]
+def test_what_the_host_loses_itself_is_not_repeated_beside_what_pods_lose() -> None:
+    """Of the packets of pods, only the escape is named that the host's own do not have."""
+    of_rule = "default dev ib0 table 7; rule from 10.244.1.0/24 to 172.16.9.0/24 lookup 7"
+    host = vm_of(f"{of_rule}; 172.16.5.0/24 dev ib0")
+    of_host, of_pods = checked(host, pod_cidrs=["10.244.1.0/24"]).escapes
+    assert (str(*of_host.prefixes), of_host.packet) == ("172.16.5.0/24", FROM_HOST)
+    assert (str(*of_pods.prefixes), str(of_pods.packet.source)) == (
+        "172.16.9.0/24",
+        "10.244.1.0/24",
+    )

@@ -9,25 +9,17 @@ from hostrouting.check.results import CheckReport
 from hostrouting.check.sentences import check_findings
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import Remedy
-from hostrouting.model.prefix import IP, as_ip
+from hostrouting.model.prefix import as_ip
 from hostrouting.model.route import TABLE_LOCAL, Route
 from hostrouting.testing import plain_vm
+from tests.support.ip_text import HostRow, host_rows
 from tests.support.sections import expect
-from tests.support.topologies import (
-    ELSEWHERE,
-    ETH1,
-    IB0,
-    address,
-    checked,
-    ecmp_node,
-    rule,
-    vm_with,
-)
+from tests.support.topologies import checked, checked_as, vm_of
 
 
 def test_a_report_from_another_process() -> None:
     """A report is data: another process has all of it."""
-    report = checked(vm_with(ELSEWHERE, rules=(rule(),), links=(IB0,)))
+    report = checked(vm_of("elsewhere; rule"))
     assert report.escapes
     received = pickle.loads(pickle.dumps(report))  # noqa: S301  our own bytes
     assert received == report
@@ -37,12 +29,25 @@ def test_a_report_from_another_process() -> None:
     assert check_findings(received) == check_findings(report)
 
 
-def test_the_address_of_the_node() -> None:
-    """Of several on the expected device, Linux writes the one in the network of the gateway."""
-    default = Route.to("0.0.0.0/0", dev="eth0", gateway="10.1.0.1", metric=1)
-    second = address("10.1.0.4/24", "eth0")
-    report = checked(vm_with(default, addresses=(second,)))
-    assert report.node_ips == {4: as_ip("10.1.0.4")}
+@host_rows("""
+of several addresses on the expected device, Linux writes the one in the network of the gateway
+  10.1.0.4 | default via 10.1.0.1 dev eth0 metric 1; address 10.1.0.4/24 dev eth0
+of two default routes with one metric, either may be the intended one
+  none | default via 10.1.0.1 dev eth1 metric 100; address 10.1.0.4/24 dev eth1
+Linux chooses one of several next hops by a hash, unless one is dead
++ -default; address 10.1.0.4/24 dev eth1; address 10.255.0.4/32 dev lo
+  none     | default nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1
+  10.0.0.4 | default nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1 | dev=eth0
+  10.0.0.4 | default nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1 dead
+  10.1.0.4 | default nexthop via 10.0.0.1 dev eth0 dead nexthop via 10.1.0.1 dev eth1
+the source of the default route is often an address on lo, which both uplinks share
+  10.255.0.4 | -default; address 10.255.0.4/32 dev lo; \
+default src 10.255.0.4 nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1
+""")
+def test_the_address_of_the_node(row: HostRow) -> None:
+    """The one that its packets to elsewhere have, if that is known."""
+    known = {} if row.answer == "none" else {4: as_ip(row.answer)}
+    assert checked_as(vm_of(row.host), row.asked).node_ips == known
 
 
 def targets(report: CheckReport, name: str) -> set[str]:
@@ -70,7 +75,7 @@ def test_another_rule_of_the_priority_of_that_for_table_local() -> None:
     """Linux has both, in the order in which they were added: before that for table local, it can
     send packets to this host's own addresses elsewhere.
     """
-    host = vm_with(ELSEWHERE, rules=(rule(priority=0),), links=(IB0,))
+    host = vm_of("elsewhere; rule pref 0")
     first, second, *_ = host.rules
     assert first.table == 100
     assert second.table == TABLE_LOCAL
@@ -106,56 +111,6 @@ def test_linux_without_ipv6(expected_devs: tuple[str, ...]) -> None:
     [finding] = [finding for finding in findings if reason in finding.sentence]
     remedy = "boot it with IPv6, or take the IPv6 networks out of the configuration"
     assert str(finding.remedy) == remedy
-
-
-def ecmp_report(*, source: IP | None = None, dead: str = "") -> CheckReport:
-    """Check a host with two uplinks: with this source in its default route, and with the next hop
-    by this device out of use.
-    """
-    snapshot = ecmp_node().snapshot()
-    routes: list[Route] = []
-    for route in snapshot.routes:
-        if route.prefix.length:
-            routes.append(route)
-            continue
-        hops = [hop._replace(dead=hop.dev == dead) for hop in route.next_hops]
-        routes.append(route._replace(prefsrc=source, next_hops=tuple(hops)))
-    addresses = (address("10.255.0.4/32", "lo"), *snapshot.addresses)
-    return checked(snapshot._replace(routes=tuple(routes), addresses=addresses))
-
-
-def test_two_uplinks_have_no_node_ip() -> None:
-    """Linux chooses one of several next hops by a hash: where their sources differ, the node IP is
-    not known.
-    """
-    assert ecmp_report().node_ips == {}
-
-
-def test_uplinks_in_doubt_have_no_node_ip() -> None:
-    """Of two default routes with one metric, either may be the intended one."""
-    by_eth1 = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", metric=100)
-    report = checked(vm_with(by_eth1, links=(ETH1,), addresses=(address("10.1.0.4/24", "eth1"),)))
-    assert report.verdict == "undecided"
-    assert report.node_ips == {}
-
-
-def test_one_of_two_uplinks_is_named() -> None:
-    """The address of that one is the node IP, although the default route has both."""
-    report = checked(ecmp_node().snapshot(), expected_devs=["eth0"])
-    assert report.node_ips == {4: as_ip("10.0.0.4")}
-
-
-def test_the_source_of_the_default_route_is_the_node_ip() -> None:
-    """It is often an address on lo, which both uplinks share."""
-    report = ecmp_report(source=as_ip("10.255.0.4"))
-    assert report.node_ips == {4: as_ip("10.255.0.4")}
-
-
-@pytest.mark.parametrize(("dead", "node_ip"), [("eth1", "10.0.0.4"), ("eth0", "10.1.0.4")])
-def test_the_only_next_hop_in_use_has_the_node_ip(dead: str, node_ip: str) -> None:
-    """A dead next hop is not one that Linux chooses, whichever it is."""
-    report = ecmp_report(dead=dead)
-    assert report.node_ips == {4: as_ip(node_ip)}
 
 
 def test_families_without_a_default_route() -> None:

@@ -10,11 +10,11 @@ from hostrouting.check.sentences import addition_command, check_findings
 from hostrouting.config.settings import Mode
 from hostrouting.finding import WRONG, Finding
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import OURS, TABLE_LOCAL, TABLE_MAIN, NextHop, Refusing, Route
+from hostrouting.model.route import TABLE_MAIN, NextHop, Refusing, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import plain_vm
-from tests.support.topologies import BY_IPV6, IB0, address, checked, cni_node, rule, vm_with
+from tests.support.topologies import IB0, WG1, address, checked, cni_node, vm_of, vm_with
 
 CIDR = "172.16.0.0/16"
 ANYWHERE = Prefix.parse("0.0.0.0/0")
@@ -29,20 +29,8 @@ def without(priority: int) -> Snapshot:
     return VM._replace(rules=tuple(rule for rule in VM.rules if rule.priority != priority))
 
 
-def second_default(metric: int) -> Snapshot:
-    """A plain VM with a second card, whose default route has this metric."""
-    route = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", protocol=16, metric=metric)
-    return vm_with(route, links=(ETH1,))
-
-
-NO_DEFAULT = VM._replace(routes=tuple(route for route in VM.routes if route.prefix.length))
+NO_DEFAULT = vm_of("-default")
 DOCKER = Link(name="docker0", index=9, kind="bridge")
-WG0 = Link(name="wg0", index=9, kind="wireguard", type=65534)
-
-
-def only_default(route: Route, link: Link) -> Snapshot:
-    """A plain VM with this default route alone, which does not count, so it is named."""
-    return NO_DEFAULT.with_routes([route])._replace(links=(*NO_DEFAULT.links, link))
 
 
 def findings(
@@ -62,103 +50,55 @@ def named(
 CNI = cni_node().snapshot()
 HIDING = Route.to("10.244.0.0/25", dev="docker0", protocol=2)
 """A route that hides pods of cni0."""
-ALONE = Prefix.parse("172.16.5.5/32")
-BY_ETH1 = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", table=2)
-WITH_MTU = VM._replace(
-    routes=tuple(
-        route if route.prefix.length else route._replace(mtu=9000, advmss=8960)
-        for route in VM.routes
-    )
-)
+BY_ETH1 = "default via 10.1.0.1 dev eth1 table 2"
 
-HOSTS = {
-    "own range": vm_with(
-        Route(INSIDE, (NextHop("lo"),), type="local", protocol=4, table=TABLE_LOCAL)
-    ),
-    "no route": vm_with(Route(INSIDE, type="throw")),
-    "blackhole": vm_with(Route(INSIDE, type="blackhole", protocol=12)),
-    "unreachable": vm_with(Route(INSIDE, type="unreachable", protocol=4)),
-    "no default route": NO_DEFAULT,
-    "by InfiniBand": only_default(
-        Route.to(ANYWHERE, dev="ib0", protocol=16), Link("ib0", index=9, type=32)
-    ),
-    "by the loopback device": only_default(
-        Route.to(ANYWHERE, dev="lo"), Link("lo", index=1, type=772)
-    ),
-    "by a dead end": only_default(
-        Route.to(ANYWHERE, dev="ifb0"), Link("ifb0", index=9, kind="ifb")
-    ),
-    "in a table without a rule": only_default(Route.to(ANYWHERE, dev="eth1", table=7), ETH1),
-    "on link": vm_with(Route(INSIDE, (NextHop("eth0"),), protocol=3)),
-    "a repair of one route": vm_with(
-        Route(INSIDE, (NextHop("docker0"),), protocol=2, metric=9), links=(DOCKER,)
-    ),
-    "not proven": vm_with(
-        Route(INSIDE, (NextHop("docker0"),)),
-        Route(ANYWHERE, (NextHop("docker0"),), table=100),
-        rules=(rule(priority=50, fwmark=1, fwmask=1),),
-        links=(DOCKER,),
-    ),
-    "competing defaults": second_default(200),
-    "equal defaults": second_default(100),
-    "a tunnel, which does not compete": vm_with(
-        Route.to(ANYWHERE, dev="wg0", metric=500), links=(WG0,)
-    ),
-    "not judged": vm_with(rules=(Rule(family=4, priority=50, action="goto", target=100),)),
+HOSTS: dict[str, Snapshot | str] = {
+    "own range": "local 172.16.5.0/24 dev lo proto 4 table 255 scope 0",
+    "no route": "throw 172.16.5.0/24",
+    "blackhole": "blackhole 172.16.5.0/24 proto 12",
+    "unreachable": "unreachable 172.16.5.0/24 proto 4",
+    "no default route": "-default",
+    "by InfiniBand": "-default; default dev ib0 proto 16",
+    "by the loopback device": "-default; default dev lo",
+    "by a dead end": "-default; link ifb0 ifb; default dev ifb0",
+    "in a table without a rule": "-default; default dev eth1 table 7",
+    "on link": "172.16.5.0/24 dev eth0 proto 3",
+    "a repair of one route": "link docker0 bridge; 172.16.5.0/24 dev docker0 proto 2 metric 9",
+    "not proven": "link docker0 bridge; 172.16.5.0/24 dev docker0; default dev docker0 table 100; "
+    "rule pref 50 fwmark 1/1",
+    "competing defaults": "default via 10.1.0.1 dev eth1 proto 16 metric 200",
+    "equal defaults": "default via 10.1.0.1 dev eth1 proto 16 metric 100",
+    "a tunnel, which does not compete": "default dev wg1 metric 500",
+    "not judged": "rule pref 50 goto 100",
     "services that hold the host": HOLDER,
-    "a network of a tunnel and of a card": vm_with(
-        Route.to("172.16.0.0/17", dev="wg0", metric=9),
-        Route.to("172.16.128.0/17", dev="eth1"),
-        links=(WG0, ETH1),
-    ),
-    "two rails": vm_with(
-        Route.to(CIDR, dev="ib0", gateway="172.16.0.1"),
-        Route.to("172.16.1.0/24", dev="ib1"),
-        links=(IB0, IB0._replace(name="ib1", index=20)),
-        addresses=(address("172.16.0.9/24", "ib0"), address("172.16.1.9/24", "ib1")),
-    ),
-    "a bridge of containers": vm_with(Route.to(CIDR, dev="docker0", protocol=2), links=(DOCKER,)),
-    "a bridge with a card": vm_with(
-        Route.to(CIDR, dev="docker0", protocol=2), links=(DOCKER, ETH1._replace(master="docker0"))
-    ),
-    "what a static route lacks": WITH_MTU.with_routes([Route.to(CIDR, dev="ib0")]),
-    "a default route of a card that is not expected": second_default(50),
-    "a rule that decides first": vm_with(
-        Route.to("172.16.0.0/17", dev="wg0", table=52),
-        Route.to("172.16.128.0/17", dev="ib0", table=52),
-        rules=(rule(priority=5270, table=52),),
-        links=(WG0, IB0),
-    ),
-    "a rule for the pods of a second card": vm_with(
-        BY_ETH1, rules=(rule("10.0.1.7/32", priority=1536, table=2),), links=(ETH1,)
-    ),
-    "a rule for all but what is sent": vm_with(
-        BY_ETH1,
-        rules=(rule(priority=50, iif="lo", table=TABLE_MAIN), rule(priority=60, table=2)),
-        links=(ETH1,),
-    ),
-    "a rule for connections": vm_with(
-        BY_ETH1, rules=(rule("10.0.0.4/32", priority=50, table=2),), links=(ETH1,)
-    ),
-    "in table local": vm_with(
-        Route(Prefix.parse(CIDR), (NextHop("ib0"),), type="multicast", table=TABLE_LOCAL),
-        links=(IB0,),
-    ),
-    "as specific as a route can be": vm_with(
-        Route(ALONE, (NextHop("docker0"),), protocol=4), links=(DOCKER,)
-    ),
-    "our own, as specific as a route can be": vm_with(
-        BY_IPV6, Route.to("fd16::5/128", dev="ib0", metric=100, protocol=OURS), links=(IB0,)
-    ),
-    "what hides pods": CNI.with_routes([HIDING, Route.to("10.244.128.0/17", dev="wg0")])._replace(
-        links=(*CNI.links, DOCKER, WG0)
+    "a network of a tunnel and of a card": "172.16.0.0/17 dev wg1 metric 9; "
+    "172.16.128.0/17 dev eth1",
+    "two rails": "link ib1 ib; 172.16.0.0/16 via 172.16.0.1 dev ib0; 172.16.1.0/24 dev ib1; "
+    "address 172.16.0.9/24 dev ib0; address 172.16.1.9/24 dev ib1",
+    "a bridge of containers": "link docker0 bridge; 172.16.0.0/16 dev docker0 proto 2",
+    "a bridge with a card": "link docker0 bridge; link eth1 nic docker0; "
+    "172.16.0.0/16 dev docker0 proto 2",
+    "what a static route lacks": "-default; 172.16.0.0/16 dev ib0; "
+    "default via 10.0.0.1 dev eth0 proto 16 metric 100 mtu 9000 advmss 8960",
+    "a default route of a card that is not expected": "default via 10.1.0.1 dev eth1 proto 16 "
+    "metric 50",
+    "a rule that decides first": "172.16.0.0/17 dev wg1 table 52; 172.16.128.0/17 dev ib0 table 52;"
+    "rule pref 5270 lookup 52",
+    "a rule for the pods of a second card": f"{BY_ETH1}; rule pref 1536 from 10.0.1.7/32 lookup 2",
+    "a rule for all but what is sent": f"{BY_ETH1}; rule pref 50 iif lo lookup 254; "
+    "rule pref 60 lookup 2",
+    "a rule for connections": f"{BY_ETH1}; rule pref 50 from 10.0.0.4/32 lookup 2",
+    "in table local": "multicast 172.16.0.0/16 dev ib0 table 255",
+    "as specific as a route can be": "link docker0 bridge; 172.16.5.5/32 dev docker0 proto 4",
+    "our own, as specific as a route can be": "ipv6; fd16::5/128 dev ib0 metric 100 proto ours",
+    "what hides pods": CNI.with_routes([HIDING, Route.to("10.244.128.0/17", dev="wg1")])._replace(
+        links=(*CNI.links, DOCKER, WG1)
     ),
     "a blackhole that hides pods": CNI.with_routes(
         [HIDING._replace(type="blackhole", next_hops=())]
     ),
-    "two next hops": vm_with(
-        Route(INSIDE, (NextHop("eth0"), NextHop("ib0"), NextHop("ib1")), protocol=3)
-    ),
+    "two next hops": "link ib1 ib; "
+    "172.16.5.0/24 proto 3 nexthop dev eth0 nexthop dev ib0 nexthop dev ib1",
     "no local rule": without(0),
     "no main rule": without(32766),
 }
@@ -182,7 +122,8 @@ def test_each_line(snapshot: object) -> None:
     fails in STRICT is an error.
     """
     lines: list[str] = []
-    for name, host in HOSTS.items():
+    for name, text in HOSTS.items():
+        host = vm_of(text) if isinstance(text, str) else text
         for finding in findings(host, CIDRS.get(name, CIDR), **SECTIONS.get(name, {})):
             lines.append(f"{name}: {finding.severity}: {finding.line}")
             quotes_a_route_or_rule = "[" in finding.sentence or "rule" in finding.sentence
@@ -223,7 +164,9 @@ def test_a_device_that_may_be_allowed() -> None:
 
 def test_no_device_is_to_be_allowed_while_a_route_hides_pods() -> None:
     """With docker0 allowed, the check would be OK while pods of cni0 are unreachable."""
-    of_both = findings(HOSTS["what hides pods"], "10.244.0.0/16", mode="WARN")
+    host = HOSTS["what hides pods"]
+    assert isinstance(host, Snapshot)
+    of_both = findings(host, "10.244.0.0/16", mode="WARN")
     assert "--allow" not in "".join(str(finding.remedy) for finding in of_both)
 
 
@@ -291,7 +234,7 @@ def test_the_commands_of_a_repair() -> None:
         ([Link(name="eth0", index=2), ETH1], ": eth0 and eth1 have no IPv4 address (from DHCP?)"),
         ([Link(name="eth0", index=2, up=False)], ""),
         ([Link(name="eth0", index=2, master="bond0")], ""),
-        ([IB0, WG0, DOCKER, Link(name="cali1", index=7, kind="veth")], ""),
+        ([IB0, WG1, DOCKER, Link(name="cali1", index=7, kind="veth")], ""),
     ],
 )
 def test_a_card_without_an_address(links: list[Link], words: str) -> None:
@@ -308,8 +251,7 @@ def test_a_card_without_an_address(links: list[Link], words: str) -> None:
 
 def test_one_reason_for_several_ranges_is_one_finding() -> None:
     """It names each of the ranges that no route repairs."""
-    by_card = Route.to("172.16.0.0/12", dev="ib0", table=100)
-    host = vm_with(by_card, rules=(rule(priority=50),), links=(IB0,))
+    host = vm_of("172.16.0.0/12 dev ib0 table 100; rule pref 50")
     [finding] = named("unsafe", host, "172.16.0.0/16", "172.20.0.0/16")
     assert finding.target == "172.16.0.0/16 and 172.20.0.0/16"
 
@@ -337,11 +279,10 @@ def test_what_the_repair_takes_is_named_by_the_network() -> None:
     network that is wider than what is expected, the expected part is named. For programs, each
     device and each network is a fact.
     """
-    [rails] = named("repair-cost", HOSTS["two rails"])
+    [rails] = named("repair-cost", vm_of(str(HOSTS["two rails"])))
     assert rails.facts == {"devs": ["ib0", "ib1"], "networks": [CIDR, "172.16.1.0/24"]}
-    wide = vm_with(Route.to("172.16.0.0/12", dev="wg0"), links=(WG0,))
-    [cost] = named("repair-cost", wide)
-    assert cost.facts == {"devs": ["wg0"], "networks": [CIDR]}
+    [cost] = named("repair-cost", vm_of("172.16.0.0/12 dev wg1"))
+    assert cost.facts == {"devs": ["wg1"], "networks": [CIDR]}
 
 
 def test_a_device_that_a_shell_would_run() -> None:

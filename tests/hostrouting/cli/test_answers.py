@@ -33,7 +33,7 @@ from tests.support.incidents import (
 from tests.support.nodes import BITS, block_of, nodes
 from tests.support.statuses import hold_place, right, right_but
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes
-from tests.support.topologies import checked, cni_node, ecmp_node, refusing, vm_with, vpn_node
+from tests.support.topologies import checked, cni_node, ecmp_node, refusing, vm_of, vpn_node
 
 WARN = {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "WARN"}}
 STRICT = {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "STRICT"}}
@@ -139,10 +139,16 @@ def test_explain_names_devices_where_the_file_has_no_cidr(tmp_path: Path) -> Non
     assert repair["routeOverlap"]["expectedDevs"] == ["eth0"]
 
 
+def test_explain_names_no_dead_next_hop() -> None:
+    """Packets leave by the others."""
+    host = vm_of("172.16.0.0/16 nexthop via 10.0.0.1 dev eth0 nexthop dev ib0 dead")
+    explained = say("explain", "172.16.5.9", "--snapshot", "-", stdin=host.to_json().encode())
+    assert explained.lines[0] == "OK: 172.16.5.9 leaves through eth0 via 10.0.0.1"
+
+
 def test_explain_does_not_say_what_is_not_judged() -> None:
     """A rule that is not judged may route other packets differently."""
-    skipping = Rule(family=4, priority=100, action="goto", target=200)
-    saved = vm_with(rules=(skipping,)).to_json().encode()
+    saved = vm_of("rule goto 200").to_json().encode()
     explained = say("explain", "172.16.5.9", "--snapshot", "-", stdin=saved)
     assert "NOT-JUDGED: " in explained.out
     assert "No rule routes other packets" not in explained.out
@@ -260,9 +266,6 @@ def test_a_repair_where_the_kernel_differs(monkeypatch: pytest.MonkeyPatch) -> N
     assert said.out == ""
     assert "it is not clear whether a repair is needed" in said.err
     assert f"the kernel answers [{CIDR} dev ib7 " in said.err
-
-
-# What else is on the host.
 
 
 # `plan`, `apply` and then `status`.

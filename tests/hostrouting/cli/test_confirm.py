@@ -117,30 +117,31 @@ def state(host: FakeHost) -> tuple[object, ...]:
     return kept, host.kernel.snapshot(), active
 
 
-def apply_with(
-    monkeypatch: pytest.MonkeyPatch,
-    folder: Path,
-    host: FakeHost,
-    terminal: FakeTerminal,
-    *options: str,
-    wanted: HostRoutingConfig = WANTED,
-) -> Said:
-    """`apply --confirm 1` of a configuration on this terminal, with these options, too."""
+@pytest.fixture
+def confirm(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
+    """`apply --confirm 1` of a configuration, with a terminal, and with further options."""
 
-    @contextmanager
-    def opened() -> Iterator[Terminal]:
-        yield terminal
+    def applied(
+        host: FakeHost,
+        terminal: FakeTerminal,
+        *options: str,
+        wanted: HostRoutingConfig = WANTED,
+    ) -> Said:
+        @contextmanager
+        def opened() -> Iterator[Terminal]:
+            yield terminal
 
-    def now(_clock: object) -> float:
-        return time.monotonic() + terminal.seconds_passed
+        def now(_clock: object) -> float:
+            return time.monotonic() + terminal.seconds_passed
 
-    monkeypatch.setattr(apply, "controlling_terminal", opened)
-    monkeypatch.setattr(apply, "log", terminal.logged.extend)
-    monkeypatch.setattr(phases.Clock, "now", now)
-    file = folder / "config.json"
-    file.write_text(json.dumps(wanted.to_mapping()))
-    words = ("--config", str(file), "--confirm", "1", "--wait", "0", "--allow-removal")
-    return say("apply", *words, *options, host=host)
+        monkeypatch.setattr(apply, "controlling_terminal", opened)
+        monkeypatch.setattr(apply, "log", terminal.logged.extend)
+        monkeypatch.setattr(phases.Clock, "now", now)
+        stdin = json.dumps(wanted.to_mapping()).encode()
+        words = ("--config", "-", "--confirm", "1", "--wait", "0", "--allow-removal")
+        return say("apply", *words, *options, host=host, stdin=stdin)
+
+    return applied
 
 
 @pytest.fixture
@@ -151,11 +152,11 @@ def installed() -> FakeHost:
     return host
 
 
-def test_enter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost) -> None:
+def test_enter(confirm: Callable[..., Said], installed: FakeHost) -> None:
     """The change stays; the question says what happens without an answer."""
     terminal = FakeTerminal(nothing, enter)
 
-    said = apply_with(monkeypatch, tmp_path, installed, terminal, "--json")
+    said = confirm(installed, terminal, "--json")
 
     assert said.code == 0
     assert said.json["ok"]
@@ -198,8 +199,7 @@ STOPPED = 128 + signal.SIGTERM
 )
 @pytest.mark.parametrize("was_installed", [True, False], ids=["installed", "fresh"])
 def test_no_enter(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    confirm: Callable[..., Said],
     installed: FakeHost,
     happens: Callable[[], bool],
     *,
@@ -217,7 +217,7 @@ def test_no_enter(
     before = state(host)
     terminal = FakeTerminal(nothing, happens, *(FOR_A_MINUTE if code == STOPPED else ()))
 
-    said = apply_with(monkeypatch, tmp_path, host, terminal, "--json")
+    said = confirm(host, terminal, "--json")
 
     assert state(host) == before
     assert said.code == code
@@ -237,15 +237,13 @@ def test_no_enter(
         assert f"FAILED: {failure['message']}" == reason
 
 
-def test_a_run_that_fails(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost
-) -> None:
+def test_a_run_that_fails(confirm: Callable[..., Said], installed: FakeHost) -> None:
     """Without --confirm, files stay where a run fails; with it, they go, and nobody is asked."""
     installed.faults.fail("change", errno.ENOBUFS)
     before = state(installed)
     terminal = FakeTerminal(enter)
 
-    said = apply_with(monkeypatch, tmp_path, installed, terminal)
+    said = confirm(installed, terminal)
 
     assert said.code == 1
     assert state(installed) == before
@@ -253,15 +251,13 @@ def test_a_run_that_fails(
     assert terminal.logged[-1].startswith("TAKEN BACK: ")
 
 
-def test_addresses_escape(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost
-) -> None:
+def test_addresses_escape(confirm: Callable[..., Said], installed: FakeHost) -> None:
     """No page follows what was taken back, so the failure names what escapes and what repairs it,
     and says nothing of the gate, which is gone.
     """
     wanted = config(cidrs=("172.16.0.0/16",))
 
-    said = apply_with(monkeypatch, tmp_path, installed, FakeTerminal(), wanted=wanted)
+    said = confirm(installed, FakeTerminal(), wanted=wanted)
 
     first, *findings, last = said.lines
     assert first == "FAILED: addresses escape, and the mode is STRICT"
@@ -271,9 +267,7 @@ def test_addresses_escape(
     assert last.startswith("TAKEN BACK: ")
 
 
-def test_addresses_escape_in_warn(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost
-) -> None:
+def test_addresses_escape_in_warn(confirm: Callable[..., Said], installed: FakeHost) -> None:
     """The operator sees what escapes before Enter is asked, though the page would say it later."""
     seen: list[str] = []
 
@@ -283,22 +277,20 @@ def test_addresses_escape_in_warn(
 
     wanted = config(cidrs=("172.16.0.0/16",), mode="WARN")
 
-    apply_with(monkeypatch, tmp_path, installed, FakeTerminal(look), wanted=wanted)
+    confirm(installed, FakeTerminal(look), wanted=wanted)
 
     [before_enter] = seen
     assert "OVERLAP: 172.16.0.0/16 leaves through ib0" in before_enter
 
 
-def test_what_cannot_be_taken_back(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost
-) -> None:
+def test_what_cannot_be_taken_back(confirm: Callable[..., Said], installed: FakeHost) -> None:
     """If the files cannot be restored, the page says so, and what the run has changed."""
 
     def full() -> bool:
         installed.files.broken[LAYOUT.config_path] = "No space left on device"
         return False
 
-    said = apply_with(monkeypatch, tmp_path, installed, FakeTerminal(full))
+    said = confirm(installed, FakeTerminal(full))
 
     assert said.code == 1
     assert said.lines[0] == "FAILED: nobody pressed Enter within 1 s"
@@ -310,15 +302,13 @@ def test_what_cannot_be_taken_back(
     assert len(changes) == len(set(changes))
 
 
-def test_an_unreadable_configuration(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost
-) -> None:
+def test_an_unreadable_configuration(confirm: Callable[..., Said], installed: FakeHost) -> None:
     """What cannot be read cannot be installed again: nothing is changed."""
     installed.files.texts[LAYOUT.config_path] = "{"
     before = state(installed)
     terminal = FakeTerminal(enter)
 
-    said = apply_with(monkeypatch, tmp_path, installed, terminal)
+    said = confirm(installed, terminal)
 
     assert said.code == 2
     assert state(installed) == before
@@ -326,7 +316,7 @@ def test_an_unreadable_configuration(
     assert "--confirm: the installed configuration cannot be read" in said.err
 
 
-def test_no_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a terminal, the option is refused, and nothing is changed."""
     real = os.open
 
@@ -337,19 +327,18 @@ def test_no_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
     monkeypatch.setattr(os, "open", open_nothing_but_files)
     host = FakeHost(kernel=h200())
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(WANTED.to_mapping()))
-    said = say("apply", "--config", str(file), "--confirm", "9", host=host)
+    stdin = json.dumps(WANTED.to_mapping()).encode()
+    said = say("apply", "--config", "-", "--confirm", "9", host=host, stdin=stdin)
     assert said.code == 2
     assert host.files.texts == {}
     refusal = "--confirm: there is no terminal to press Enter on; run it from a terminal, or give "
     assert f"{refusal}a command with --confirm-if" in said.err
 
 
-def test_nothing_to_confirm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_nothing_to_confirm(confirm: Callable[..., Said]) -> None:
     """Nobody is asked about a run that has changed nothing."""
     terminal = FakeTerminal()
-    said = apply_with(monkeypatch, tmp_path, configured(WANTED), terminal)
+    said = confirm(configured(WANTED), terminal)
     assert said.code == 0
     assert said.lines[0].startswith("NOTHING TO DO: ")
     assert terminal.said == []
@@ -367,19 +356,18 @@ class TestACommandThatDecides:
         return lines
 
     @staticmethod
-    def apply_if(command: str, folder: Path, host: FakeHost, *options: str) -> Said:
+    def apply_if(command: str, host: FakeHost, *options: str) -> Said:
         """Apply, and keep it if this command succeeds."""
-        file = folder / "config.json"
-        file.write_text(json.dumps(WANTED.to_mapping()))
-        words = ("--config", str(file), "--wait", "0", "--allow-removal", *options)
-        return say("apply", *words, "--confirm-if", command, host=host)
+        stdin = json.dumps(WANTED.to_mapping()).encode()
+        words = ("--config", "-", "--wait", "0", "--allow-removal", *options)
+        return say("apply", *words, "--confirm-if", command, host=host, stdin=stdin)
 
     @pytest.mark.parametrize("options", [(), ("--confirm", "9")])
     def test_it_succeeds(self, tmp_path: Path, installed: FakeHost, options: list[str]) -> None:
         """The change stays, also if the first attempt fails."""
         tried = tmp_path / "tried"
         command = f"test -e {tried} || {{ touch {tried}; false; }}"
-        said = self.apply_if(command, tmp_path, installed, *options)
+        said = self.apply_if(command, installed, *options)
         assert said.code == 0
         assert said.lines[0].startswith("DONE: ")
         assert left_to_do(Configure(WANTED, host=installed)) == ""
@@ -394,11 +382,11 @@ class TestACommandThatDecides:
         ],
     )
     def test_it_fails(
-        self, tmp_path: Path, installed: FakeHost, journal: list[str], command: str, failure: str
+        self, installed: FakeHost, journal: list[str], command: str, failure: str
     ) -> None:
         """Everything is as it was; the page and the journal say why."""
         before = state(installed)
-        said = self.apply_if(command, tmp_path, installed, "--confirm", "0.3")
+        said = self.apply_if(command, installed, "--confirm", "0.3")
         assert state(installed) == before
         assert said.code == 1
         reason = f"this has not succeeded within 0.3 s: {command} ({failure})"
@@ -406,7 +394,7 @@ class TestACommandThatDecides:
         assert said.lines[-1].startswith("TAKEN BACK: ")
         assert journal == said.lines
 
-    def test_it_reads_nothing(self, tmp_path: Path, installed: FakeHost) -> None:
+    def test_it_reads_nothing(self, installed: FakeHost) -> None:
         """Standard input may be the configuration."""
         ours, theirs = os.pipe()
         os.write(theirs, b"typed")
@@ -414,7 +402,7 @@ class TestACommandThatDecides:
         kept = os.dup(0)
         os.dup2(ours, 0)
         try:
-            said = self.apply_if('test -z "$(cat)"', tmp_path, installed, "--confirm", "0.5")
+            said = self.apply_if('test -z "$(cat)"', installed, "--confirm", "0.5")
         finally:
             os.dup2(kept, 0)
         assert said.code == 0
@@ -423,29 +411,29 @@ class TestACommandThatDecides:
         """Also in the background."""
         late = tmp_path / "late"
         command = f"(sleep 1; touch {late}) & sleep 60"
-        self.apply_if(command, tmp_path, installed, "--confirm", "0.3")
+        self.apply_if(command, installed, "--confirm", "0.3")
         time.sleep(1.2)
         assert not late.exists()
 
-    def test_a_signal(self, tmp_path: Path, installed: FakeHost) -> None:
+    def test_a_signal(self, installed: FakeHost) -> None:
         """It takes everything back at once, and ends the command."""
         before = state(installed)
         began = time.monotonic()
-        said = self.apply_if(f"kill -TERM {os.getpid()}; sleep 60", tmp_path, installed)
+        said = self.apply_if(f"kill -TERM {os.getpid()}; sleep 60", installed)
         assert time.monotonic() < began + 30
         assert state(installed) == before
         assert said.code == 128 + signal.SIGTERM
 
-    def test_nothing_is_changed(self, tmp_path: Path) -> None:
+    def test_nothing_is_changed(self) -> None:
         """Then there is nothing to keep, and the command is not run."""
-        said = self.apply_if("false", tmp_path, configured(WANTED))
+        said = self.apply_if("false", configured(WANTED))
         assert said.code == 0
         assert said.lines[0].startswith("NOTHING TO DO: ")
 
-    def test_an_empty_command(self, tmp_path: Path, installed: FakeHost) -> None:
+    def test_an_empty_command(self, installed: FakeHost) -> None:
         """As of an unset variable: it would always succeed."""
         before = state(installed)
-        said = self.apply_if(" ", tmp_path, installed)
+        said = self.apply_if(" ", installed)
         assert said.code == 2
         assert "--confirm-if is empty, and would always succeed" in said.err
         assert state(installed) == before

@@ -162,6 +162,7 @@ def test_bad_usage(words: str, problem: str) -> None:
         ("check --ignore=OVERLAPP --jsn", "check --ignore=overlap --json"),
         ("apply new.json", "apply --config new.json"),
         ("aply my/new.json --wait 9", "apply --config my/new.json --wait 9"),
+        ("plan --gate=a.service new.json", "plan --gate=a.service --config new.json"),
         ("plan new.json --alow-removal", "plan --config new.json --allow-removal"),
         ("render --rot /mnt --config x", "render --root /mnt --config x"),
         ("status kubelet --metric", "status kubelet --metrics"),

@@ -3,20 +3,33 @@ bad days.
 """
 
 import json
+import re
 import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from hostrouting.boot.units import DROP_IN_TEXT
+from hostrouting.check.check import check_kernel
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.host.files import LocalFiles
+from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.route import OURS, Route
+from hostrouting.node.clock import MachineClock
+from hostrouting.node.guard import Guard
 from tests.hostrouting.cli.machine import H200, Machine, private_machine
+from tests.support.incidents import GUARDED, config
+from tests.support.statuses import REPAIR_LINE
+from tests.support.tasks import CIDR, REPAIR, document
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
-CIDR = "172.16.0.0/16"
 AS_ANYONE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
 
 
@@ -45,12 +58,8 @@ def our_routes(machine: Machine) -> list[Route]:
 @pytest.fixture
 def repaired(tmp_path: Path) -> str:
     """The file of a configuration that repairs the node, and is strict about it."""
-    routes = [{"destination": half} for half in ("172.16.0.0/17", "172.16.128.0/17")]
-    config = {"staticRoutes": {"enabled": True, "routes": routes}}
     path = tmp_path / "config.json"
-    path.write_text(
-        json.dumps({**config, "routeOverlap": {"expectedCidrs": [CIDR], "mode": "STRICT"}})
-    )
+    path.write_text(json.dumps(document(*REPAIR, mode="STRICT")))
     return str(path)
 
 
@@ -140,6 +149,59 @@ def test_not_root(machine: Machine, repaired: str) -> None:
     assert "run it as root" in said.stdout
 
 
-def state(machine: Machine) -> tuple[object, ...]:
-    """The routes, and every file of /etc with its text."""
-    return machine.routes(4), machine.shell("find /etc -type f -exec sha256sum {} + | sort")
+# The commands that make a node with two of its eight cards, which is quicker.
+SMALL = [line for line in H200 if re.search(r"\b(?:peer-)?ib[124567]\b", line) is None]
+SET_BY_HAND = "\n  ".join(f"ip route add {half} via 10.0.0.1 dev eth0" for half in REPAIR)
+TAKEN = [f"route del {REPAIR[0]}", f"route add {REPAIR[0]} dev ib3 proto static"]
+CONDITION = re.search(r"/bin/sh -c '(.*)' hostrouting-gate", DROP_IN_TEXT)
+
+
+@pytest.mark.parametrize(
+    ("applied", "happens", "page", "typed"),
+    [
+        pytest.param(False, [], f"check {CIDR}", SET_BY_HAND, id="nothing is installed"),
+        pytest.param(True, TAKEN, "status", REPAIR_LINE, id="the place of a route is taken"),
+    ],
+)
+def test_what_is_printed_does_what_the_page_says(
+    *, applied: bool, happens: list[str], page: str, typed: str
+) -> None:
+    """Nothing escapes after it was typed in a shell, also when a unit has started and the guard has
+    made a pass. test_incidents types all that is printed, on fake hosts.
+    """
+    wanted = config(*REPAIR, guard=GUARDED)
+    of_check = HostRoutingConfig.from_mapping(config())
+    with private_machine() as machine:
+        machine.batch(SMALL)
+        if applied:
+            machine.hostrouting("apply", "--config", "-", text=json.dumps(wanted))
+        machine.batch(happens)
+        in_path = f"PATH={Path(sys.executable).parent}:$PATH"
+        assert f"  {typed}\n" in machine.shell(f"{in_path}\nhostrouting {page} || true")
+        said = machine.shell(f"{in_path}\n{typed}")
+
+        with machine.inside(), NetlinkBackend() as kernel:
+            assert check_kernel(kernel, of_check).verdict == "ok", said
+            if applied:
+                assert passes_the_gate(machine, "kubelet.service")
+                pass_the_guard(machine, kernel)
+                assert check_kernel(kernel, of_check).verdict == "ok", said
+
+
+def passes_the_gate(machine: Machine, unit: str) -> bool:
+    """Whether the gate, run as systemd does, lets this unit start. It enters the network of process
+    1, so that is in the machine.
+    """
+    assert CONDITION is not None
+    condition = CONDITION[1].replace("$$", "$").replace("%%", "%")
+    alone = ("unshare", "--pid", "--mount-proc", "--fork", "--kill-child")
+    done = machine.run(*alone, "/bin/sh", "-c", condition, "hostrouting-gate", unit)
+    sys.stdout.write(done.stderr)  # shown if the test fails
+    return done.returncode == 0
+
+
+def pass_the_guard(machine: Machine, kernel: NetlinkBackend) -> None:
+    """Let the guard make a pass."""
+    files = LocalFiles(str(machine.outside("/")))
+    host = Host(backend=NetlinkBackend, files=files, manager=None)
+    Guard(host, kernel, clock=MachineClock(), locked=lambda: nullcontext("")).make_next_pass()

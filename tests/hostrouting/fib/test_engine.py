@@ -3,7 +3,6 @@ partition.
 """
 
 from ipaddress import ip_address
-from typing import Any
 
 import pytest
 from hypothesis import assume, event, given
@@ -11,12 +10,14 @@ from hypothesis import assume, event, given
 from hostrouting.fib.engine import NO_ROUTE, Decision, Fib, PacketKind
 from hostrouting.fib.trace import trace_rules
 from hostrouting.model.prefix import Prefix, ip_at
-from hostrouting.model.route import TABLE_MAIN, NextHop, Route
+from hostrouting.model.route import TABLE_MAIN, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import plain_vm
+from tests.support.ip_text import HostRow, host_rows
 from tests.support.nodes import block_of, nodes
 from tests.support.scan import scanned
+from tests.support.topologies import vm_of
 
 
 @given(nodes())
@@ -61,7 +62,7 @@ def test_cells_are_a_partition_of_the_block(node: tuple[int, Snapshot]) -> None:
 def test_a_route_to_the_last_address_of_a_block() -> None:
     """It is a cell of its own."""
     block = Prefix.parse("10.9.0.0/24")
-    host = plain_vm().snapshot().with_routes([Route.to("10.9.0.255/32", dev="eth1")])
+    host = vm_of("10.9.0.255/32 dev eth1")
     cells = [(cell.first, cell.last) for cell in Fib(host, 4).cells(block.first, block.last)]
     assert cells == [(block.first, block.last - 1), (block.last, block.last)]
 
@@ -171,14 +172,6 @@ def test_a_rule_that_does_nothing() -> None:
     assert decision == Fib(host, 4).lookup("8.8.8.8")
 
 
-def test_a_refusal_that_a_rule_would_suppress() -> None:
-    """Linux suppresses no refusal."""
-    suppressing = Rule(family=4, priority=9, table=8, suppress_prefixlength=0)
-    refusal = Route.to("0.0.0.0/0", type="blackhole", table=8)
-    fib = Fib(vm_with_table_7(suppressing).with_routes([refusal]), 4)
-    assert fib.lookup("8.8.8.8").kind == "blackhole"
-
-
 def test_rules_of_one_priority() -> None:
     """They are asked in the order in which they were added, which is that of the list."""
     host = vm_with_table_7(Rule(family=4, priority=9, table=7))
@@ -212,22 +205,6 @@ def test_a_rule_for_bound_sockets() -> None:
     assert rules_of_others(fib, PacketKind(source, "eth1")) == []
 
 
-@pytest.mark.parametrize(
-    "selectors",
-    [
-        pytest.param({"fwmark": 1, "fwmask": 1, "others": (("uidrange", "0-0"),)}, id="a mark"),
-        pytest.param({"src": Prefix.parse("0.0.0.0/8"), "iif": "eth1"}, id="a device"),
-    ],
-)
-def test_a_rule_with_two_selectors(selectors: dict[str, Any]) -> None:
-    """It selects only packets that meet both. The plain one has user 0 and, for IPv4, the source
-    0.0.0.0; it has no mark, and does not arrive on a device.
-    """
-    rule = Rule(family=4, priority=9, table=7, **selectors)
-    fib = Fib(vm_with_table_7(rule), 4)
-    assert fib.lookup("8.8.8.8").devs == ("eth0",)
-
-
 def test_a_rule_for_vrfs() -> None:
     """Packets outside of a VRF pass over it, whatever it does."""
     of_vrfs = Rule(family=4, priority=9, action="unreachable", l3mdev=True)
@@ -237,8 +214,7 @@ def test_a_rule_for_vrfs() -> None:
 
 def vm_with_table_7(rule: Rule) -> Snapshot:
     """A plain VM with this rule before its own. Table 7 leads everything to eth1."""
-    vm = plain_vm().snapshot()
-    host = vm.with_routes([Route.to("0.0.0.0/0", dev="eth1", table=7)])
+    host = vm_of("default dev eth1 table 7")
     return host._replace(rules=(rule, *host.rules))
 
 
@@ -280,70 +256,40 @@ def test_a_rule_for_all_packets_to_other_addresses() -> None:
     assert rules_of_others(fib, PacketKind()) == []
 
 
-ETH0 = NextHop("eth0")
-ETH1 = NextHop("eth1")
-ETH0_DEAD = NextHop("eth0", dead=True)
-ETH1_DEAD = NextHop("eth1", dead=True)
-ETH0_LINKDOWN = NextHop("eth0", linkdown=True)
-
-
-@pytest.mark.parametrize(
-    ("next_hops", "devs"),
-    [
-        pytest.param((ETH0, ETH1), ("eth0", "eth1"), id="none"),
-        pytest.param((ETH0_DEAD, ETH1), ("eth1",), id="the-first"),
-        pytest.param((ETH0, ETH1_DEAD), ("eth0",), id="the-second"),
-        pytest.param((ETH0_DEAD, ETH1_DEAD), ("wider",), id="both"),
-        pytest.param((ETH0_DEAD,), ("wider",), id="the-only-one"),
-        pytest.param((ETH0_LINKDOWN,), ("eth0",), id="one-without-a-carrier-is-not"),
-    ],
-)
-def test_next_hops_that_are_dead(next_hops: tuple[NextHop, ...], devs: tuple[str, ...]) -> None:
-    """A route is used as long as one of its next hops is not dead, and leads to those alone.
-
-    Kills: the whole route is passed over.
-    """
-    narrow = Route(Prefix.parse("10.9.0.0/24"), next_hops)
-    assert decision_beside_wider(narrow).devs == devs
-
-
-def decision_beside_wider(narrow: Route) -> Decision:
-    """What becomes of a packet to 10.9.0.1 on a host with this route and a wider one, which leads
-    to the device `wider`.
-    """
-    wider = Route.to("10.9.0.0/16", dev="wider")
-    host = plain_vm().snapshot().with_routes([wider, narrow])
-    return Fib(host, 4).lookup("10.9.0.1")
-
-
-@pytest.mark.parametrize(("expired", "dev"), [(True, "wider"), (False, "narrow"), (None, "narrow")])
-def test_a_route_that_has_expired(dev: str, *, expired: bool | None) -> None:
-    """Linux lists it until its next clean-up, and does not use it.
-
-    Kills: it is used as any other.
-    """
-    narrow = Route.to("10.9.0.0/24", dev="narrow")._replace(expired=expired)
-    assert decision_beside_wider(narrow).devs == (dev,)
-
-
-def test_a_route_for_a_type_of_service() -> None:
-    """Plain packets have none, so they take the wider route.
-
-    Kills: it is used as any other.
-    """
-    narrow = Route.to("10.9.0.0/24", dev="narrow")._replace(tos=0x10)
-    assert decision_beside_wider(narrow).devs == ("wider",)
+@host_rows("""
+Linux suppresses no refusal
+  blackhole | blackhole default table 8; rule pref 9 lookup 8 suppress 0
+a rule with two selectors selects only packets that meet both; the plain one has user 0
++ default dev eth1 table 7
+  eth0 | rule pref 9 fwmark 1/1 uidrange 0-0 lookup 7
+  eth0 | rule pref 9 from 0.0.0.0/8 iif eth1 lookup 7
+a route is used as long as one of its next hops is not dead, and leads to those alone
++ 10.9.0.0/16 dev wider
+  eth0 eth1 | 10.9.0.0/24 nexthop dev eth0 nexthop dev eth1
+  eth1      | 10.9.0.0/24 nexthop dev eth0 dead nexthop dev eth1
+  eth0      | 10.9.0.0/24 nexthop dev eth0 nexthop dev eth1 dead
+  wider     | 10.9.0.0/24 nexthop dev eth0 dead nexthop dev eth1 dead
+  wider     | 10.9.0.0/24 dev eth0 dead
+  eth0      | 10.9.0.0/24 dev eth0 linkdown
+Linux lists what has expired until its next clean-up, and does not use it
++ 10.9.0.0/16 dev wider
+  wider  | 10.9.0.0/24 dev narrow expired
+  narrow | 10.9.0.0/24 dev narrow expires
+  narrow | 10.9.0.0/24 dev narrow
+plain packets have no type of service
+  wider | 10.9.0.0/16 dev wider; 10.9.0.0/24 dev narrow tos 16
+""")
+def test_what_becomes_of_a_packet(row: HostRow) -> None:
+    """The devices by which 10.9.0.1 leaves, or what refuses it."""
+    decision = Fib(vm_of(row.host), 4).lookup("10.9.0.1")
+    assert (" ".join(decision.devs) or decision.kind) == row.answer
 
 
 def test_equal_default_routes_of_another_type() -> None:
     """Linux goes over only to those of type unicast, and not to one with a worse metric."""
-    host = plain_vm().snapshot()
-    [default] = [route for route in host.routes if route.prefix.length == 0]
-    hop = default.next_hops[0]
-    equal = default._replace(next_hops=(hop._replace(dev="eth1"),))
-    of_another_type = default._replace(next_hops=(hop._replace(dev="ib0"),), type="multicast")
-    worse = equal._replace(metric=9999, next_hops=(hop._replace(dev="eth2"),))
-    fib = Fib(host.with_routes([of_another_type, equal, worse]), 4)
+    equal = "default via 10.0.0.1 dev eth1 metric 100"
+    others = "multicast default via 10.0.0.1 dev ib0 metric 100; default via 10.0.0.1 dev eth2"
+    fib = Fib(vm_of(f"{equal}; {others} metric 9999"), 4)
     assert fib.possible_devs(fib.lookup("8.8.8.8")) == ("eth0", "eth1")
 
 

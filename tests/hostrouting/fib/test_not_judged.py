@@ -4,125 +4,67 @@ named.
 
 import pytest
 
-from hostrouting.check.results import CheckReport
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.not_judged import not_judged
-from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import SCOPE_HOST, Route
-from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.route import Route
+from hostrouting.model.rule import default_rules
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.testing import plain_vm
-from tests.support.topologies import checked, vm_with
-
-ELSEWHERE = Prefix.parse("10.99.0.0/16")
-INSIDE = Prefix.parse("172.16.5.0/24")
-GOTO = Rule(family=4, priority=50, action="goto", target=100)
-GROUP = Rule(family=4, priority=50, table=254, suppress_ifgroup=7)
-OBJECT = Route(INSIDE, (), nexthop_id=7)
-TOS = Route.to(INSIDE, dev="eth0", gateway="10.0.0.1")
+from tests.support.ip_text import HostRow, host_rows
+from tests.support.topologies import checked, checked_as, vm_of
 
 
-@pytest.mark.parametrize(
-    ("rule", "words"),
-    [
-        (GOTO, "from all goto 100"),
-        (GROUP, "from all lookup main suppress_ifgroup 7"),
-        (
-            GROUP._replace(invert=True, dst=ELSEWHERE),
-            "not from all to 10.99.0.0/16 lookup main suppress_ifgroup 7",
-        ),
-        (GOTO._replace(dst=INSIDE), "from all to 172.16.5.0/24 goto 100"),
-    ],
-)
-def test_each_rule_is_named(rule: Rule, words: str) -> None:
-    """The verdict on a CIDR that such a rule can change is undecided."""
-    report = checked(vm_with(rules=(rule,)))
-    assert report.verdict == "undecided"
-    assert f"hostrouting does not judge rule 50: {words}" in doubts_of(report)
+@host_rows("""
+a rule is named, and matters for its own destination; one with `not`, anywhere
+  rule 50: from all goto 100 | rule pref 50 goto 100
+  ok | rule pref 50 to 172.16.5.0/24 goto 100 | 10.99.0.0/16
+  rule 50: from all to 172.16.5.0/24 goto 100 | rule pref 50 to 172.16.5.0/24 goto 100
+  rule 50: from all lookup main suppress_ifgroup 7 | rule pref 50 lookup 254 ifgroup 7
+  not from all to 10.99.0.0/16 lookup main | rule pref 50 not to 10.99.0.0/16 lookup 254 ifgroup 7
+  not from all | rule pref 50 not to 10.99.0.0/16 lookup 254 ifgroup 7 | 10.99.0.0/16
+  rule 50: from all goto 100 | rule pref 50 goto 100 | 10.99.0.0/16
+  rule 50: from all lookup main suppress_ifgroup 7 \
+| rule pref 50 lookup 254 ifgroup 7 | 10.99.0.0/16
+  not from all | rule pref 50 not to 172.16.5.0/24 lookup 254 ifgroup 7 | 10.99.0.0/16
+a rule that only packets of pods take is named where these are expected
+  rule 100: from 10.99.0.0/16 goto 200 \
+| rule pref 90 iif lo lookup 254; rule from 10.99.0.0/16 goto 200 | pods=10.99.0.0/16
+  ok                              | rule pref 50 from 10.99.0.0/16 goto 100
+  rule 50: from 10.99.0.0/16 goto 100 | rule pref 50 from 10.99.0.0/16 goto 100 | pods=10.99.0.0/16
+  ok                              | rule pref 50 from 10.99.0.0/16 lookup 254 ifgroup 7
+  rule 50: from 10.99.0.0/16 lookup main suppress_ifgroup 7 \
+| rule pref 50 from 10.99.0.0/16 lookup 254 ifgroup 7 | pods=10.99.0.0/16
+a route is named, and matters where it lies
+  route 172.16.5.0/24 proto unspec nhid 7 (its next hops are not listed) | 172.16.5.0/24 nhid 7
+  ok | 172.16.5.0/24 nhid 7 | 10.99.0.0/16
+  (for packets with tos 0x10) | 172.16.5.0/24 via 10.0.0.1 dev eth0 tos 16
+  ok | 172.16.5.0/24 via 10.0.0.1 dev eth0 tos 16 | 10.99.0.0/16
+  encap ip encap bpf (an encapsulation that may change \
+| 172.16.5.0/24 via 10.0.0.1 dev eth0 encap ip encap bpf
+  encap 99 (an encapsulation that may change the destination) \
+| 172.16.5.0/24 via 10.0.0.1 dev eth0 encap 99
+  ok | 172.16.5.0/24 via 10.0.0.1 dev eth0 encap 99 | 10.99.0.0/16
+  (its device has no address, so Linux finds no source for | 172.16.5.0/24 dev eth1 scope 254
+without another default route, that is what the verdict names, and not that there is none
+  route default via 10.0.0.1 dev eth0 tos 0x10 | -default; default via 10.0.0.1 dev eth0 tos 16
+""")
+def test_what_is_named(row: HostRow) -> None:
+    """The verdict on a CIDR that it can change is undecided."""
+    report = checked_as(vm_of(row.host), row.asked)
+    assert report.verdict == ("ok" if row.answer == "ok" else "undecided")
+    doubts = "\n".join(doubt.sentence for doubt in report.families[0].doubts)
+    assert ("" if row.answer == "ok" else row.answer) in doubts
+    assert ("hostrouting does not judge r" in doubts) is (row.answer != "ok")
 
 
-@pytest.mark.parametrize(
-    ("route", "words"),
-    [
-        (
-            OBJECT,
-            (
-                "hostrouting does not judge route 172.16.5.0/24 proto unspec nhid 7 "
-                "(its next hops are not listed)"
-            ),
-        ),
-        (TOS._replace(tos=16), "(for packets with tos 0x10)"),
-        (
-            TOS._replace(unread=("encap ip", "encap bpf")),
-            "encap ip encap bpf (an encapsulation that may change ",
-        ),
-        (
-            TOS._replace(unread=("encap 99",)),
-            "encap 99 (an encapsulation that may change the destination)",
-        ),
-        (
-            Route.to(INSIDE, dev="eth1")._replace(scope=SCOPE_HOST),
-            "(its device has no address, so Linux finds no source for ",
-        ),
-    ],
-)
-def test_each_route_is_named(route: Route, words: str) -> None:
-    """The verdict on a CIDR in which such a route lies is undecided, and on another one OK."""
-    host = vm_with(route)
-    report = checked(host)
-    assert report.verdict == "undecided"
-    assert words in doubts_of(report)
-    assert checked(host, str(ELSEWHERE)).verdict == "ok"
-
-
-@pytest.mark.parametrize(
-    ("rule", "verdict"),
-    [
-        (GOTO, "undecided"),
-        (GROUP, "undecided"),
-        (GROUP._replace(invert=True, dst=ELSEWHERE), "undecided"),
-        (GROUP._replace(invert=True, dst=INSIDE), "undecided"),
-        (GOTO._replace(dst=INSIDE), "ok"),
-    ],
-)
-def test_a_rule_and_another_destination(rule: Rule, verdict: str) -> None:
-    """A rule for one destination does not matter elsewhere;
-    a rule with `not` may matter anywhere.
-    """
-    assert checked(vm_with(rules=(rule,)), str(ELSEWHERE)).verdict == verdict
-
-
-def doubts_of(report: CheckReport) -> str:
-    """What is in doubt, as text."""
-    return "\n".join(doubt.sentence for doubt in report.families[0].doubts)
-
-
-@pytest.mark.parametrize("rule", [GOTO, GROUP])
-def test_what_is_not_judged_for_marked_packets(rule: Rule) -> None:
+@pytest.mark.parametrize("action", ["goto 100", "lookup 254 ifgroup 7"])
+def test_what_is_not_judged_for_marked_packets(action: str) -> None:
     """The rule is named once, as one that sends other packets elsewhere: so it can be intended."""
-    marked = rule._replace(fwmark=1, fwmask=0xFF)
-    host = vm_with(rules=(marked,))
+    host = vm_of(f"rule pref 50 fwmark 1/0xff {action}")
     [doubt] = checked(host).families[0].doubts
     assert doubt.name == "other-packets"
+    [marked] = [rule for rule in host.rules if rule.priority == 50]
     assert doubt.sentence.count(str(marked)) == 1
     assert checked(host, intended_rules=["fwmark 0x1/0xff"]).verdict == "ok"
-
-
-@pytest.mark.parametrize("rule", [GOTO, GROUP])
-def test_what_is_not_judged_for_pods(rule: Rule) -> None:
-    """A rule that only packets of pods take is named where these are expected."""
-    host = vm_with(rules=(rule._replace(src=ELSEWHERE),))
-    assert checked(host).verdict == "ok"
-    [doubt] = checked(host, pod_cidrs=[str(ELSEWHERE)]).families[0].doubts
-    assert doubt.name == "not-judged"
-
-
-def test_a_default_route_that_is_not_judged() -> None:
-    """Without another default route, that is what the verdict names, and not that there is none."""
-    snapshot = plain_vm().snapshot()
-    rest = [route for route in snapshot.routes if route.prefix.length]
-    only = snapshot._replace(routes=(*rest, TOS._replace(prefix=Prefix.parse("0.0.0.0/0"), tos=16)))
-    assert checked(only).verdict == "undecided"
 
 
 DEFAULT = Route.to("::/0", dev="eth0", gateway="fe80::1")
@@ -147,13 +89,8 @@ def test_equal_ipv6_routes(
     links = tuple(Link(name=name, index=index) for index, name in enumerate(["eth0", "ib0"]))
     first = Route.to("8000::/4", dev="eth0", gateway=gateway, metric=1024, protocol=9)
     other = Route.to("8000::/4", dev="ib0", gateway="fe80::2", metric=metric, protocol=9)
-    host = Snapshot(
-        links,
-        (),
-        default_rules(6),
-        (DEFAULT, first, other),
-        ipv6_forwarding=forwarding,
-    )
+    routes = (DEFAULT, first, other)
+    host = Snapshot(links, (), default_rules(6), routes, ipv6_forwarding=forwarding)
     assert checked(host, "8000::/4").verdict == verdict
 
 

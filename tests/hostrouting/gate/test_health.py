@@ -162,14 +162,21 @@ IS_OPEN_TO_OTHERS = "users other than root can write to {}, so the gate lets no 
 FILES: dict[str, tuple[Sequence[Change], str]] = {
     "a lost unit": ([lose(CHECK)], f"file error: {CHECK} is missing"),
     "an edited unit": (
-        [write(CHECK, "[Service]\n"), read_again],
+        [write(CHECK, "# Written by hostrouting; but edited\n"), read_again],
         f"file error: {CHECK} is not what {LAYOUT.config_path} asks for",
+    ),
+    "another program's unit": (
+        [write(CHECK, "[Service]\n"), read_again],
+        f"file error: {CHECK} was not written by hostrouting, which needs this path",
     ),
     "a masked unit": (
         [write(CHECK, "")],
         f"file error: {CHECK} is masked: empty, or a link to /dev/null",
     ),
-    "a linked unit": ([put_link(CHECK)], f"file error: {CHECK} is a link, and not a file"),
+    "a linked unit": (
+        [put_link(CHECK)],
+        f"file error: {CHECK} is a link to /srv/copy, where a file of hostrouting has to be",
+    ),
     "a folder": (
         [put_folder(CHECK)],
         f"file error: {CHECK} is a directory, where a file of hostrouting has to be",
@@ -262,7 +269,7 @@ def test_files_of_another_release(row: str, host: FakeHost) -> None:
     ("row", "remedy"),
     [
         ("a lost unit", APPLY),
-        ("a linked unit", APPLY._replace(words="remove the link; then")),
+        ("a linked unit", Remedy("move it away")),
         ("a folder", Remedy("move it away")),
         ("a link that leads elsewhere", APPLY),
         ("a masked unit", Remedy(command=f"systemctl unmask {LAYOUT.check_unit}")),
@@ -326,7 +333,7 @@ def test_without_a_configuration(host: FakeHost) -> None:
         pytest.param("its own", [], id="systemd"),
     ],
 )
-@pytest.mark.parametrize("text", [None, "[Service]\n"])
+@pytest.mark.parametrize("text", [None, "# Written by hostrouting, and edited\n"])
 def test_no_drop_in(host: FakeHost, manager: Any, further: list[str], text: str | None) -> None:
     """Without its drop-in a unit starts unchecked, whether or not systemd runs."""
     host.files.remove(DROP_IN)

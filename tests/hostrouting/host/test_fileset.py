@@ -62,10 +62,16 @@ def test_the_place_of_a_link(target: str) -> None:
     files.write(f"{path}s/file", "text")
     obstacle = File(f"{path}s", target=UNIT).find_obstacle(files)
     assert obstacle is not None
-    assert str(obstacle) == f"cannot write {path}s: it is a directory; remove it"
+    assert (
+        str(obstacle)
+        == f"{path}s is a directory, where a file of hostrouting has to be; move it away"
+    )
     files.link(CONFIG, target)
     obstacle = File(CONFIG).find_obstacle(files)
-    assert str(obstacle) == f"cannot write {CONFIG}: it is a link to {target}; remove it"
+    assert (
+        str(obstacle)
+        == f"{CONFIG} is a link to {target}, where a file of hostrouting has to be; move it away"
+    )
 
 
 def test_difference() -> None:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from hostrouting.kernel.base import RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
-from hostrouting.model.route import OURS, TABLE_MAIN, NextHop, Route
+from hostrouting.model.route import TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import default_rules
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.uplink import Need, Uplink
@@ -355,9 +355,6 @@ IPV6_GATEWAY = as_ip("fd00:99::1")
 AROUND_THE_GATEWAY = ("fd00:98::/31", "fd00:99::/64", "fd00:99::/80", "fd00:99::1/128")
 
 
-REFUSED = Route(Prefix.parse("fd00:98::/64"), type="unreachable", metric=1024, protocol=4)
-
-
 def routes_around_the_gateway() -> st.SearchStrategy[list[Route]]:
     """Another program's IPv6 routes to networks that have a gateway of the host's link inside."""
     route = st.builds(
@@ -404,28 +401,3 @@ def test_gateways_that_linux_accepts_in_ipv6(
             assert route == wanted
         else:
             assert isinstance(route, Need), route
-
-
-def require_as_linux_on_link(namespace: Namespace, gateway: str, others: list[Route]) -> None:
-    """Beside these routes, a route whose gateway is said to be on the link is complete exactly if
-    Linux accepts it.
-    """
-    hop = NextHop("eth0", gateway=as_ip(gateway), onlink=True)
-    default = Route(Prefix.parse("::/0"), (hop,), metric=1024, protocol=9)
-    wanted = default._replace(prefix=Prefix.parse("2001:db8::/32"), protocol=OURS)
-    with namespace.inside(), NetlinkBackend() as backend, accepting(backend) as accepts:
-        for there in (default, *others):
-            assert accepts(there), there
-        route = Uplink(backend.snapshot(), IPV6).route_to(wanted.prefix)
-        assert isinstance(route, Route) == accepts(wanted), route
-
-
-@pytest.mark.linux
-@pytest.mark.needs("root")
-@settings(max_examples=scaled(40), deadline=None, suppress_health_check=list(HealthCheck))
-@given(routes_around_the_gateway(), st.sampled_from([[], [REFUSED]]))
-def test_gateways_on_link_that_linux_accepts_in_ipv6(
-    namespace: Namespace, others: list[Route], refused: list[Route]
-) -> None:
-    """A gateway that is said to be on the link, with routes around it."""
-    require_as_linux_on_link(namespace, "fd00:98::1", [*others, *refused])

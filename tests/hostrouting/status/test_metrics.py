@@ -9,7 +9,7 @@ from hostrouting.model.route import Route
 from hostrouting.testing import FakeHost
 from tests.support.cli import say
 from tests.support.incidents import KUBELET, refuse
-from tests.support.statuses import HOSTS, kubelet, right, right_but, with_private_files
+from tests.support.statuses import INCIDENTS, kubelet, right, right_but, with_private_files
 
 
 def read(host: FakeHost) -> dict[str, float]:
@@ -63,7 +63,7 @@ WRONG = {
     "differs: routes are missing": ("hostrouting_in_force", 0),
     "open: by an administrator": ("hostrouting_gate_open", 1),
     "shut: config.json is broken": ("hostrouting_config_usable", 0),
-    "shut: config.json is empty": ("hostrouting_in_force", 0),
+    "shut: /etc/hostrouting is deleted": ("hostrouting_in_force", 0),
     "waiting: the kernel does not answer": (
         'hostrouting_verdict{family="ipv4",verdict="unknown"}',
         1,
@@ -79,7 +79,7 @@ WRONG = {
 def test_what_is_wrong(name: str) -> None:
     """Each fault has a sample that says so."""
     sample, value = WRONG[name]
-    assert read(HOSTS[name]())[sample] == value
+    assert read(INCIDENTS[name].make())[sample] == value
 
 
 def test_a_range_that_is_refused() -> None:
@@ -124,7 +124,7 @@ def test_systemd_does_not_answer() -> None:
     """The configuration can be used; whether it is in force, whether the gate is open, and how the
     units are is not known.
     """
-    values = read(HOSTS["waiting: systemd does not answer"]())
+    values = read(INCIDENTS["waiting: systemd does not answer"].make())
     assert values["hostrouting_config_usable"] == 1
     assert not values.keys() & {"hostrouting_in_force", "hostrouting_gate_open"}
     assert not any(name.startswith("hostrouting_gated_units") for name in values)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -101,6 +102,11 @@ def told_of_each(kind: str, /, **told: Any) -> Lie:
         return snapshot._replace(**fields)
 
     return snapshots(changed)
+
+
+def replacing(change: Callable[..., Route], field: str, value: object) -> Callable[[Route], Route]:
+    """What gives this field of a route another value."""
+    return partial(change, **{field: value})
 
 
 def with_hops(route: Route, **fields: Any) -> Route:
@@ -253,16 +259,6 @@ def misread(change: Callable[[Route], Route], *verbs: str) -> Lie:
     return changes(changed)
 
 
-def deleting_any(**fields: Any) -> Lie:
-    """The lie of a backend that reads a request to delete as if these fields had these values."""
-    return misread(lambda route: route._replace(**fields), "delete")
-
-
-def deleting_by_any(**fields: Any) -> Lie:
-    """The same for fields of the next hops."""
-    return misread(lambda route: with_hops(route, **fields), "delete")
-
-
 def overwriting(inner: RouteBackend, request: RouteRequest) -> Outcome:
     """Add a route in the place of another one."""
     for route in inner.snapshot().routes:
@@ -316,11 +312,17 @@ ABOUT_CHANGES: dict[str, tuple[Lie, str]] = {
         "`delete` leaves a route with more next hops",
     ),
     **{
-        f"any {field} is deleted": (deleting_any(**{field: value}), TAKES_NO_OTHER)
+        f"any {field} is deleted": (
+            misread(replacing(Route._replace, field, value), "delete"),
+            TAKES_NO_OTHER,
+        )
         for field, value in {"protocol": 0, "metric": 0, "prefsrc": None}.items()
     },
     **{
-        f"any {field} is deleted": (deleting_by_any(**{field: None}), TAKES_NO_OTHER)
+        f"any {field} is deleted": (
+            misread(replacing(with_hops, field, None), "delete"),
+            TAKES_NO_OTHER,
+        )
         for field in ("dev", "gateway")
     },
     "only the same numbers are deleted": (
