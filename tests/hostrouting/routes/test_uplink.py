@@ -401,12 +401,3 @@ def test_gateways_that_linux_accepts_in_ipv6(
             assert route == wanted
         else:
             assert isinstance(route, Need), route
-
-
-@pytest.mark.linux
-@pytest.mark.needs("root")
-@pytest.mark.parametrize("elsewhere", ["::/1", "2000::/3"])
-def test_a_gateway_on_link_in_a_part_of_ipv6(namespace: Namespace, elsewhere: str) -> None:
-    """Linux passes over ::/1 of another device as over a default route, and not over 2000::/3."""
-    route = Route.to(elsewhere, dev="eth1", metric=1024, protocol=4)
-    require_as_linux_on_link(namespace, "2001:db7::1", [route])
