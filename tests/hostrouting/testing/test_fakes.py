@@ -370,3 +370,9 @@ def test_folders_that_refuse_files() -> None:
         with pytest.raises(HostError, match="old/a: /etc/systemd-old is not a directory; remove"):
             change("/etc/systemd-old/a", "text")
     assert files.writes == ["/etc/systemd-old"]
+
+
+def test_a_program_that_is_missing() -> None:
+    """A host has the programs that a test does not take away."""
+    host = FakeHost(missing=["nft"])
+    assert (host.has_program("nft"), host.has_program("bash")) == (False, True)
