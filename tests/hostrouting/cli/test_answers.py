@@ -143,7 +143,7 @@ def test_explain_names_no_dead_next_hop() -> None:
     """Packets leave by the others."""
     host = vm_of("172.16.0.0/16 nexthop via 10.0.0.1 dev eth0 nexthop dev ib0 dead")
     explained = say("explain", "172.16.5.9", "--snapshot", "-", stdin=host.to_json().encode())
-    assert explained.lines[0] == "OK: 172.16.5.9 leaves through eth0 via 10.0.0.1"
+    assert explained.lines[0] == "OK: 172.16.5.9 leaves through eth0"
 
 
 def test_explain_does_not_say_what_is_not_judged() -> None:
@@ -390,7 +390,7 @@ def test_an_address_that_nobody_expects_to_leave_by_the_uplink_is_not_judged() -
     edit_config(host, lambda settings: settings["routeOverlap"].update(expectedDevs=["eth0"]))
     apply_installed(host)
     start_vpn(host)
-    way = "8.8.8.8 leaves through tun0 via 10.8.0.1"
+    way = "8.8.8.8 leaves through tun0"
     first = say("explain", "8.8.8.8", host=host).lines[0]
     assert first == f"{way}; no expected CIDR has this address, so check does not judge it"
     assert say("explain", "172.16.5.9", host=host).lines[0].startswith("OK: 172.16.5.9 leaves")
