@@ -165,7 +165,6 @@ MISTAKES: dict[str, Callable[[], object]] = {
     "backend is FakeHost.*; it must be a connected": lambda: check_kernel(
         untyped(FakeHost()), CONFIG
     ),
-    "wait is 60, and nothing waits without ctx=": lambda: check_kernel(h200(), CONFIG, wait=60),
     "report is '60'; it must be a CheckReport": lambda: check_findings(TEXT),
     "executor is <class .*; it must be an executor": lambda: check_snapshots(
         ["nodes"], CONFIG, untyped(ThreadPoolExecutor)
