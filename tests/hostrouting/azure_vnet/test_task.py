@@ -1,5 +1,6 @@
 """CleanStaleAzureVnet, on hosts in memory."""
 
+import errno
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -271,6 +272,13 @@ class TestWhatOtherProcessesDo:
             f"{azure.NEIGHBOURS[0]} has changed since it was read, so it is not deleted"
         )
         assert host.link_layer.neighbours[0] == theirs
+
+    def test_the_kernel_refuses_a_deletion(self) -> None:
+        """The route is named, and the others go."""
+        host = azure.host()
+        host.faults.fail("change", errno.ENOBUFS)
+        [reason] = incomplete(host, done=12)
+        assert reason.startswith("10.1.0.5/32 ")
 
 
 def silence(moment: str, host: azure.AzureHost) -> None:

@@ -256,6 +256,15 @@ def test_files(row: str, host: FakeHost) -> None:
     assert faults(host) == [wanted]
 
 
+@pytest.mark.parametrize("row", ["a linked unit", "an old interpreter", "a masked unit"])
+def test_files_of_another_release(row: str, host: FakeHost) -> None:
+    """What no release writes, and what no gate can run, is named whoever wrote the files."""
+    changes, wanted = FILES[row]
+    for change in (*changes, ANOTHER_RELEASE):
+        change(host)
+    assert faults(host)[0] == wanted
+
+
 @pytest.mark.parametrize(
     ("row", "remedy"),
     [
