@@ -32,9 +32,11 @@ def _program(function: str) -> str:
 
 
 _START_UNCHECKED = 'echo "<4>hostrouting: $1 starts UNCHECKED: $f: $r" >&2; exit 0'
+_STATUS = f"$(ls /usr/bin/python3.?? 2>/dev/null | tail -1) {HostLayout.program_path} status"
+"""The command with the newest Python of the node: the one of the gate may not work."""
 _SAY_THAT_IT_DID_NOT_RUN = (
     'echo "<3>hostrouting: $1 was refused: the gate could not be run (exit $s), see the lines '
-    "above; to see what to do, as root: hostrouting status; or, to start ALL gated units without "
+    f"above; to see what to do, as root: {_STATUS}; or, to start ALL gated units without "
     f'any check until the next boot: {HostLayout.opening_command}" >&2'
 )
 _GATE = "; ".join(

@@ -3,8 +3,7 @@ device.
 
 For each family, the tables say where packets end (`fib`), the judge says what is right, and the
 repair is computed and proven. On a live host the kernel itself is asked once in each range: where
-it says something else than its tables, the verdict is undecided. A check waits for a default route,
-because it may come after the boot.
+it says something else than its tables, the verdict is undecided.
 
 OK is never wrong for packets of the host itself (`FROM_HOST`). Plain packets are those of them that
 have no mark, and nothing else by which a rule could tell some from the others. The opinion of a
@@ -14,7 +13,6 @@ part for `FROM_HOST` is about plain packets, and its other opinions are about th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from hostrouting.check.doubts import describe_doubts
@@ -35,7 +33,7 @@ from hostrouting.check.results import (
 )
 from hostrouting.check.sources import node_ip, routes_to_ask_about
 from hostrouting.check.unrepairable import find_untaken
-from hostrouting.errors import ConfigError, Fault, NotReady
+from hostrouting.errors import ConfigError, Fault
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, Fib, PacketKind
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.finding import Finding
@@ -46,47 +44,36 @@ from hostrouting.model.rule import Rule, priority_before
 from hostrouting.text import grouped, spoken
 
 if TYPE_CHECKING:
-    import phases
     from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
     from hostrouting.kernel.base import Answer, RouteBackend
     from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
 
 _MORE_READINGS = 2
-"""How often a host is read again, at most, while the kernel differs from its tables."""
+"""How often a host is read again, at most, while the kernel differs from its tables: these may have
+changed meanwhile, or kept changing.
+"""
 
 
 def check_kernel(
     backend: RouteBackend,
     config: HostRoutingConfig,
     *,
-    ctx: phases.Context | None = None,
-    wait: float = 0.0,
     name_servers: tuple[IP, ...] = (),
 ) -> CheckReport:
-    """Check this host now. With `ctx`, what may still come is awaited for up to `wait` seconds.
+    """Check this host now. `find_what_may_come` says what a task waits for.
 
     The name servers (`Host.name_servers`) are for a flaw: no kernel knows them. Raises ConfigError
     if no CIDRs are expected.
     """
     require_cidrs(config)
     _require_part(backend, "snapshot", "backend", "a connected RouteBackend: NetlinkBackend()")
-    if wait and ctx is None:
-        raise ValueError(f"wait is {wait!r:.80}, and nothing waits without ctx=phases.Context()")
-    check = partial(_check_settled, backend, config, name_servers)
-    if ctx is None:
-        return check()
-    from hostrouting.kernel.awaiting import await_result  # noqa: PLC0415  only a task waits
-
-    def attempt() -> tuple[CheckReport | None, str]:
-        report = check()
-        missing = find_what_may_come(report, config)
-        return (None if missing else report), missing
-
-    try:
-        return await_result(ctx, backend, attempt, wait=wait)
-    except NotReady:
-        return check()
+    report = _check_once(backend, config, name_servers)
+    for _ in range(_MORE_READINGS):
+        if all(doubt.name != "kernel-differs" for doubt in report.doubts):
+            break
+        report = _check_once(backend, config, name_servers)
+    return report
 
 
 def find_what_may_come(report: CheckReport, config: HostRoutingConfig) -> str:
@@ -168,7 +155,7 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
         node_ip=node_ip(judge),
     )
     described = (*find_missing_rules(judge), *describe_doubts(report, doubts))
-    return report._replace(flaws=find_flaws(judge, report), doubts=described)
+    return report._replace(flaws=find_flaws(judge), doubts=described)
 
 
 def _judge_blocks(
@@ -286,20 +273,6 @@ def _is_repaired(
 
 
 # A live host.
-
-
-def _check_settled(
-    backend: RouteBackend, config: HostRoutingConfig, name_servers: tuple[IP, ...]
-) -> CheckReport:
-    """Check a host; again if the kernel differs from its tables, because these may have changed, or
-    if they kept changing.
-    """
-    report = _check_once(backend, config, name_servers)
-    for _ in range(_MORE_READINGS):
-        if all(doubt.name != "kernel-differs" for doubt in report.doubts):
-            break
-        report = _check_once(backend, config, name_servers)
-    return report
 
 
 def _check_once(

@@ -7,7 +7,6 @@ that which devices it may be, and what is known of each.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -16,7 +15,6 @@ from hostrouting.check.results import (
     RangeInDoubt,
     phrase_of_extents,
 )
-from hostrouting.command import Command, call, joined
 from hostrouting.config.cni import devices_of
 from hostrouting.finding import Finding, Name, Remedy, in_turn
 from hostrouting.model.link_kinds import is_card
@@ -25,34 +23,25 @@ from hostrouting.model.route import OURS, PROTOCOL_KERNEL, deletion_command, dev
 from hostrouting.text import grouped, spoken
 
 if TYPE_CHECKING:
-    from hostrouting.model.prefix import Prefix
+    from hostrouting.check.repair_line import RepairLine
     from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Link, Snapshot
 
 
-def repair_line(option: str, values: Iterable[str], cidrs: Iterable[Prefix]) -> Command:
-    """The line to type that has these devices expected (`--dev`), or these devices and the rules
-    with these selectors allowed (`--allow`).
-    """
-    words = ["repair", *map(str, cidrs)]
-    for value in values:
-        words += [option, value]
-    return joined(" | ", call(shlex.join(words)), call("apply --config -"))
-
-
-def how_to_allow(kinds: Mapping[str, str], command: Command) -> Remedy:
-    """The remedy if packets are meant to leave through these devices, of which the kinds are given:
-    the command allows them.
+def how_to_allow(kinds: Mapping[str, str], repair: RepairLine) -> Remedy:
+    """The remedy if packets are meant to leave through these devices, of which the kinds are
+    given.
     """
     named = [f"{dev} ({kind})" if kind else dev for dev, kind in kinds.items()]
-    return Remedy(f"if leaving through {spoken(named)} is intended", command)
+    words = f"if leaving through {spoken(named)} is intended"
+    return Remedy(words, repair.line("--allow", kinds))
 
 
 class Wording(NamedTuple):
     """What is said about a doubt, with {holes}."""
 
     sentence: str
-    remedy: Remedy
+    remedy: Remedy | None = None
 
 
 DOUBTS = {
@@ -67,11 +56,8 @@ DOUBTS = {
             "not used"
         ),
     ),
-    "doubtful-route": Wording("packets to {where} may be lost: {reason}", Remedy()),
-    "other-packets": Wording(
-        "some packets to {where} are routed differently, by {reason}",
-        Remedy("if this is intended"),
-    ),
+    "doubtful-route": Wording("packets to {where} may be lost: {reason}"),
+    "other-packets": Wording("some packets to {where} are routed differently, by {reason}"),
     "unknown-source": Wording(
         "which source packets to {where} have is not known, and matters: {reason}",
         Remedy(
@@ -94,31 +80,45 @@ DOUBTS = {
 
 
 def describe_doubts(report: FamilyReport, doubts: Iterable[RangeInDoubt]) -> Iterator[Finding]:
-    """A finding for all ranges about which there is the same doubt. The report need not have it."""
+    """A finding for all ranges about which there is the same doubt. The report need not have it.
+
+    Where an operator can choose, the facts have the choices, and `what_to_type` adds the line.
+    """
     by_opinion = grouped((opinion, (first, last)) for opinion, first, last in doubts)
     for opinion, ranges in by_opinion.items():
         where = phrase_of_extents([extent(report.family, *each) for each in ranges])
         wording = DOUBTS[opinion.name]
         sentence = wording.sentence.format(where=where, reason=opinion.reason)
-        command = wording.remedy.command.format(address=ip_at(report.family, ranges[0][0]))
-        remedy: Remedy | None = wording.remedy._replace(command=command)
+        remedy = wording.remedy
+        if remedy is not None:
+            address = ip_at(report.family, ranges[0][0])
+            remedy = remedy._replace(command=remedy.command.format(address=address))
         facts: dict[str, Any] = {}
         if opinion.candidates:
-            devs = devices_to_name(opinion.candidates, report)
-            remedy = how_to_name_a_device(devs, report)
-            facts["candidates"] = devs
-        elif opinion.route is not None:
-            ways = how_to_delete([opinion.route])
-            if opinion.may_allow:
-                kinds = kinds_of([opinion.may_allow], report)
-                facts["mayAllow"] = kinds
-                ways.insert(0, how_to_allow(kinds, repair_line("--allow", kinds, report.cidrs)))
-            remedy = in_turn(ways)
-        elif opinion.selection:
+            facts["candidates"] = devices_to_name(opinion.candidates, report)
+        if opinion.route is not None:
+            remedy = in_turn(how_to_delete([opinion.route]))
+        if opinion.may_allow:
+            facts["mayAllow"] = kinds_of([opinion.may_allow], report)
+        if opinion.selection:
             facts["mayIntend"] = opinion.selection
-            command = repair_line("--allow", [opinion.selection], report.cidrs)
-            remedy = wording.remedy._replace(command=command)
         yield Finding(cast("Name", opinion.name), "warning", sentence, where, remedy, facts)
+
+
+def what_to_type(finding: Finding, report: FamilyReport, repair: RepairLine) -> Finding:
+    """The finding with the lines that name a device, or allow a device or a rule, if its facts have
+    some to choose from.
+    """
+    facts = finding.facts
+    if "candidates" in facts:
+        remedy = how_to_name_a_device(facts["candidates"], report, repair)
+    elif "mayAllow" in facts:
+        remedy = how_to_allow(facts["mayAllow"], repair)._replace(otherwise=finding.remedy)
+    elif "mayIntend" in facts:
+        remedy = Remedy("if this is intended", repair.line("--allow", [facts["mayIntend"]]))
+    else:
+        return finding
+    return finding._replace(remedy=remedy)
 
 
 def kinds_of(devs: Iterable[str], report: FamilyReport) -> dict[str, str]:
@@ -140,7 +140,7 @@ def how_to_delete(routes: Sequence[Route]) -> list[Remedy]:
     if any(route.protocol == OURS for route in routes):
         words += ", remove hostrouting's from staticRoutes.routes; if it is not there"
     elif connected and all(route.type == "unicast" for route in routes):
-        words += f", give {spoken(sorted(connected))} another network; until then"
+        words += f", give {spoken(sorted(connected))} another network; until the next boot"
     return [Remedy(words, commands)]
 
 
@@ -179,18 +179,20 @@ def devices_to_name(devs: Sequence[str], report: FamilyReport) -> list[str]:
     return [*dict.fromkeys([*devs, *cards_with_address(report)])]
 
 
-def how_to_name_a_device(devs: Sequence[str], report: FamilyReport) -> Remedy | None:
+def how_to_name_a_device(
+    devs: Iterable[str], report: FamilyReport, repair: RepairLine
+) -> Remedy | None:
     """What to type to choose one of these devices, with what is known of each."""
-    return in_turn([_way_to_name(dev, report) for dev in devs])
+    return in_turn([_way_to_name(dev, report, repair) for dev in devs])
 
 
-def _way_to_name(dev: str, report: FamilyReport) -> Remedy:
+def _way_to_name(dev: str, report: FamilyReport, repair: RepairLine) -> Remedy:
     """What to do if this device is intended, with what is known of it."""
     words = f"if {dev} is intended"
     known = _known_of(dev, report)
     if known:
         words += f" ({known})"
-    return Remedy(words, repair_line("--dev", [dev], report.cidrs))
+    return Remedy(words, repair.line("--dev", [dev]))
 
 
 def _known_of(dev: str, report: FamilyReport) -> str:

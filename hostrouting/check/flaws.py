@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hostrouting.check.doubts import how_to_name_a_device
 from hostrouting.fib.engine import NOT_JUDGED
 from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import IP, IPV6, Prefix
@@ -26,7 +25,6 @@ from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
-    from hostrouting.check.results import FamilyReport
     from hostrouting.fib.engine import Fib
     from hostrouting.model.rule import Rule
 
@@ -41,11 +39,11 @@ _NO_IPV6 = Finding(
 _NAME_SERVER = "a name server"
 
 
-def find_flaws(judge: Judge, report: FamilyReport) -> tuple[Finding, ...]:
+def find_flaws(judge: Judge) -> tuple[Finding, ...]:
     """The flaws of one family that leave the verdict as it is, the worst first."""
     return (
         *_hosts_in_service_networks(judge),
-        *_competing_defaults(judge, report),
+        *_competing_defaults(judge),
     )
 
 
@@ -88,7 +86,7 @@ def _known_addresses(judge: Judge) -> dict[IP, str]:
     return known
 
 
-def _competing_defaults(judge: Judge, report: FamilyReport) -> Iterator[Finding]:
+def _competing_defaults(judge: Judge) -> Iterator[Finding]:
     """Default routes of several network cards, if no device is named or in doubt."""
     uplinks = judge.uplinks
     if judge.configured_devs or uplinks.doubtful:
@@ -98,10 +96,8 @@ def _competing_defaults(judge: Judge, report: FamilyReport) -> Iterator[Finding]
     if cards:
         used = spoken(sorted(uplinks.devs))
         sentence = f"Linux prefers the default route of {used} to that of {spoken(cards)}"
-        devs = [*cards, *sorted(uplinks.devs)]
-        remedy = how_to_name_a_device(devs, report)
-        facts = {"candidates": devs}
-        yield Finding("default-routes", "warning", sentence, spoken(cards), remedy, facts)
+        facts = {"candidates": [*cards, *sorted(uplinks.devs)]}
+        yield Finding("default-routes", "warning", sentence, spoken(cards), facts=facts)
 
 
 # Missing rules.

@@ -45,12 +45,10 @@ IPv4 are not among these, because clouds have services there behind a router (16
 _BORDERS_OF_EVERY_HOST = {family: borders_of(blocks) for family, blocks in _OF_EVERY_HOST.items()}
 
 
-def find_parts(
-    judge: Judge, first: int, last: int, packet: PacketKind = FROM_HOST
-) -> Iterator[Part]:
-    """The parts of these addresses as packets of one kind have them, in order."""
+def find_parts(judge: Judge, first: int, last: int) -> Iterator[Part]:
+    """The parts of these addresses as plain packets have them, in order."""
     cells = list(judge.fib.cells(first, last))
-    judged = _judge_each(judge, _one_of_each_sight(cells), packet)
+    judged = _judge_each(judge, _one_of_each_sight(cells), FROM_HOST)
     return _parts(judge, cells, judged)
 
 

@@ -266,10 +266,6 @@ class Why(NamedTuple):
     """The rule that comes before table main, with a route that leads elsewhere."""
     rules: tuple[Rule, ...] = ()
     """The rules that repair these ranges, if they come before that rule."""
-    may_be_intended: bool = False
-    """Whether that rule may be right for these packets, which are those of pods: AWS VPC CNI has
-    one for each pod of a second card.
-    """
 
 
 class Unrepairable(NamedTuple):

@@ -20,9 +20,10 @@ from hostrouting.check.doubts import (
     how_to_delete,
     how_to_name_a_device,
     kinds_of,
-    repair_line,
+    what_to_type,
 )
 from hostrouting.check.parts import ranges_of
+from hostrouting.check.repair_line import RepairLine
 from hostrouting.check.results import (
     OVERLAP,
     CheckReport,
@@ -61,23 +62,31 @@ _SEVERITIES: dict[Mode, Severity] = {"WARN": "warning", "STRICT": "error"}
 """By mode: how bad it is that something escapes."""
 
 
-def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding, ...]:
-    """All findings of a check, in the order in which they are read."""
+def check_findings(
+    report: CheckReport, *, mode: Mode = "WARN", repair: RepairLine | None = None
+) -> tuple[Finding, ...]:
+    """All findings of a check, in the order in which they are read.
+
+    They say how a repair is typed: like this line, or for the CIDRs of the report.
+    """
     given: object = report  # not every author checks types
     if not isinstance(given, CheckReport):
         raise TypeError(f"report is {given!r:.80}; it must be a CheckReport, of check_kernel")
+    if repair is None:
+        cidrs = [cidr for family in report.families for cidr in family.cidrs]
+        repair = RepairLine("".join(f" {cidr}" for cidr in cidrs))
     severity = _SEVERITIES[mode]
     findings: list[Finding] = []
     for family in report.families:
         if family.verdict == "no-default-route":
             findings.append(_describe_missing_default(family, severity))
-        findings += _describe_escapes(family, mode)
+        findings += _describe_escapes(family, mode, repair)
     findings += _describe_repair(report.routes)
     for family in report.families:
-        findings += _describe_unrepairable(family, severity)
+        findings += _describe_unrepairable(family, severity, repair)
         findings += _describe_costs(family)
-        findings += family.flaws
-        findings += _describe_other_doubts(family)
+        for finding in (*family.flaws, *_describe_other_doubts(family)):
+            findings.append(what_to_type(finding, family, repair))
         findings += _describe_allowances(family)
     return tuple(dict.fromkeys(findings))
 
@@ -111,7 +120,7 @@ def _describe_other_doubts(family: FamilyReport) -> list[Finding]:
 # What escapes.
 
 
-def _describe_escapes(family: FamilyReport, mode: Mode) -> Iterator[Finding]:
+def _describe_escapes(family: FamilyReport, mode: Mode, repair: RepairLine) -> Iterator[Finding]:
     """Each range that escapes, with what to do about it. While a route hides those of pods, the
     finding "unsafe" says what to do first: to allow its device would only silence the check.
     """
@@ -129,7 +138,7 @@ def _describe_escapes(family: FamilyReport, mode: Mode) -> Iterator[Finding]:
             elif mode == "WARN" and _may_be_intended(escape.devs, family):
                 kinds = kinds_of(escape.devs, family)
                 facts["mayAllow"] = kinds
-                remedy = how_to_allow(kinds, repair_line("--allow", kinds, family.cidrs))
+                remedy = how_to_allow(kinds, repair)
         sentence = family.sentence_of(escape)
         name = finding_name(escape)
         yield Finding(name, _SEVERITIES[mode], sentence, where, remedy, facts)
@@ -171,7 +180,7 @@ def _how_to_reach_pods(escape: Escape, hidden: Route, family: FamilyReport) -> R
     if hidden.prefix.is_single:
         longest = hidden.prefix.length - 1
         to_pods = to_pods._replace(dst=escape.cidr, suppress_prefixlength=longest)
-    return Remedy(f"{words}; until then", rule_command("add", to_pods))
+    return Remedy(f"{words}; until the next boot", rule_command("add", to_pods))
 
 
 def _comes_before(route: Route, hidden: Route, address: int) -> bool:
@@ -291,7 +300,9 @@ def addition_command(route: Route) -> str:
 # What no route repairs.
 
 
-def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
+def _describe_unrepairable(
+    family: FamilyReport, severity: Severity, repair: RepairLine
+) -> Iterator[Finding]:
     """What no route repairs, all ranges with one cause together."""
     for why, ranges in extents_of(family.family, family.repair.unrepairable).items():
         where = phrase_of_extents(ranges)
@@ -304,28 +315,21 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
         facts: dict[str, Any] = {"reason": why.reason, "ranges": ranges}
         if why.devs:
             facts["candidates"] = devices_to_name(why.devs, family)
-        if why.rule is not None and why.may_be_intended:
-            facts["mayIntend"] = why.rule.selection
-        yield Finding(
-            "unsafe", severity, sentence, where, _remedy_for_unrepairable(why, family), facts
-        )
+        remedy = _remedy_for_unrepairable(why, family, repair)
+        yield Finding("unsafe", severity, sentence, where, remedy, facts)
 
 
-def _remedy_for_unrepairable(why: Why, family: FamilyReport) -> Remedy | None:
+def _remedy_for_unrepairable(why: Why, family: FamilyReport, repair: RepairLine) -> Remedy | None:
     """What repairs these ranges instead of a route, as far as one line can say it."""
     if why.devs:
-        return how_to_name_a_device(devices_to_name(why.devs, family), family)
+        return how_to_name_a_device(devices_to_name(why.devs, family), family, repair)
     if why.rule is None:
         return in_turn(how_to_delete(why.to_delete))
-    ways: list[Remedy] = []
-    if why.may_be_intended:
-        command = repair_line("--allow", [why.rule.selection], family.cidrs)
-        ways.append(Remedy(f"if rule {why.rule.priority} is intended", command))
     words = f"exclude this network in the program that added rule {why.rule.priority}"
     if not why.rules:
-        return in_turn([*ways, Remedy(words)])
+        return Remedy(words)
     commands = " && ".join(rule_command("add", rule) for rule in why.rules)
-    return in_turn([*ways, Remedy(f"{words}; until then", commands)])
+    return Remedy(f"{words}; until the next boot", commands)
 
 
 # What the repair costs.

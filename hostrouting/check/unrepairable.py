@@ -91,8 +91,7 @@ def find_untaken(escapes: Iterable[Escape]) -> Iterator[Unrepairable]:
             why = Why("not-proven", cause)
         else:
             why = _earlier_rule(escape.decision)
-            may_be_intended = escape.packet.iif != "lo" and bool(rule.selection)
-            why = why._replace(cause=f"for {packets}, {why.cause}", may_be_intended=may_be_intended)
+            why = why._replace(cause=f"for {packets}, {why.cause}")
         yield Unrepairable(why, escape.first, escape.last)
 
 

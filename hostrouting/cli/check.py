@@ -12,7 +12,6 @@ from hostrouting.check.doubts import how_to_allow
 from hostrouting.check.sentences import caveat_of_repair, repair_commands
 from hostrouting.command import LineToType, Operator, call, joined
 from hostrouting.finding import ESCAPES, Finding, Remedy
-from hostrouting.install.typed_commands import allow_options
 from hostrouting.lines import capped, finding_lines
 
 if TYPE_CHECKING:
@@ -93,9 +92,7 @@ def _ways_out(findings: Iterable[Finding], check: HostCheck, who: Operator) -> l
             to_allow.setdefault(tuple(kinds.values()), {}).update(kinds)
             ways = ways[1:]
         remedies |= dict.fromkeys(ways)
-    allowing = [
-        how_to_allow(kinds, check.repair_line(allow_options(kinds))) for kinds in to_allow.values()
-    ]
+    allowing = [how_to_allow(kinds, check.repair) for kinds in to_allow.values()]
     lines: dict[str, None] = {}
     for remedy in [*remedies, *allowing]:
         words, command = remedy.parts_for(who)
@@ -110,7 +107,7 @@ def _repair_lines(check: HostCheck, who: Operator) -> Iterator[str]:
     caveat = caveat_of_repair(check.report)
     commands = repair_commands(check.report)
     if len(commands) > _MOST_COMMANDS:
-        commands = (joined(" | ", call(f"repair{check.repair_options} --commands"), "sh"),)
+        commands = (joined(" | ", call(f"repair{check.repair.options} --commands"), "sh"),)
     if commands:
         yield f"Until the next boot, {who}{caveat}:"
         for command in commands:
@@ -118,7 +115,7 @@ def _repair_lines(check: HostCheck, who: Operator) -> Iterator[str]:
     for loss in check.losses:
         yield f"The repair takes something away: {loss}"
     yield f"Permanently, {who}{caveat}:"
-    yield LineToType("  ", who.line(check.repair_line()))
+    yield LineToType("  ", who.line(check.repair.line()))
 
 
 def _offer_lines(check: HostCheck, who: Operator) -> Iterator[str]:
@@ -126,10 +123,10 @@ def _offer_lines(check: HostCheck, who: Operator) -> Iterator[str]:
     if not _shows_repair(check):
         return
     yield "To see first what would change:"
-    yield LineToType("  ", who.line(check.repair_line(into="plan")))
+    yield LineToType("  ", who.line(check.repair.line(into="plan")))
     if check.named("repair-cost") and not check.losses:
         yield f"To have it taken back unless you press Enter within a minute, {who}:"
-        yield LineToType("  ", who.line(check.repair_line(more=" --confirm 60")))
+        yield LineToType("  ", who.line(check.repair.line(more=" --confirm 60")))
 
 
 def _block(lines: Iterable[str]) -> Iterator[str]:

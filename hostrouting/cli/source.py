@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from hostrouting.check.check import check_snapshot
+from hostrouting.check.repair_line import typed
 from hostrouting.codes import PROBLEM
 from hostrouting.command import AS_ROOT, Operator
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
@@ -17,7 +18,6 @@ from hostrouting.errors import ConfigError, Fault, HostError
 from hostrouting.finding import Finding
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck, check_host
-from hostrouting.install.typed_commands import allow_options
 from hostrouting.model.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -40,9 +40,9 @@ def typed_options(arguments: argparse.Namespace) -> str:
     options = ""
     for cidr in arguments.cidrs:
         options += f" {shlex.quote(cidr)}"
-    for dev in arguments.dev:
-        options += f" --dev {shlex.quote(dev)}"
-    return options + allow_options(_allowed(arguments)) + typed_file(arguments)
+    options += typed("--dev", arguments.dev)
+    options += typed("--allow", _allowed(arguments))
+    return options + typed_file(arguments)
 
 
 def _allowed(arguments: argparse.Namespace) -> list[str]:

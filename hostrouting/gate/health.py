@@ -136,7 +136,7 @@ def _own_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
     writer = writer_of(host.files)
     is_current = writer == WRITER
     if not is_current:
-        yield _note_of_writer(writer or "an unknown release")
+        yield _note_of_writer(writer or "an unknown program")
     for file in files_on(host, config):
         fault = _fault_of(host.files, file, is_current=is_current)
         if fault is None:
@@ -171,7 +171,7 @@ def _unwritable_results(host: Host) -> Iterator[Finding]:
 
 def _note_of_writer(writer: str) -> Finding:
     """The note that another release wrote our files."""
-    sentence = f"the files were written by {writer}, but this is {WRITER}"
+    sentence = f"{HostLayout.config_path} was written by {writer}, but this is {WRITER}"
     remedy = APPLY._replace(words="to write those of this release")
     return Finding("file", "note", sentence, HostLayout.config_path, remedy)
 

@@ -78,6 +78,9 @@ def _faults_of(path: str, entry: Entry, kind: str) -> Iterator[Finding]:
     from hostrouting.finding import Finding, Remedy  # noqa: PLC0415  only a refusal needs it
 
     # Whoever can write to the folder of scripts chooses their names.
-    command = "" if words else f"chown root {quote(path)} && chmod go-w {quote(path)}"
+    command = ""
+    if not words:
+        words = "look first at what others may have written there, then"
+        command = f"chown root {quote(path)} && chmod go-w {quote(path)}"
     sentence = f"{reason}, so the gate lets no unit pass"
     yield Finding("file", "error", sentence, path, Remedy(words, command))

@@ -233,7 +233,7 @@ def _failing(state: UnitState, manager: Manager, properties: Mapping[str, str]) 
     started = properties["ExecMainStartTimestamp"]
     how = f" ({result}, exit status {status})"
     if (result, status) == ("exit-code", "0"):  # a condition, perhaps the gate, or ExecStartPre
-        how = " before its main process starts"
+        how = " before its main process starts, in the gate or in another command"
         started = properties["ConditionTimestamp"]
     return state._replace(
         details=how + _restarts(properties),
@@ -249,7 +249,8 @@ def _passed(state: UnitState, properties: Mapping[str, str]) -> UnitState:
     restart = None
     if _gate_of(properties):
         restart = Remedy(_TO_CHECK, command_of("systemctl restart", state.unit))
-    lines_of_gate = f"{command_of('journalctl -b -u', state.unit)} -g hostrouting"
+    this_start = f"_SYSTEMD_INVOCATION_ID={properties['InvocationID']}"
+    lines_of_gate = f"{command_of('journalctl -b', this_start)} -g hostrouting"
     see = Remedy("to see what the gate said", lines_of_gate, needs_root=False, otherwise=restart)
     return state._replace(details=_NO_NOTE, remedy=see)
 

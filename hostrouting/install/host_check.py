@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hostrouting.check.check import check_kernel
 from hostrouting.check.document import check_document
 from hostrouting.check.next_boot import find_lost_at_boot
+from hostrouting.check.repair_line import RepairLine
 from hostrouting.check.sentences import check_findings
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig
@@ -18,18 +19,13 @@ from hostrouting.finding import ESCAPES, Finding, Name, Remedy
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.gateways import find_silent_gateways
 from hostrouting.install.networkd import find_networkd
-from hostrouting.install.typed_commands import (
-    GUARD_IS_MASKED,
-    repair_pipeline,
-    with_typed_options,
-)
+from hostrouting.install.typed_commands import GUARD_IS_MASKED
 from hostrouting.probe.obstacles import find_probe_obstacles
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from hostrouting.check.results import CheckReport
-    from hostrouting.command import Command
     from hostrouting.config.settings import Mode
     from hostrouting.host.host import Host
 
@@ -40,10 +36,8 @@ class HostCheck(NamedTuple):
     report: CheckReport
     mode: Mode
     findings: tuple[Finding, ...]
-    repair_options: str = ""
-    """With these, `repair` finds the configuration: they are as typed behind that word, so they
-    begin with a space, or are empty.
-    """
+    repair: RepairLine = RepairLine()
+    """How the repair is typed."""
     losses: tuple[Fault, ...] = ()
     """What protects the host now, and the repair takes away: it is for another configuration."""
 
@@ -52,17 +46,9 @@ class HostCheck(NamedTuple):
         cls, report: CheckReport, config: HostRoutingConfig, *, repair_options: str = ""
     ) -> HostCheck:
         """The check of a snapshot against this configuration."""
-        pipeline = repair_pipeline(repair_options)
-        findings = with_typed_options(_findings_of(report, config, pipeline), repair_options)
-        return cls(report, config.route_overlap.mode, findings, repair_options)
-
-    def repair_line(self, options: str = "", *, into: str = "apply", more: str = "") -> Command:
-        """The line to type that repairs the host for good, as root; the arguments are those of
-        `repair_pipeline`.
-        """
-        all_options = f"{self.repair_options}{options}"
-        consent = bool(self.losses)
-        return repair_pipeline(all_options, needs_consent=consent, into=into, more=more)
+        repair = RepairLine(repair_options)
+        findings = tuple(_findings_of(report, config, repair))
+        return cls(report, config.route_overlap.mode, findings, repair)
 
     def named(self, *names: Name) -> list[Finding]:
         """The findings with one of these names."""
@@ -104,24 +90,25 @@ def check_host(
 
     `to_repair` is the configuration to which a repair adds its routes, if that is not `config`
     itself: where CIDRs were typed, it also expects those of the known configuration, and is the
-    same otherwise. `repair_options` are those of HostCheck.
+    same otherwise. `repair_options` are those of RepairLine.
     """
     with host.open_kernel() as kernel:
         report = check_kernel(kernel, config, name_servers=host.name_servers)
     if to_repair is None:
         to_repair = config
     installed, losses = _what_is_installed(host, to_repair)
-    pipeline = repair_pipeline(repair_options, needs_consent=bool(losses))
-    findings = [*_findings_of(report, config, pipeline)]
+    repair = RepairLine(repair_options, needs_consent=bool(losses))
+    findings = [*_findings_of(report, config, repair)]
     findings += find_silent_gateways(config, host.files, report.snapshot)
     if config.static_routes.enabled or report.routes:  # what networkd could delete
         findings += find_networkd(config, host.files)
     if to_repair.guard.enabled and _is_guard_masked(host):
         findings.append(GUARD_IS_MASKED)
     if installed is not None:
-        findings += find_lost_at_boot(report, config, installed, Remedy("to keep them", pipeline))
-    shown = with_typed_options(findings, repair_options, needs_consent=bool(losses))
-    return HostCheck(report, config.route_overlap.mode, shown, repair_options, losses)
+        findings += find_lost_at_boot(
+            report, config, installed, Remedy("to keep them", repair.line())
+        )
+    return HostCheck(report, config.route_overlap.mode, tuple(findings), repair, losses)
 
 
 def _what_is_installed(
@@ -158,14 +145,12 @@ def _is_guard_masked(host: Host) -> bool:
 
 
 def _findings_of(
-    report: CheckReport, config: HostRoutingConfig, pipeline: Command
+    report: CheckReport, config: HostRoutingConfig, repair: RepairLine
 ) -> Iterator[Finding]:
-    """The findings of the check, and what hinders the probe rewrite; the pipeline is the line to
-    type that repairs the host.
-    """
-    for finding in check_findings(report, mode=config.route_overlap.mode):
+    """The findings of the check, and what hinders the probe rewrite."""
+    for finding in check_findings(report, mode=config.route_overlap.mode, repair=repair):
         if finding.name == "action":
-            remedy = Remedy("for good", pipeline, otherwise=finding.remedy)
+            remedy = Remedy("for good", repair.line(), otherwise=finding.remedy)
             yield finding._replace(remedy=remedy)
         else:
             yield finding

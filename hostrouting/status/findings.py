@@ -102,6 +102,11 @@ def failures_of(findings: Iterable[Finding], units: Iterable[UnitState]) -> list
     return [each.sentence for each in findings if each.name == "unit" and each.target in failing]
 
 
+def is_beside_routing(finding: Finding) -> bool:
+    """Whether this finding, which is not a note, is about the gate, files, programs or units."""
+    return finding.severity != "note" and _part_of(finding) != "routing"
+
+
 def _part_of(finding: Finding) -> Part:
     if finding.name in _OF_GATE:
         return "gate"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _OURS = f" (those of hostrouting: proto {OURS})"
 _MODES = {
-    "STRICT": "no gated unit starts while an address escapes",
+    "STRICT": "the gate refuses every start while an address escapes",
     "WARN": "gated units start even while an address escapes",
 }
 
@@ -53,7 +53,8 @@ def status_lines(status: Status, who: Operator = AS_ROOT) -> Iterator[str]:
     if status.command:
         yield ""
         caveat = "" if status.check is None else caveat_of_repair(status.check.report)
-        yield f"To make this host right, {who}{caveat}:"
+        what = "To repair the rest" if status.leaves_something else "To make this host right"
+        yield f"{what}, {who}{caveat}:"
         yield LineToType("  ", who.line(status.command))
 
 
@@ -91,13 +92,13 @@ def _says(finding: Finding, reason: str) -> bool:
 
 
 def _route_lines(status: Status) -> Iterator[str]:
-    """How many configured routes are in force, those of other programs among them, and what would
+    """How many configured routes are set, those of other programs among them, and what would
     change; nothing while a card is to be named first.
     """
     if status.plan is None or not status.plan.routes.steps or status.may_follow_a_wrong_card:
         return
     kept = [step for step in status.plan.routes.steps if step.action == "keep"]
-    yield f"  {counted(len(kept), 'configured route')} {agreeing('is', len(kept))} in force{_OURS}"
+    yield f"  {counted(len(kept), 'configured route')} {agreeing('is', len(kept))} set{_OURS}"
     shown = [step for step in kept if step.route.protocol != OURS]
     shown += status.plan.routes.changes
     yield from capped([f"    {step.line}" for step in shown])

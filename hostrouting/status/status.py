@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, NoReturn
 
 import attrs
 
+from hostrouting.check.repair_line import RepairLine, typed
 from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, worst_code
 from hostrouting.command import joined
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import WRONG, Finding, Name
 from hostrouting.gate.unit_gates import APPLY
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.typed_commands import gate_options, repair_pipeline, with_gate_command
+from hostrouting.install.typed_commands import with_gate_command
 from hostrouting.status.findings import (
     State,
     causes_of,
@@ -20,6 +21,7 @@ from hostrouting.status.findings import (
     find_differences,
     find_stuck,
     in_order,
+    is_beside_routing,
     state_of,
 )
 
@@ -219,7 +221,16 @@ class Status:
             for finding in self.plan.obstacles
             if finding.name == "unit-not-gated" and finding.severity == "warning"
         ]
-        return joined("", command, gate_options(ungated))
+        return joined("", command, typed("--gate", ungated))
+
+    @property
+    def leaves_something(self) -> bool:
+        """Whether something beside the routing is wrong that this command does not end, and another
+        one does.
+        """
+        others = [finding for finding in self.findings if is_beside_routing(finding)]
+        commands = [finding.remedy.command for finding in others if finding.remedy is not None]
+        return any(command and command not in self.command for command in commands)
 
     @property
     def _command_without_gating(self) -> str:
@@ -244,7 +255,7 @@ class Status:
         if plan is None or self.may_follow_a_wrong_card:
             return ""
         if self.needs_repair:
-            return repair_pipeline()
+            return RepairLine().line()
         if plan.is_empty or plan.routes.conflicts or plan.routes.waiting:
             return ""
         return APPLY.command

@@ -5,20 +5,22 @@ device.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
 import phases
-from hostrouting.check.check import check_kernel
+from hostrouting.check.check import check_kernel, find_what_may_come
 from hostrouting.check.document import check_document
 from hostrouting.check.marker import leave_marker, remove_markers
 from hostrouting.check.sentences import check_findings
-from hostrouting.errors import HostError, RouteOverlapError
+from hostrouting.errors import HostError, NotReady, RouteOverlapError
 from hostrouting.finding import WRONG, Finding, worst_first
 from hostrouting.host.effects import Effects
 from hostrouting.install.plan import Plan
 from hostrouting.install.task import SectionTask, own_constructor
+from hostrouting.kernel.awaiting import await_result
 from hostrouting.text import first_of
 
 if TYPE_CHECKING:
@@ -130,11 +132,19 @@ class CheckRouteOverlap(SectionTask):
         """Check; with a context, wait for what may still come. If that fails, the markers go: they
         would be about another state.
         """
-        wait = 0.0 if ctx is None else self.wait
         try:
             with self.host.open_kernel() as kernel:
                 servers = self.host.name_servers
-                return check_kernel(kernel, config, ctx=ctx, wait=wait, name_servers=servers)
+
+                def attempt() -> tuple[CheckReport | None, str]:
+                    report = check_kernel(kernel, config, name_servers=servers)
+                    missing = find_what_may_come(report, config)
+                    return (None if missing else report), missing
+
+                if ctx is not None:
+                    with suppress(NotReady):
+                        return await_result(ctx, kernel, attempt, wait=self.wait)
+                return check_kernel(kernel, config, name_servers=servers)
         except BaseException:
             # Perhaps without the lock, for which it could wait long: at worst, a marker is gone
             # that another run has just written, and no unit waits for one.

@@ -19,9 +19,9 @@ The rest is left out, as follows; a test that relies on it is not warned:
 - a route never expires, and a route that refuses packets has no next hop;
 - a device has to be up for every route, where Linux also takes an IPv4 route of scope host by one
   that is down;
+- a next hop that is added has to name its device, where Linux finds that of a gateway itself;
 - a gateway is looked up in the tables local and main alone, whatever the rules say and whichever
-  table its route is in. For an IPv6 gateway without a device, Linux may choose another device, or
-  none;
+  table its route is in;
 - a lookup returns an IPv6 route with several next hops as it is listed; Linux puts the next hop
   that it uses first;
 - of the addresses that can be the source of a packet, the first one is: of its device, or else of
@@ -382,55 +382,50 @@ class FakeKernel(RouteBackend):
         )
 
     def _accepted_hop(self, hop: NextHop, route: Route) -> NextHop:
-        """A next hop of the route as Linux stores it: with a device, and up."""
-        dev = self._device_of(hop, route)
-        if dev is not None and not self._links[dev].up:
-            raise KernelError(errno.ENETDOWN, f"{dev} is down")
+        """A next hop of the route as Linux stores it: up."""
+        if hop.dev is None:
+            raise KernelError(errno.ENODEV, "a next hop has no device")
+        self._require_reachable(hop, route.prefix.family)
+        if not self._links[hop.dev].up:
+            raise KernelError(errno.ENETDOWN, f"{hop.dev} is down")
         weight = hop.weight if has_weights(route) else 1
-        return hop._replace(dev=dev, weight=weight, linkdown=False, dead=False)
+        return hop._replace(weight=weight, linkdown=False, dead=False)
 
-    def _device_of(self, hop: NextHop, route: Route) -> str | None:
-        """The device of a next hop, which need not be given if Linux reaches the gateway directly;
-        None if it is left open.
+    def _require_reachable(self, hop: NextHop, family: int) -> None:
+        """KernelError unless Linux reaches the gateway of this next hop directly, if there is
+        one.
         """
-        if hop.gateway is None:
-            if hop.dev is None:
-                raise KernelError(errno.ENODEV, "the route has no device")
-            return hop.dev
-        if hop.gateway.version != route.prefix.family:
-            if route.prefix.family == IPV6:
+        gateway = hop.gateway
+        if gateway is None:
+            return
+        if gateway.version != family:
+            if family == IPV6:
                 raise KernelError(errno.EINVAL, "an IPv6 route cannot have an IPv4 gateway")
-            return hop.dev
+            return
         if hop.onlink:
-            return hop.dev
-        return self._device_of_gateway(hop.gateway, hop.dev)
-
-    def _device_of_gateway(self, gateway: IP, dev: str | None) -> str:
-        """The device of a gateway: that of the route by which Linux reaches it directly."""
-        is_ipv6 = gateway.version == IPV6
-        if is_ipv6 and self._is_own(gateway):
+            return
+        if family == IPV6 and self._is_own(gateway):
             raise KernelError(errno.EINVAL, f"gateway {gateway} is an address of this host")
-        if is_ipv6 and gateway.is_link_local:
-            if dev is None:
-                raise KernelError(errno.EINVAL, "a link-local gateway needs a device")
-            return dev
-        covering = self._routes_covering(gateway, dev)
+        if family == IPV6 and gateway.is_link_local:
+            return
+        covering = self._routes_covering(gateway, hop.dev)
         best = min(covering, key=lambda route: (-route.prefix.length, route.metric), default=None)
         if best is None or best.has_gateway:
             raise KernelError(errno.ENETUNREACH, f"gateway {gateway} is not on-link")
         if best.type == "broadcast":
             raise KernelError(errno.EINVAL, f"gateway {gateway} is a broadcast address")
-        return dev or best.devs[0]
 
     def _routes_covering(self, gateway: IP, dev: str | None) -> Iterator[Route]:
-        """The routes of the tables local and main that may reach the gateway, through this device
-        if one is given.
+        """The routes of the tables local and main that may reach the gateway through this device.
+
+        IPv4 leaves out routes that have a gateway themselves; in IPv6, only the best route must not
+        have one.
         """
         family = gateway.version
         for table, length in product((TABLE_LOCAL, TABLE_MAIN), range(width_of(family) + 1)):
             prefix = Prefix.around(family, int(gateway), length)
             for route in self._routes.get((table, prefix), ()):
-                if _may_reach_gateway(route, dev):
+                if dev in route.devs and (family == IPV6 or route.scope >= SCOPE_LINK):
                     yield route
 
     def _is_own(self, ip: IP) -> bool:
@@ -571,17 +566,6 @@ def _ipv4_routes_of(address: Address, link: Link) -> list[Route]:
         last = Prefix.of(ip_at(IPV4, network.last))
         routes.append(local._replace(prefix=last, type="broadcast", scope=SCOPE_LINK))
     return routes
-
-
-def _may_reach_gateway(route: Route, dev: str | None) -> bool:
-    """Whether Linux may reach a gateway by this route, through this device if one is given.
-
-    IPv4 leaves out routes that have a gateway themselves; in IPv6, only the best route must not
-    have one.
-    """
-    if route.type in PATHLESS or dev not in {None, *route.devs}:
-        return False
-    return route.prefix.family == IPV6 or route.scope >= SCOPE_LINK
 
 
 def _has(routes: Iterable[Route], entry: Route) -> bool:

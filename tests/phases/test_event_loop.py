@@ -175,6 +175,19 @@ def test_a_coroutine_that_is_closed() -> None:
     assert seen.ends == [("wait", Status.CANCELLED)]
 
 
+def test_an_event_loop_in_another_thread() -> None:
+    """It gets no signals, so the handlers stay as they are."""
+    reports: list[Step] = []
+    handlers: list[object] = []
+    look = phases.task("look")(lambda _: handlers.append(signal.getsignal(signal.SIGTERM)))
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=lambda: reports.append(asyncio.run(phases.run_async(look))))
+    thread.start()
+    thread.join()
+    assert reports[0].ok
+    assert handlers == [before]
+
+
 def test_what_is_refused() -> None:
     """What `run` refuses is refused with the name of this function."""
     untyped: Any = phases

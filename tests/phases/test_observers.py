@@ -18,6 +18,7 @@ import pytest
 import phases
 from phases import Context, Step
 from phases.testing import FakeClock, StubTask
+from tests.support.programs import completed
 from tests.support.recorder import Recorder
 
 
@@ -94,6 +95,13 @@ def test_words_and_levels_of_log_lines(caplog: pytest.LogCaptureFixture) -> None
     assert vars(again)["phases"]["task"] == "boot/download"
 
 
+def test_no_traceback_above_debug(caplog: pytest.LogCaptureFixture) -> None:
+    """The error is in the line."""
+    records = logged(StubTask("x", errors=[ValueError("bad")]), caplog, logging.INFO)
+    assert records
+    assert not [record for record in records if record.exc_info]
+
+
 def test_attempts_until_the_deadline_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """The log does not count down to a number that there is not."""
     always = phases.retry(StubTask("a", errors=repeat(OSError("busy"))), attempts=None, jitter=0)
@@ -134,6 +142,32 @@ def test_what_is_not_a_logger(wrong: Any) -> None:
             TypeError, match=r"logger is .*; it must be a logging.Logger, or the name of one"
         ):
             make(logger=wrong)
+
+
+@pytest.mark.linux
+def test_the_logging_of_a_program() -> None:
+    """Without any, a failure is said once, by the report that the program prints. A dictConfig
+    silences nothing: it disables the loggers that exist, and ours does not before the first run.
+    """
+    fails = """
+import phases
+from phases.testing import StubTask
+print(phases.run(StubTask("boot", errors=[RuntimeError("no address")])))
+"""
+    done = completed([sys.executable, "-c", fails])
+    assert done.stderr == ""
+    assert done.stdout.count("no address") == 1
+
+    configures = """
+import logging.config, phases
+from phases.testing import StubTask
+handler = {"class": "logging.StreamHandler"}
+root = {"handlers": ["h"], "level": "INFO"}
+logging.config.dictConfig({"version": 1, "handlers": {"h": handler}, "root": root})
+phases.run(StubTask("a"))
+"""
+    lines = completed([sys.executable, "-c", configures]).stderr.splitlines()
+    assert [line.split(" after")[0] for line in lines] == ["a started", "a ok"]
 
 
 def test_observers_and_logs_that_raise(caplog: pytest.LogCaptureFixture) -> None:

@@ -176,6 +176,33 @@ def test_execute_handles_no_signal() -> None:
 
 
 @pytest.mark.linux
+def test_a_handler_of_the_program_that_raises() -> None:
+    """What it raises cancels the run, and is raised after its end."""
+    code = """
+        import signal, threading, time
+
+        def raises(*_):
+            raise RuntimeError("no lease")
+
+        class Slow(threading.Thread):  # the main thread of a busy machine
+            def start(self):
+                super().start()
+                if threading.current_thread() is threading.main_thread():
+                    time.sleep(1)
+
+        signal.signal(signal.SIGALRM, raises)
+        threading.Thread = Slow
+        seen = []
+        try:
+            phases.run(phases.parallel(wait, deaf), observers=[seen.append])
+        except RuntimeError:
+            print(seen[-1].status, seen[-1].reason, threading.active_count())
+    """
+    done = Program(code, ready=2).end(signal.SIGALRM)
+    assert done[:2] == (0, "cancelled RuntimeError: no lease 1\n")
+
+
+@pytest.mark.linux
 def test_a_handler_of_the_program_that_raises_again() -> None:
     """However often it raises, `run` raises when its thread has ended."""
     code = """

@@ -38,7 +38,7 @@ Change = Callable[[FakeHost], object]
 
 APPLY = f"hostrouting apply --config {LAYOUT.config_path}"
 REPAIR_LINE = "hostrouting repair | hostrouting apply --config -"
-NAMED = "hostrouting repair 172.16.0.0/16 --dev eth0 | hostrouting apply --config -"
+NAMED = "hostrouting repair --dev eth0 | hostrouting apply --config -"
 MARKED = NAMED.replace("--dev eth0", "--allow 'fwmark 0xca6c'")
 UNMASK = f"systemctl unmask {LAYOUT.guard_unit}"
 UNCANCEL = rf"sed -i '/^\s*ExecCondition\s*=\s*$/d' {OVERRIDE} && systemctl daemon-reload"
@@ -404,6 +404,9 @@ INCIDENTS: dict[str, Incident] = {
         right_but(written(LAYOUT.opening_path, "ticket 4711\n")), f"rm {LAYOUT.opening_path}"
     ),
     "open: by a drop-in that systemd has loaded": Incident(right_but(load_override), UNCANCEL),
+    "open: by a drop-in that systemd has loaded, and routes are missing": Incident(
+        right_but(load_override, lose_routes)
+    ),
     "open: k3s is not gated": Incident(right_but(start_k3s), f"{APPLY} --gate k3s.service"),
     "differs: addresses escape, and k3s is not gated": Incident(
         escaping_k3s, f"{REPAIR_LINE} --gate k3s.service"
@@ -414,7 +417,7 @@ INCIDENTS: dict[str, Incident] = {
     "shut: others can change a script": Incident(
         right_but(open_script), f"chown root {SCRIPT} && chmod go-w {SCRIPT}"
     ),
-    "shut: everything belongs to another user": Incident(right_but(give_away), f"{OWN} && {APPLY}"),
+    "shut: everything belongs to another user": Incident(right_but(give_away), OWN, "shut"),
     "shut: config.json is broken": Incident(right_but(garble), "hostrouting remove", "nothing"),
     "shut: /etc/hostrouting is deleted": Incident(
         right_but(delete_folder), "hostrouting remove", "nothing"

@@ -80,7 +80,8 @@ def test_every_promise_for_each_unit() -> None:
     runs. All of it is one boot.
     """
     gated = (KUBELET, K3S, AGENT, LATER)
-    with host(gating(*gated), more=_FILES, scripts={"/opt/alive": _ALIVE}) as system:
+    scripts = {"/opt/alive": _ALIVE}
+    with host(gating(*gated), more=_FILES, scripts=scripts, machines=()) as system:
         each_is_refused(system)
         one_that_comes_later_is_gated(system)
         await_attempts(system, KUBELET, 3)

@@ -76,7 +76,7 @@ def _check_nodes(arguments: argparse.Namespace, config: HostRoutingConfig) -> An
 def _apply_command(arguments: argparse.Namespace, check: HostCheck) -> Command:
     """The line to type that applies the file, with a repair if addresses would escape."""
     if check.report.routes or check.named("route-not-configured"):
-        return check.repair_line()
+        return check.repair.line()
     file = HostLayout.config_path
     if arguments.config is not None:
         file = typed_name(arguments.config)

@@ -9,7 +9,9 @@ code 0: an answer, whatever the verdict is.
 import argparse
 from collections.abc import Iterator, Sequence
 
+from hostrouting.check.doubts import what_to_type
 from hostrouting.check.explanation import Explanation, explain_packet
+from hostrouting.check.repair_line import RepairLine
 from hostrouting.check.results import FATES
 from hostrouting.cli.output import Answer, say
 from hostrouting.cli.source import (
@@ -26,7 +28,6 @@ from hostrouting.fib.engine import NOT_JUDGED, Decision, Outcome
 from hostrouting.fib.trace import Tried
 from hostrouting.finding import Finding
 from hostrouting.host.host import Host
-from hostrouting.install.typed_commands import with_typed_options
 from hostrouting.lines import finding_lines
 from hostrouting.model.prefix import IP, Prefix, as_ip, as_ipv4
 from hostrouting.model.route import Route, table_name
@@ -56,8 +57,9 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
             explained = explain_packet(kernel.snapshot(), address, config, kernel)
     else:
         explained = explain_packet(read_snapshot(arguments, host), address, config)
-    options = _options(arguments, config, address)
-    doubts = with_typed_options(explained.report.doubts, options)
+    repair = RepairLine(_options(arguments, config, address))
+    report = explained.report
+    doubts = [what_to_type(doubt, report, repair) for doubt in report.doubts]
     return Answer(FINE, _document(explained), _lines(explained, doubts, as_whom(arguments)))
 
 
@@ -159,18 +161,10 @@ def _values_of(decision: Decision) -> dict[str, object]:
 
 
 def _way(decision: Decision) -> str:
-    """By which devices and gateways packets leave, or what happens to them instead."""
-    if decision.route is None or not decision.devs or decision.kind == "local":
+    """By which devices packets leave, or what happens to them instead."""
+    if not decision.devs or decision.kind == "local":
         return FATES.get(decision.kind, "stays on this host")
-    ways: dict[str, None] = {}
-    for hop in decision.route.next_hops:
-        if hop.dev and not hop.dead:  # its device is in `devs`, so there is a way
-            how = f"via {hop.gateway}" if hop.gateway else "without a gateway"
-            ways[f"{hop.dev} {how}"] = None
-    sentence = f"leaves through {spoken([*ways], last='or')}"
-    if decision.kind != "unicast":
-        sentence += f", as {decision.kind}"
-    return sentence
+    return f"leaves through {spoken(decision.devs, last='or')}"
 
 
 def _result(tried: Tried) -> str:

@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from hostrouting.check.repair_line import RepairLine, typed
 from hostrouting.cli.output import Answer
 from hostrouting.cli.plan import plan_lines
 from hostrouting.cli.source import (
@@ -26,7 +27,7 @@ from hostrouting.gate.unit_gates import judge_gates, starts_unchecked
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck
 from hostrouting.install.plan import Plan
-from hostrouting.install.typed_commands import gate_options, repair_pipeline, with_gate_command
+from hostrouting.install.typed_commands import with_gate_command
 from hostrouting.lines import way_lines
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.tasks.configure import Configure
@@ -195,7 +196,7 @@ def _command(arguments: argparse.Namespace, plan: Plan) -> str:
     if plan.errors:
         return ""
     if plan.report is not None and plan.report.routes:
-        return repair_pipeline(typed_file(arguments), more=_apply_options(arguments))
+        return RepairLine(typed_file(arguments)).line(more=_apply_options(arguments))
     return _apply_command(arguments)
 
 
@@ -204,5 +205,5 @@ def _apply_command(arguments: argparse.Namespace) -> Command:
 
 
 def _apply_options(arguments: argparse.Namespace) -> str:
-    options = gate_options(arguments.gate)
+    options = typed("--gate", arguments.gate)
     return f"{options} --allow-removal" if arguments.allow_removal else options

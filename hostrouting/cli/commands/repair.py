@@ -108,7 +108,7 @@ def _repair(
     if report.verdict == "ok":
         return _Printed(code, [f"no route has to be added: {report}"])
     if not commands:
-        for_good = Remedy(_HELD_BY_OURS, now.repair_line())
+        for_good = Remedy(_HELD_BY_OURS, now.repair.line())
         return _Printed(PROBLEM, [for_good.line_for(as_whom(arguments))])
     return _Printed(code, lines=commands)
 

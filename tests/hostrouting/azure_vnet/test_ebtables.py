@@ -110,13 +110,6 @@ class TestOnLinux:
                 verb()
         assert namespace.run("nft", "list", "ruleset").stdout == before
 
-    def test_nothing_is_made_by_reading(self, namespace: Namespace) -> None:
-        """Listing the rules creates no table; the legacy programs say that their table is not
-        loaded, or have it.
-        """
-        assert on_linux(namespace, []).list_rules() == ()
-        assert namespace.run("nft", "list", "tables").stdout == ""
-
 
 # Backends and versions: the programs say what real ones said
 

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from hostrouting.azure_vnet.neighbours import KernelLinkLayer, LinkLayer, LinkLayerView, Neighbour
 from hostrouting.errors import BackendError
 from hostrouting.kernel.netlink.numbers import RTM_GETLINK
-from hostrouting.kernel.netlink.socket import KernelError, NetlinkSocket
+from hostrouting.kernel.netlink.socket import NetlinkSocket
 from hostrouting.testing import FakeLinkLayer
 from tests.support.children import in_child
 from tests.support.examples import scaled
@@ -24,7 +24,7 @@ from tests.support.kinds import raises
 from tests.support.namespace import Namespace, private_namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
 POD, OTHER, NODE = "0a:00:00:00:00:55", "0a:00:00:00:00:66", "0a:00:00:00:00:01"
 FIRST = Neighbour("10.1.0.5", "0a:00:00:00:00:05", "azure0")
@@ -217,19 +217,6 @@ class TestOnLinux:
         else:
             with raises(BackendError, "unsettled"):
                 KernelLinkLayer().look()
-
-    def test_an_entry_that_goes_meanwhile(
-        self, node: Namespace, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """It counts as deleted, whoever has done that."""
-        batch = NetlinkSocket.batch
-
-        def too_late(self: NetlinkSocket, messages: Sequence[bytes]) -> dict[int, KernelError]:
-            node.ip("neigh", "del", str(FIRST.ip), "dev", "azure0")
-            return batch(self, messages)
-
-        monkeypatch.setattr(NetlinkSocket, "batch", too_late)
-        assert KernelLinkLayer().delete_neighbour(FIRST) is True
 
     def test_an_entry_that_another_program_maintains(self, node: Namespace) -> None:
         """It is neither listed nor deleted, even if it has the address and the MAC address."""

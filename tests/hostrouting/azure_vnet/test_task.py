@@ -256,16 +256,6 @@ def test_a_rule_is_gone_before_the_batch() -> None:
     assert host.files.texts[UNDO].count(gone.removeprefix("PREROUTING ")) == 1
 
 
-def test_the_batch_takes_too_long() -> None:
-    """Nobody knows what it has deleted, so the undo file stays."""
-    host = azure.host()
-    host.ebtables.fail(ebtables_error("timeout"), nth=BATCH, done=True)
-    error = failure_of(clean, host)
-    assert kind_of(error) == "timeout"
-    assert effects_of(error).files == (UNDO,)
-    assert host.files.texts[UNDO].count("\n-A ") == 10
-
-
 class TestWhatOtherProcessesDo:
     """Whatever they do between the plans and the deletions, what is theirs stays, and is named."""
 
@@ -294,7 +284,9 @@ class TestWhatOtherProcessesDo:
 def silence(moment: str, host: azure.AzureHost) -> None:
     """The kernel does not answer at this moment."""
     error = BackendError("no answer", kind="timeout")
-    if moment == "the second neighbour":
+    if moment == "the rules":  # nobody knows which of them are deleted
+        host.ebtables.fail(ebtables_error("timeout"), nth=BATCH, done=True)
+    elif moment == "the second neighbour":
         host.link_layer.fail(error, nth=3)  # after the plan and the first neighbour
     else:
         host.faults.fail("change", error)
@@ -303,6 +295,7 @@ def silence(moment: str, host: azure.AzureHost) -> None:
 @pytest.mark.parametrize(
     ("moment", "deleted"),
     [
+        ("the rules", {}),
         ("the second neighbour", {"rule": 10, "neighbour": 1}),
         ("the routes", {"rule": 10, "neighbour": 2}),
     ],

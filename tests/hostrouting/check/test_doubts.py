@@ -30,7 +30,7 @@ def test_a_doubtful_default_route(host: str, candidates: list[str], now: str) ->
 
 def test_only_a_tunnel_has_a_default_route() -> None:
     """The card has none, and may be meant all the same: it has a command, too."""
-    [doubt] = checked(vm_of("-default; default dev wg1")).doubts
+    [doubt] = check_findings(checked(vm_of("-default; default dev wg1")))
     assert doubt.sentence.endswith("through wg1 or a network card; they leave through wg1 now")
     assert doubt.facts == {"candidates": ["wg1", "eth0"]}
     assert doubt.remedy is not None
@@ -52,7 +52,7 @@ def test_a_card_was_renamed() -> None:
 
 def test_a_route_that_may_lose_packets() -> None:
     """The device is allowed or the route is deleted, by a command."""
-    [doubt] = checked(vm_of("172.16.5.0/24 dev eth0 proto 3")).doubts
+    [doubt] = check_findings(checked(vm_of("172.16.5.0/24 dev eth0 proto 3")))
     assert doubt.name == "doubtful-route"
     assert doubt.facts == {"mayAllow": {"eth0": ""}}
     assert doubt.remedy is not None

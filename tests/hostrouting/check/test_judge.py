@@ -301,7 +301,7 @@ def test_a_default_route_that_every_rule_suppresses() -> None:
 def test_the_card_that_may_be_meant_can_be_named() -> None:
     """The doubt has a command for the tunnel, and one for the card."""
     host = vm_of("-default; default dev wg1; 172.16.0.0/16 via 10.1.0.1 dev eth1")
-    [doubt] = checked(host).families[0].doubts
+    [doubt] = check_findings(checked(host))
     assert doubt.facts["candidates"] == ["eth1", "wg1"]
     assert "hostrouting repair 172.16.0.0/16 --dev eth1" in str(doubt)
 

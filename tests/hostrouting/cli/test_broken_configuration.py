@@ -58,7 +58,7 @@ def test_the_file_of_another_release() -> None:
     assert '"e f" is not a device pattern; and 2 more' in status.out
     assert '"g h"' not in status.out
     assert any(
-        "the files were written by hostrouting 0.9, but this is" in line for line in status.lines
+        "config.json was written by hostrouting 0.9, but this is" in line for line in status.lines
     )
     assert say("check", host=host).err.count("is not a device pattern") == 5
 
@@ -80,7 +80,7 @@ def test_a_file_that_does_not_say_who_wrote_it(text: str) -> None:
     host.files.texts[LAYOUT.config_path] = text
     status = say("status", host=host)
     assert status.lines[0].startswith("SHUT: ")
-    assert "were written by" not in status.out
+    assert "was written by" not in status.out
 
 
 @pytest.mark.parametrize("command", [f"check {CIDR}", "explain 172.16.5.9"])

@@ -251,6 +251,18 @@ def test_a_run_that_fails(confirm: Callable[..., Said], installed: FakeHost) -> 
     assert terminal.logged[-1].startswith("TAKEN BACK: ")
 
 
+def test_a_run_that_fails_before_its_first_change(
+    confirm: Callable[..., Said], installed: FakeHost
+) -> None:
+    """There is nothing to take back, and nothing to say of that in the journal."""
+    installed.files.broken["/etc"] = "Read-only file system"
+    terminal = FakeTerminal(enter)
+    said = confirm(installed, terminal)
+    assert said.code == 1
+    assert "Nothing was changed." in said.lines
+    assert terminal.logged == []
+
+
 def test_addresses_escape(confirm: Callable[..., Said], installed: FakeHost) -> None:
     """No page follows what was taken back, so the failure names what escapes and what repairs it,
     and says nothing of the gate, which is gone.

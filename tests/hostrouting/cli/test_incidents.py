@@ -22,7 +22,7 @@ from hostrouting.status.findings import STATES
 from hostrouting.testing import FakeHost
 from tests.support.cli import say
 from tests.support.incidents import GUARDED, config, let_pass
-from tests.support.statuses import INCIDENTS, UNMASK
+from tests.support.statuses import INCIDENTS, UNCANCEL, UNMASK
 from tests.support.tasks import LAYOUT, REPAIR, manager_of
 
 WAYS = ("hostrouting", "env/bin/hostrouting", "python3 hostrouting.pyz")
@@ -143,7 +143,7 @@ def test_what_is_printed_can_be_typed(name: str) -> None:
         if re.search(r"CIDR|REASON|journalctl|du -|--help|--confirm|systemctl restart", command):
             continue  # what the operator has to fill in, only reads, or needs a terminal
         host = incident.make()
-        if UNMASK in printed:  # the page says that apply fails before that
-            type_in(host, UNMASK)
+        for first in {UNMASK, UNCANCEL} & printed - {command}:  # apply is said to repair the rest
+            type_in(host, first)
         type_in(host, command)
         assert WORST_LAST.index(find_status(host).state) <= worst, command

@@ -133,7 +133,6 @@ ABSENT, HOLDING = (
     {"expectedCidrs": [CIDR], "expectedDevs": ["eth7"]},
     of(h200, lambda kernel: kernel.ip_route("add", HELD)),
 )
-PARTLY = applied(document("10.9.0.0/16", REPAIR[0], mode="WARN"))
 AZURE: dict[str, object] = {"azureVnetCleanup": {"managed": list(azure.MANAGED)}}
 ACTIVE = {"/etc/cni/net.d/10-azure.conflist": '{"plugins": [{"type": "azure-vnet"}]}'}
 PLAN, APPLY, CLEAN = (

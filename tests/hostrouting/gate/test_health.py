@@ -207,11 +207,11 @@ FILES: dict[str, tuple[Sequence[Change], str]] = {
     ),
     "another release, so that a file differs says nothing": (
         [damage, ANOTHER_RELEASE],
-        f"file note: the files were written by hostrouting 0.1, but this is {WRITER}",
+        f"file note: {LAYOUT.config_path} was written by hostrouting 0.1, but this is {WRITER}",
     ),
-    "an unknown release": (
+    "an unknown program": (
         [written_by("")],
-        f"file note: the files were written by an unknown release, but this is {WRITER}",
+        f"file note: {LAYOUT.config_path} was written by an unknown program, but this is {WRITER}",
     ),
     "others can change the program": (
         [open_to_others(PROGRAM)],
@@ -363,7 +363,8 @@ def test_a_folder_that_others_can_change(tmp_path: Path, folder: str, host: Fake
     [fault] = find_faults(Host(backend=None, files=image.files, manager=host.manager), WANTED)
     assert (fault.name, fault.target) == ("gate-shut", folder)
     assert fault.sentence == IS_OPEN_TO_OTHERS.format(folder)
-    assert fault.remedy == Remedy(command=f"chown root {folder} && chmod go-w {folder}")
+    assert fault.remedy is not None
+    assert fault.remedy.command == f"chown root {folder} && chmod go-w {folder}"
 
 
 @pytest.mark.linux

@@ -14,6 +14,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeFiles
 
 FOLDER = HostLayout.gate_directory
+LOOK = "look first at what others may have written there, then"
 
 
 def test_foreign_scripts() -> None:
@@ -61,7 +62,7 @@ def test_all_that_root_runs_or_believes(path: str) -> None:
     files = FakeFiles({path: ""}, {path: 0o664})
     [finding] = find_untrusted(files)
     assert finding.target == path
-    assert finding.remedy == Remedy(command=f"chown root {path} && chmod go-w {path}")
+    assert finding.remedy == Remedy(LOOK, f"chown root {path} && chmod go-w {path}")
     files.modes[path] = 0o644
     assert list(find_untrusted(files)) == []
 
@@ -70,4 +71,4 @@ def test_a_name_that_a_shell_would_run() -> None:
     """Whoever can write to gate.d chooses the name, and root types the command."""
     path = f"{FOLDER}/90;reboot.sh"
     [finding] = find_untrusted(FakeFiles({path: ""}, {path: 0o775}))
-    assert finding.remedy == Remedy(command=f"chown root '{path}' && chmod go-w '{path}'")
+    assert finding.remedy == Remedy(LOOK, f"chown root '{path}' && chmod go-w '{path}'")

@@ -61,7 +61,7 @@ COMMANDS = {
     "restart": f"systemctl restart {UNIT}",
     "start": f"systemctl start {UNIT}",
     "journal": f"journalctl -u {UNIT}",
-    "gate-log": f"journalctl -b -u {UNIT} -g hostrouting",
+    "gate-log": "journalctl -b _SYSTEMD_INVOCATION_ID=now -g hostrouting",
 }
 
 
@@ -105,8 +105,10 @@ refused | dead passed | was refused by the gate (since NOW) | start | note
 refused | auto-restart refused | was refused by the gate (since NOW) | start | note
 old | failed refused | was refused by the gate (since NOW) | start | log
 # It fails by itself
-    | failed passed early | fails before its main process starts (since NOW) | journal | log
-passed | failed passed early | fails before its main process starts (since NOW) | journal | log
+    | failed passed early | fails before its main process starts, in the gate or in another \
+command (since NOW) | journal | log
+passed | failed passed early | fails before its main process starts, in the gate or in another \
+command (since NOW) | journal | log
 passed | failed passed 2-restarts \
 | fails (exit-code, exit status 3), and was restarted 2 times (since NOW) | journal | log
 old refusal | failed passed | fails (exit-code, exit status 3) (since NOW) | journal | log

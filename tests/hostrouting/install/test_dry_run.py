@@ -289,7 +289,7 @@ CASES: dict[str, Case] = {
         for version in ("249", "249.11-0ubuntu3.12", "259~rc1", "unknown")
     },
     **{
-        f"{kind} in the place of {path}": case(f"{path}: it is a {kind}", make, wanted=GATED)
+        f"{kind} in the place of {path}": case(f"{path} is a {kind}", make, wanted=GATED)
         for path in OURS
         for kind, make in (
             ("link", of(files=FakeFiles(links={path: "/opt/gitops/file"}))),

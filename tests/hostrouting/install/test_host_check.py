@@ -71,7 +71,7 @@ def test_routes_that_were_typed() -> None:
         [finding] = check.named("route-not-configured")
         assert finding.target == " and ".join(REPAIR)
         assert finding.remedy is not None
-        assert finding.remedy.command == check.repair_line()
+        assert finding.remedy.command == check.repair.line()
 
 
 @pytest.mark.parametrize(("number", "is_said"), [(errno.EACCES, False), (errno.EIO, True)])
@@ -91,5 +91,5 @@ def test_a_repair_that_takes_something_away() -> None:
     host = configured(GUARDED)
     check = check_host(config(cidrs=(CIDR,)), host)
     assert [loss.path for loss in check.losses] == ["guard.enabled"]
-    assert check.repair_line().endswith(" --allow-removal")
+    assert check.repair.line().endswith(" --allow-removal")
     assert check_host(GUARDED, host).losses == ()

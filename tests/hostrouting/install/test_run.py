@@ -8,7 +8,6 @@ import phases
 from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.config.settings import MACHINES, ProbeRewriteConfig
 from hostrouting.errors import (
-    NotReady,
     RouteConflict,
 )
 from hostrouting.host.effects import effects_of
@@ -16,9 +15,8 @@ from hostrouting.install.installed import read_installed
 from hostrouting.install.task import InstallTask
 from hostrouting.kernel.rights import Rights
 from hostrouting.tasks.configure import Configure, Remove
-from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200
+from hostrouting.testing import FakeHost, FakeManager, h200
 from phases.testing import FakeClock
 from tests.support.tasks import (
     GUARDED,
@@ -27,7 +25,6 @@ from tests.support.tasks import (
     WANTED,
     config,
     configured,
-    context,
     failure_of,
     left_to_do,
     lose_routes,
@@ -68,14 +65,6 @@ class TestLastingConflict:
         more = config("172.16.0.0/16", "10.0.0.0/24")
         failure_of(run, Configure(more, host=host), of=RouteConflict, match=r"10\.0\.0\.0/24")
         assert host.files.texts == before
-
-    def test_a_configuration_that_cannot_be_read(self) -> None:
-        """Nobody knows which conflicts it has, so each counts as new."""
-        host = FakeHost(kernel=h200())
-        failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
-        host.files.texts[LAYOUT.config_path] = "{"
-        failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
-        assert host.files.texts[LAYOUT.config_path] == "{"
 
 
 class TestGuard:
@@ -177,21 +166,6 @@ class TestNothingToDo:
         start = Configure(GUARDED, host=host).plan()
         assert [operation.verb for operation in removal.systemd] == ["stop", "reload"]
         assert [operation.verb for operation in start.systemd] == ["reload", "start"]
-
-
-class TestWait:
-    """Nobody waits longer than the task says."""
-
-    @pytest.mark.parametrize("kind", [Configure, ConfigureStaticRoutes, RewriteProbeSource])
-    def test_a_route_that_waits(self, kind: type[InstallTask]) -> None:
-        """Also in a task that does its work as a part of another one's."""
-        host = FakeHost(kernel=FakeKernel())
-        wanted = config("9.0.0.0/8")._replace(probe_rewrite=PROBES)
-        failure_of(run, Configure(wanted, host=host, wait=0), of=NotReady)
-        ctx = context()
-        task = kind(wanted, host=host, wait=5)
-        failure_of(phases.execute, task, ctx, of=NotReady, match="needs an IPv4 default route")
-        assert 5 <= ctx.clock.now() < 6
 
 
 def test_rights() -> None:

@@ -19,7 +19,7 @@ from hostrouting.model.route import OURS, Route
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, h200
-from phases.testing import FakeClock, StubTask
+from phases.testing import StubTask
 from tests.hostrouting.install.test_install import (
     NOTHING,
     apply,
@@ -298,29 +298,3 @@ class TestReports:
         for _ in range(2):
             assert phases.undo(task, of=report).ok
             assert host.files.texts == {}
-
-    def test_two_attempts(self, host: FakeHost) -> None:
-        """What there was before the first of them is installed again. The routes that it has added
-        by another gateway were not typed: they are not added again.
-        """
-        type_routes(host, "10.98.0.0/16")
-        before = ours(host)
-        attempts: list[int] = []
-
-        @phases.task("renumber")
-        def renumber(_ctx: phases.Context) -> None:
-            attempts.append(1)
-            if len(attempts) > 1:
-                return
-            [default] = host.kernel.snapshot().default_routes(4)
-            host.kernel.ip_route("delete", default)
-            host.kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.9"))
-            raise BackendError("no answer", kind="timeout")
-
-        again = phases.retry(phases.serial(Configure(WANTED, host=host), renumber, name="all"))
-        report = phases.run(again, observers=[], clock=FakeClock())
-        assert report.attempts == 2
-        assert all("via 10.0.0.9" in route for route in ours(host))
-        assert phases.undo(again, phases.Context(observers=[])).ok
-        assert host.files.texts == {}
-        assert ours(host) == before

@@ -155,6 +155,14 @@ def test_changes_all_the_time() -> None:
         assert 10 <= after - before < 11
 
 
+def test_changes_that_come_together() -> None:
+    """They are one change for the guard."""
+    guarded = Guarded()
+    guarded.change(30.0, 30.005, 30.01)
+    guarded.run_until(35)
+    assert [kind for began, kind in guarded.passes if began >= 30] == ["all"]
+
+
 def test_a_change_after_a_rest() -> None:
     """It starts a whole pass, if the last one is 10 s ago; or one of the routes, and a whole one
     when that is so.

@@ -159,6 +159,17 @@ def test_the_routes_change_before_the_check_has_the_lock(mode: str) -> None:
 class TestMarkersThatFail:
     """Only the routes decide: no failure to write or remove a marker changes the result."""
 
+    @pytest.mark.parametrize("path", [LAYOUT.lock_path, LAYOUT.detected_path])
+    def test_no_marker_is_better_than_a_wrong_one(self, path: str) -> None:
+        """An earlier marker goes if that of this check cannot be written, or the lock not taken."""
+        host = FakeHost(kernel=h200())
+        checked(host, "10.0.0.0/8")
+        assert [*markers(host)] == ["ok"]
+        host.kernel.ip_route("add", Route.to("10.9.0.0/16", dev="ib0"))
+        host.files.broken[path] = "Read-only file system"
+        assert checked(host, "10.0.0.0/8").report.verdict == "overlap"
+        assert markers(host) == {}
+
     def test_another_configuration_meanwhile(self) -> None:
         """A check whose CIDRs are not the installed ones any more leaves the markers of the other
         run.

@@ -12,7 +12,7 @@ from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Watch
 from hostrouting.kernel.refusals import refusal
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import Route
+from hostrouting.model.route import PROTOCOL_KERNEL, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import FaultyBackend
@@ -144,6 +144,15 @@ def test_each_field_is_promised(kind: str, field: str) -> None:
     assert [text for text in said if PROMISES[kind].format(field) in text], said
 
 
+def with_the_kernels_routes_elsewhere(snapshot: Snapshot) -> Snapshot:
+    """What an address adds leads through another device."""
+    routes: list[Route] = []
+    for route in snapshot.routes:
+        is_kernels = route.protocol == PROTOCOL_KERNEL
+        routes.append(with_hops(route, dev="ib0") if is_kernels else route)
+    return snapshot._replace(routes=tuple(routes))
+
+
 def with_one_hop(answer: Answer) -> Answer:
     """Of its route the first next hop."""
     if answer.route is None:
@@ -192,6 +201,10 @@ ABOUT_THE_HOST: dict[str, tuple[Lie, str]] = {
     "IPv6 is forwarded": (
         snapshots(lambda it: it._replace(ipv6_forwarding=True)),
         "whether IPv6 is forwarded; seen: True",
+    ),
+    "routes of the kernel by another device": (
+        snapshots(with_the_kernels_routes_elsewhere),
+        "that the kernel adds for an address; missing: ",
     ),
     "family is ignored": (ignoring(family=None), "`family` leaves out the routes"),
     "near is about addresses, too": (
@@ -261,6 +274,13 @@ def obeying_states(inner: RouteBackend, request: RouteRequest) -> Outcome:
     return honestly(inner, request)
 
 
+def by_exact_numbers(inner: RouteBackend, request: RouteRequest) -> Outcome:
+    """Take a protocol of 0 for just that."""
+    if request.verb == "delete" and not request.route.protocol:
+        return Outcome(request, refusal(request, 3))
+    return honestly(inner, request)
+
+
 def stopping_at_a_refusal(
     backend: FaultyBackend, requests: Iterable[RouteRequest]
 ) -> tuple[Outcome, ...]:
@@ -305,6 +325,10 @@ ABOUT_CHANGES: dict[str, tuple[Lie, str]] = {
         )
         for field in ("dev", "gateway")
     },
+    "only the same numbers are deleted": (
+        changes(by_exact_numbers),
+        "proto unspec is done; seen: no-such-route",
+    ),
     "a refusal ends all": (
         lying(change=stopping_at_a_refusal),
         "each change has an outcome, in order",
@@ -352,6 +376,24 @@ def asleep(watch: HonestWatch, timeout: float, clock: Any) -> bool:
     return False
 
 
+def woken_late(watch: HonestWatch, timeout: float, *, clock: Clock | None = None) -> bool:
+    """End the next wait, and not the present one."""
+    if watch.is_awakened:
+        watch.is_awakened = False
+        return False
+    return asleep(watch, timeout, clock)
+
+
+def awake(watch: HonestWatch, timeout: float, *, clock: Clock | None = None) -> bool:
+    """Once it is woken, each wait ends at once, and reports nothing."""
+    return not watch.is_awakened and watch.inner.wait(timeout, clock=clock)
+
+
+def hasty(watch: HonestWatch, timeout: float, *, clock: Clock | None = None) -> bool:
+    """Once it is woken, each wait ends at once, and reports what has changed."""
+    return watch.inner.wait(0 if watch.is_awakened else timeout, clock=clock)
+
+
 def forgetful(watch: HonestWatch, timeout: float, *, clock: Clock | None = None) -> bool:
     """A wait that is woken forgets what has changed."""
     is_changed = watch.inner.wait(timeout, clock=clock)
@@ -367,6 +409,13 @@ def reporting_once(watch: HonestWatch, timeout: float, *, clock: Clock | None = 
     is_first = watch.inner.wait(timeout, clock=clock) and not watch.has_reported
     watch.has_reported = watch.has_reported or is_first
     return is_first
+
+
+def wake_unless_closed(watch: HonestWatch) -> None:
+    """Wake the watch, which has to be open."""
+    if watch.is_closed:
+        raise BackendError("it is closed")
+    HonestWatch.wake(watch)
 
 
 def watches(wait: Callable[..., bool], **methods: Any) -> Lie:
@@ -395,6 +444,9 @@ ABOUT_WAITS: dict[str, tuple[Lie, str]] = {
         watches(lambda watch, timeout, clock=None: asleep(watch, timeout, clock)),
         "`wake` ends the next wait",
     ),
+    "it wakes late": (watches(woken_late), "`wake` ends the present wait"),
+    "it stays awake": (watches(awake), "a change after `wake` is reported"),
+    "it wakes each wait": (watches(hasty), "takes the whole timeout"),
     "a wake loses a change": (watches(forgetful), "reported: `add`, woken: True"),
     "a wake is a change": (
         watches(lambda watch, timeout, **_: watch.is_awakened or watch.inner.wait(timeout)),
@@ -402,6 +454,10 @@ ABOUT_WAITS: dict[str, tuple[Lie, str]] = {
     ),
     "it reports once": (watches(reporting_once), "a change is reported: `delete`"),
     "it always reports": (watches(lambda *_, **_named: True), "is False while nothing changes"),
+    "a closed watch cannot be woken": (
+        watches(HonestWatch.wait, wake=wake_unless_closed),
+        "it is closed",
+    ),
     "it closes once": (lying(close=closing_once), "was closed"),
     **{
         f"it is closed, and has {method}": (works_on(method), f"`{method}` of a closed backend")

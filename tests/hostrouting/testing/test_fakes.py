@@ -180,7 +180,6 @@ MISTAKES: dict[str, Callable[[], object]] = {
     "backend is FakeHost.*; it must be a connected": lambda: check_kernel(
         untyped(FakeHost()), CONFIG
     ),
-    "wait is 60, and nothing waits without ctx=": lambda: check_kernel(h200(), CONFIG, wait=60),
     "report is '60'; it must be a CheckReport": lambda: check_findings(TEXT),
     "executor is <class .*; it must be an executor": lambda: check_snapshots(
         ["nodes"], CONFIG, untyped(ThreadPoolExecutor)
@@ -386,3 +385,9 @@ def test_folders_that_refuse_files() -> None:
         with pytest.raises(HostError, match="old/a: /etc/systemd-old is not a directory; remove"):
             change("/etc/systemd-old/a", "text")
     assert files.writes == ["/etc/systemd-old"]
+
+
+def test_a_program_that_is_missing() -> None:
+    """A host has the programs that a test does not take away."""
+    host = FakeHost(missing=["nft"])
+    assert (host.has_program("nft"), host.has_program("bash")) == (False, True)

@@ -193,17 +193,12 @@ def routes(draw: st.DrawFn, family: int, own: list[IP]) -> Route:
 
 @st.composite
 def next_hops(draw: st.DrawFn, family: int, gateway: IP | None) -> tuple[NextHop, ...]:
-    """One next hop or two by this gateway; none if it would have neither a gateway nor a device."""
-    devices: list[str | None] = [*DEVICES, *DEVICES]
-    if family == IPV4 or gateway is None:  # else the fake kernel does not choose as Linux does
-        devices.append(None)
-    hop = NextHop(draw(st.sampled_from(devices)), gateway=gateway)
+    """One next hop or two by this gateway."""
+    hop = NextHop(draw(NAMES), gateway=gateway)
     second = hop
     if family == IPV4:
         others = [NextHop(dev, gateway=gateway) for dev in DEVICES]
         second = draw(st.sampled_from([*[hop] * 4, *others]))
-    if hop == NextHop():
-        return ()
     return tuple(dict.fromkeys((hop, second)))
 
 
@@ -457,9 +452,6 @@ HISTORIES: dict[str, list[tuple[Any, ...]]] = {
         (*ADD, Route(Prefix.parse("10.9.0.0/16"), (NextHop("eth0", weight=3),))),
     ],
     "a rule that is there": [("add_rule", RULE), ("add_rule", RULE)],
-    "a link-local gateway without a device": [
-        (*ADD, Route.to("fd00:16:9::/64", gateway="fe80::1")),
-    ],
     "a gateway of the other family": [
         (*ADD, Route.to("10.9.0.0/16", dev="eth0", gateway="fe80::1")),
     ],

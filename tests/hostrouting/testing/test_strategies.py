@@ -4,10 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import Phase, find, given, settings
+from hypothesis import Phase, find, settings
 from hypothesis.strategies import SearchStrategy
 
-from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.route import TABLE_LOCAL
 from tests.support.configs import configs
 from tests.support.routing import prefixes, routes, rules, small_block
@@ -39,9 +38,3 @@ def test_what_is_drawn(shape: str) -> None:
     """A law says nothing about what its strategy never draws."""
     strategy, is_drawn = DRAWN[shape]
     find(strategy, lambda value: bool(is_drawn(value)), settings=few)
-
-
-@given(configs())
-def test_a_configuration_is_valid(config: HostRoutingConfig) -> None:
-    """It is what its own document says."""
-    assert HostRoutingConfig.from_mapping(config.to_mapping()) == config

@@ -145,6 +145,18 @@ def test_a_change_does_what_ip_does(family: int, data: st.DataObject) -> None:
     assert done_by("pyroute2", family, wanted) == expected
 
 
+def test_routes_of_both_families_by_one_gateway(backend: NetlinkBackend) -> None:
+    """Only their destinations differ, as with a router without IPv4; each is of its own family."""
+    wanted: list[Route] = []
+    for network in ("192.0.2.0/24", "2001:db8:9::/64", "198.51.100.0/24"):
+        hop = NextHop("eth0", as_ip("fd00:99::1"))
+        wanted.append(Route(Prefix.parse(network), (hop,), metric=1024, protocol=OURS))
+    outcomes = backend.change(RouteRequest("add", route) for route in wanted)
+    assert [outcome.error for outcome in outcomes] == [None, None, None]
+    present = {route for route in backend.snapshot().routes if route.protocol == OURS}
+    assert present == set(wanted)
+
+
 @pytest.mark.parametrize("family", [4, 6])
 def test_a_route_by_a_nexthop_object(
     namespace: Namespace, backend: NetlinkBackend, family: int

@@ -260,6 +260,20 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
     }
 
 
+def test_next_hops_side_by_side() -> None:
+    """Each has its own gateway, whatever the next one begins with: the flags `onlink dead` of a
+    next hop have the number of a gateway.
+    """
+    onlink_dead = 5
+    hops = b""
+    for flags, device, gateway in ((0, 1, "10.0.0.1"), (onlink_dead, 9, "10.0.0.2")):
+        of_hop = attribute(5, as_ip(gateway).packed)
+        hops += struct.pack("=HBBi", 8 + len(of_hop), flags, 0, device) + of_hop
+    fixed = bytes([socket.AF_INET, 0, 0, 0, TABLE_MAIN, OURS, 0, 1, 0, 0, 0, 0])
+    route = decode(message(24, 2, fixed + attribute(9, hops)), {1: "eth0", 9: "eth1"})
+    assert [str(hop.gateway) for hop in route.next_hops] == ["10.0.0.1", "10.0.0.2"]
+
+
 def test_a_device_whose_mtu_is_too_small_for_ipv6(
     namespace: Namespace, backend: NetlinkBackend
 ) -> None:
