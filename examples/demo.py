@@ -141,8 +141,7 @@ def run() -> int:
             return demonstrate(FakeHost(kernel=h200()))
         print(
             "It is in a private network namespace: this machine's network is not changed, and "
-            "no packet is sent. Its devices are virtual, so the check also says how to allow ib0; "
-            "on a node, InfiniBand is hardware, and that line is missing."
+            "no packet is sent. Its devices are virtual, so nothing is said of RDMA."
         )
         return demonstrate(host)
 
