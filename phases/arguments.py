@@ -60,6 +60,16 @@ def fault_of_function(name: str, function: object, takes: str = "ctx") -> str:
     return ""
 
 
+def fault_of_method(value: object, name: str, takes: str = "ctx") -> str:
+    """What is wrong with an optional method that is called with one value; empty if nothing is, or
+    if it is missing under any name.
+    """
+    method = getattr(value, name, None)
+    if method is None:
+        return misspelt(value, name, f"(self, {takes})")
+    return fault_of_function(name, method, takes)
+
+
 def misspelt(value: object, name: str, takes: str = "") -> str:
     """What is wrong if the value does not have this optional member, and has one that was probably
     meant as it; else empty.

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from phases.arguments import (
     fault_of_function,
-    misspelt,
+    fault_of_method,
     must_be,
     must_be_number,
     reject_coroutine,
@@ -142,7 +142,9 @@ class Context:
         must_be(Iterable, observers, "observers", "a list of observers")
         self.observers = tuple(observers)
         for observer in self.observers:
-            fault = fault_of_function("observer", observer, "step") or _fault_of_hook(observer)
+            fault = fault_of_function("observer", observer, "step") or fault_of_method(
+                observer, "attempt_failed", "failed"
+            )
             if fault:
                 raise TypeError(f"observers: {fault}")
         self.run_id = ""
@@ -348,16 +350,6 @@ def fault_of_use(ctx: Context) -> str:
     if around is None or ctx.step is not None or ctx.run_scope is not around.run_scope:
         return ""
     return f"ctx is that of the whole run, and not that of the task {'/'.join(around.path)}"
-
-
-def _fault_of_hook(observer: Observer) -> str:
-    """What is wrong with the method of an observer that is told of failed attempts, if it has one;
-    empty if nothing is.
-    """
-    method = getattr(observer, "attempt_failed", None)
-    if method is None:
-        return misspelt(observer, "attempt_failed", "(self, failed)")
-    return fault_of_function("attempt_failed", method, "failed")
 
 
 def derived(ctx: Context, **changes: Any) -> Context:

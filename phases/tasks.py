@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import attrs
 
-from phases.arguments import fault_of_function, misspelt, must_be
+from phases.arguments import fault_of_method, must_be
 from phases.errors import InvalidTask, UnknownTask
 
 if TYPE_CHECKING:
@@ -165,10 +165,7 @@ def _fault(candidate: object) -> str:
             "instance of a class"
         )
     for verb in get_args(Verb):
-        method = getattr(candidate, verb, None)
-        fault = misspelt(candidate, verb, "(self, ctx)")
-        if method is not None:
-            fault = fault_of_function(verb, method)
+        fault = fault_of_method(candidate, verb)
         if fault:
             return fault
     fault = fault_of_name(getattr(candidate, "name", None))

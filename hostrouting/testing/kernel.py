@@ -170,7 +170,7 @@ class FakeKernel(RouteBackend):
         link = name if isinstance(name, Link) else Link(name=name, index=0, up=up)
         with self._changing(f"add link {link.name}"):
             if not _LINK_NAME.fullmatch(link.name.encode(errors="surrogateescape")):
-                raise KernelError(errno.EINVAL, "the name of a device has 1 to 15 bytes, no / or :")
+                raise KernelError(errno.EINVAL, "a name has 1 to 15 bytes, and no blank, / or :")
             taken = {other.index for other in self._links.values()}
             if link.name in self._links or link.index in taken:
                 raise KernelError(errno.EEXIST, "the device exists already")
