@@ -145,6 +145,7 @@ MISTAKES: dict[str, Callable[[], object]] = {
     "add link eth9:1.*: a name has 1 to 15 bytes": lambda: h200().add_link("eth9:1"),
     "add link a/b.*: a name has": lambda: h200().add_link("a/b"),
     "add link a b.*: a name has": lambda: h200().add_link("a b"),
+    r"add link \.\. .*: a name has": lambda: h200().add_link(".."),
     "add link .*: a name has": lambda: h200().add_link(""),
     "add link ä{8}.*: a name has": lambda: h200().add_link("ä" * 8),
     "a plan is always true; write `plan.is_empty`, or": lambda: bool(Plan()),

@@ -143,7 +143,8 @@ def test_a_start_takes_its_time() -> None:
     assert run_for(start("kubelet")) == ("", 50)
     manager.stop("kubelet")
     without_ctx = phases.task("kubelet")(lambda _ctx: manager.start("kubelet", timeout=60))
-    assert run_for(phases.deadline(without_ctx, 30)) == ("", 50)  # nothing cancels it
+    # Nothing cancels it.
+    assert run_for(phases.deadline(phases.serial(without_ctx), 30)) == ("", 50)
     with pytest.raises(HostError, match="did not start slow"):
         manager.start("slow", timeout=60)  # outside of a run, no time passes
     given_up = ["start slow.service", "stop slow.service"]
