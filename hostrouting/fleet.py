@@ -89,7 +89,7 @@ def find_snapshots(directories: Iterable[str | os.PathLike[str]]) -> tuple[str, 
     """The paths of everything named *.json in these directories, each once.
 
     Whether they are snapshots is found out when they are judged. Raises ConfigError, which lists
-    every directory that cannot be read or has no such name.
+    every directory that cannot be read or has no such name; or there is no directory.
     """
     files: list[str] = []
     faults: list[Fault] = []
@@ -105,6 +105,8 @@ def find_snapshots(directories: Iterable[str | os.PathLike[str]]) -> tuple[str, 
         files += inside
         if not inside:
             faults.append(Fault("--snapshots", quote(directory), "has no *.json file", SAVE))
+    if not files and not faults:
+        faults.append(Fault("--snapshots", "", "names no directory", SAVE))
     if faults:
         raise ConfigError(faults)
     return tuple(dict.fromkeys(files))

@@ -5,6 +5,8 @@ function returns is checked where it is called.
 from __future__ import annotations
 
 import math
+from difflib import get_close_matches
+from functools import lru_cache
 from inspect import (
     isasyncgenfunction,
     iscoroutine,
@@ -55,6 +57,42 @@ def fault_of_function(name: str, function: object, takes: str = "ctx") -> str:
         return f"{name} does not take {takes} alone; {rule}"
     except ValueError:  # some builtins do not say what they take
         return ""
+    return ""
+
+
+def fault_of_method(value: object, name: str, takes: str = "ctx") -> str:
+    """What is wrong with an optional method that is called with one value; empty if nothing is, or
+    if it is missing under any name.
+    """
+    method = getattr(value, name, None)
+    if method is None:
+        return misspelt(value, name, f"(self, {takes})")
+    return fault_of_function(name, method, takes)
+
+
+def misspelt(value: object, name: str, takes: str = "") -> str:
+    """What is wrong if the value does not have this optional member, and has one that was probably
+    meant as it; else empty.
+    """
+    members = {*dir(type(value)), *getattr(value, "__dict__", ())}
+    if name in members:
+        return ""
+    near = _nearest(name, frozenset(members))
+    if not near:
+        return ""
+    return f"it has {near}, and no {name}: write {name}{takes}, or rename it"
+
+
+@lru_cache
+def _nearest(name: str, members: frozenset[str]) -> str:
+    """The member whose name is probably meant as this one; empty if there is none."""
+    letters = name.replace("_", "")
+    known = {
+        member.replace("_", "").lower(): member for member in members if not member.startswith("_")
+    }
+    same_letters = [near for near in known if sorted(near) == sorted(letters)]
+    for near in (*get_close_matches(letters, known, cutoff=0.85), *same_letters):
+        return known[near]
     return ""
 
 

@@ -23,7 +23,13 @@ from contextvars import ContextVar
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from phases.arguments import fault_of_function, must_be, must_be_number, reject_coroutine
+from phases.arguments import (
+    fault_of_function,
+    fault_of_method,
+    must_be,
+    must_be_number,
+    reject_coroutine,
+)
 from phases.errors import Cancelled, DeadlineExceeded, InvalidTask, UnknownTask
 from phases.observers import LOGGER, LiveTree, LogObserver, TaskLogger, logger_of
 from phases.step import last_named
@@ -136,7 +142,9 @@ class Context:
         must_be(Iterable, observers, "observers", "a list of observers")
         self.observers = tuple(observers)
         for observer in self.observers:
-            fault = fault_of_function("observer", observer, "step") or _fault_of_hook(observer)
+            fault = fault_of_function("observer", observer, "step") or fault_of_method(
+                observer, "attempt_failed", "failed"
+            )
             if fault:
                 raise TypeError(f"observers: {fault}")
         self.run_id = ""
@@ -208,10 +216,10 @@ class Context:
     def check(self) -> None:
         """Raise Cancelled if the task is cancelled. Call it wherever stopping does no harm.
 
-        InvalidTask, as from sleep() and within(), if this is the context of the whole run, in a
-        task of it: what stops the task alone would not stop it here.
+        InvalidTask, as from sleep() and within(), if this is the context of a task that has ended,
+        or in a task that of the whole run: what stops the task would not stop it here.
         """
-        self._require_inner()
+        self._require_current()
         self._check()
 
     def _check(self) -> None:
@@ -220,17 +228,17 @@ class Context:
         if stop.moment <= self.clock.now():
             raise Cancelled(stop.reason, origin=scope)
 
-    def _require_inner(self) -> None:
-        fault = fault_of_outer(self)
+    def _require_current(self) -> None:
+        fault = fault_of_use(self)
         if fault:
-            raise InvalidTask(f"{fault}; use the context with which that task is called")
+            raise InvalidTask(f"{fault}; use the context with which the task is called")
 
     def sleep(self, seconds: float) -> None:
         """Wait for these seconds; raise Cancelled as soon as the task is cancelled."""
         must_be((int, float), seconds, "sleep: seconds", "a number")
         if math.isnan(seconds):
             raise ValueError("sleep: seconds is nan; it must be a number")
-        self._require_inner()
+        self._require_current()
         end = min(self.clock.now() + seconds, self._scope.stop.moment)
         self.clock.wait(lambda: self.cancelled, end)
         self.check()
@@ -288,7 +296,7 @@ class Context:
         yields: the one around it does not know the limit.
         """
         must_be_number(seconds, "a time limit")
-        self._require_inner()
+        self._require_current()
         return WithBlock("ctx.within", self._limited(seconds))
 
     @contextmanager
@@ -332,20 +340,16 @@ it.
 """
 
 
-def fault_of_outer(ctx: Context) -> str:
-    """What is wrong if, in a running task, this is the context of the whole run; else empty."""
+def fault_of_use(ctx: Context) -> str:
+    """What is wrong if the context is used here: the task that it is for has ended, or it is that
+    of the whole run, in a task of it; empty if nothing is.
+    """
     around = RUNNING.get()
+    if ctx.step is not None and ctx.step.seconds is not None:
+        return f"ctx is that of the task {'/'.join(ctx.path)}, which has ended"
     if around is None or ctx.step is not None or ctx.run_scope is not around.run_scope:
         return ""
     return f"ctx is that of the whole run, and not that of the task {'/'.join(around.path)}"
-
-
-def _fault_of_hook(observer: Observer) -> str:
-    """What is wrong with the method of an observer that is told of failed attempts, if it has one;
-    empty if nothing is.
-    """
-    method = getattr(observer, "attempt_failed", None)
-    return "" if method is None else fault_of_function("attempt_failed", method, "failed")
 
 
 def derived(ctx: Context, **changes: Any) -> Context:
@@ -405,6 +409,9 @@ class WithBlock(AbstractContextManager[T]):
         self._is_entered = False
 
     def __enter__(self) -> T:
+        if self._is_entered:
+            name = self._function
+            raise RuntimeError(f"{name}: this block has run; write `with {name}(…):` again")
         self._is_entered = True
         return self._block.__enter__()
 

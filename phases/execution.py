@@ -15,14 +15,14 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from phases.arguments import must_be, reject_coroutine
+from phases.arguments import misspelt, must_be, reject_coroutine
 from phases.context import (
     RUNNING,
     Context,
     WithBlock,
     cancelled_with,
     derived,
-    fault_of_outer,
+    fault_of_use,
     in_a_run,
     notify,
 )
@@ -95,12 +95,9 @@ def context_of(function: str, given: Context | None, **settings: Any) -> Context
         fault = f"it is called in the task {_path_of(around)} without its context"
     if given is not None:
         must_be(Context, given, f"{function}: ctx", "a phases.Context")
-        if given.step is not None and given.step.seconds is not None:
-            fault = f"ctx is that of the task {_path_of(given)}, which has ended"
-        elif given.step is not None and function in {"run", "run_async"}:
+        fault = fault_of_use(given)
+        if not fault and given.step is not None and function in {"run", "run_async"}:
             fault = f"ctx is that of the task {_path_of(given)}, which would not fail with the run"
-        else:
-            fault = fault_of_outer(given)
     if fault:
         raise InvalidTask(
             f"{function}: {fault}; write {_INSIDE_A_TASK[function]} with the context of the task, "
@@ -264,8 +261,14 @@ def recorded(step: Step, ctx: Context) -> Iterator[Block]:
 
 def _record_result(step: Step, result: object) -> None:
     """Keep what the method returned. Raises WouldFail if it is a plan that says so; the step then
-    still shows the plan.
+    still shows the plan. Raises InvalidTask if a step inside has not ended: its failure would be
+    lost.
     """
+    for inner in step.children:
+        if inner.status is Status.RUNNING:
+            raise InvalidTask(
+                f"the step {inner.name} inside it has not ended: wait for its thread before the end"
+            )
     reject_coroutine(result, step.name)
     fault = _fault_of_result(result)
     if fault:
@@ -277,6 +280,9 @@ def _record_result(step: Step, result: object) -> None:
     step.result = result
     step.fields = fields_of(result)
     if step.action == "plan":
+        fault = misspelt(result, "would_fail")
+        if fault:
+            raise InvalidTask(f"its plan cannot be used: {fault}")
         would_fail = getattr(result, "would_fail", None) or ""
         must_be(str, would_fail, "would_fail of its plan", "a sentence that says why")
         if would_fail:

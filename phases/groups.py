@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from phases.arguments import (
     fault_of_function,
+    misspelt,
     must_be,
     must_be_count,
     must_be_number,
@@ -206,7 +207,7 @@ def retry(
 
 
 def _require_error_types(on: object) -> None:
-    for kind in on if isinstance(on, tuple) else (on,):
+    for kind in on if isinstance(on, tuple) and on else (on,):
         if not isinstance(kind, type) or not issubclass(kind, Exception):
             raise TypeError(f"retry: on is {on!r:.80}; it must be a type of errors, or a tuple")
 
@@ -230,6 +231,9 @@ def _worth_retrying(error: BaseException | None, on: ErrorTypes) -> bool:
     """
     if isinstance(error, TaskFailed):
         return all(_worth_retrying(step.error, on) for step in error.failures)
+    fault = misspelt(error, "can_retry")
+    if fault:
+        raise InvalidTask(f"{error!r:.80} cannot be judged: {fault}") from error
     can_retry = getattr(error, "can_retry", True)
     must_be(bool, can_retry, f"can_retry of {type(error).__name__}", "True or False")
     return isinstance(error, on) and can_retry

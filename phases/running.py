@@ -43,7 +43,8 @@ def run(
 
     With a context of your own, another part of the program can cancel the run: `ctx.cancel()`. That
     context then has the observers, the clock and the logger. In a running task, write
-    `phases.execute(task, ctx)` instead: `run` refuses the context of a task with InvalidTask.
+    `phases.execute(task, ctx)` instead: `run` refuses the context of a task with InvalidTask. In a
+    thread that a task has started, `run` cannot see the task, and nothing cancels this run.
 
     With `undo_on_failure`, a run that fails or is cancelled is undone before it ends, as by
     `undo(task, of=report)`; the steps of the undo are in the report.

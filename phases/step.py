@@ -201,8 +201,11 @@ class Step:
         """The last step with this name (`routes`, or `network/routes`): after an undo, that of the
         undo, unless `action="do"` asks for the run. Without one, UnknownTask names all steps.
         """
+        if action not in {"", "do", "plan", "undo"}:
+            raise ValueError(f"find: action is {action!r:.80}; it must be do, plan or undo")
         steps = [step for step in self.walk() if action in {"", step.action}]
-        return last_named(name, steps, "those of this report")
+        of_action = f" with the action {action}" if action else ""
+        return last_named(name, steps, f"those of this report{of_action}")
 
     def differences(self, later: Step) -> tuple[Difference, ...]:
         """In what a later report differs from this one, step by step, apart from times and numbers

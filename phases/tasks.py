@@ -6,12 +6,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 import attrs
 
-from phases.arguments import fault_of_function, must_be
+from phases.arguments import fault_of_method, must_be
 from phases.errors import InvalidTask, UnknownTask
 
 if TYPE_CHECKING:
@@ -166,10 +165,7 @@ def _fault(candidate: object) -> str:
             "instance of a class"
         )
     for verb in get_args(Verb):
-        method = getattr(candidate, verb, None)
-        fault = _misspelt(candidate, verb)
-        if method is not None:
-            fault = fault_of_function(verb, method)
+        fault = fault_of_method(candidate, verb)
         if fault:
             return fault
     fault = fault_of_name(getattr(candidate, "name", None))
@@ -193,18 +189,6 @@ def fault_of_name(name: object) -> str:
         f"its name is {name!r}; a name must be non-empty, on one line and without '/' (paths are "
         "made of names)"
     )
-
-
-def _misspelt(candidate: object, verb: str) -> str:
-    """A method that was probably meant as this one, which the task does not have; else empty."""
-    cls = type(candidate)
-    names = {name.rstrip("_").lower(): name for name in dir(cls) if callable(getattr(cls, name))}
-    same_letters = [name for name in names if sorted(name) == sorted(verb)]
-    for near in (*get_close_matches(verb, names, cutoff=0.85), *same_letters):
-        name = names[near]
-        if near[0] == verb[0] and name != verb:
-            return f"it has a method {name}, and no {verb}: write {verb}(self, ctx), or rename it"
-    return ""
 
 
 def selection(

@@ -21,8 +21,8 @@ class StubTask:
     def __init__(
         self,
         name: str,
-        result: object = None,
         *,
+        result: object = None,
         seconds: float = 0.0,
         errors: Iterable[BaseException] = (),
     ) -> None:

@@ -11,6 +11,7 @@ import pickle
 from collections.abc import Mapping
 from typing import Any
 
+from phases.arguments import misspelt
 from phases.errors import PhasesError, ReportedError
 
 
@@ -95,6 +96,10 @@ def fields_of(result: object) -> dict[str, object]:
     fail its task.
     """
     try:
+        for name in ("log_fields", "to_mapping"):
+            fault = misspelt(result, name, "(self)")
+            if fault:
+                return {"log_fields_error": fault}
         describe = getattr(result, "log_fields", None)
         if callable(describe):
             return {str(name): as_data(value) for name, value in dict(describe()).items()}

@@ -26,7 +26,7 @@ from hostrouting.reading import (
     section,
     text_as,
 )
-from hostrouting.reading.types import form_of, path_of
+from hostrouting.reading.types import Rule, form_of, path_of
 from hostrouting.text import nearest, show
 
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -130,19 +130,20 @@ def _is_not_reserved(block: Network | IP) -> bool:
     return not is_reserved(Prefix.of(block))
 
 
-# In `Annotated`, the type is followed by the functions through which a value goes, in their order.
-# Each returns the value for the next one, or raises ValueError with a rule and a remedy. `must`
-# makes one of a condition: the value stays as it is.
+# In `Annotated`, the type is followed by the rules through which a value goes, in their order. Each
+# returns the value for the next one. `must` makes one of a condition: the value stays as it is.
 
 Masked: TypeAlias = Annotated[
     Network,
-    _network,
+    Rule(_network),
     must(
         lambda network: not network.is_loopback,
         "is the loopback network, which never leaves a host",
     ),
 ]
-Exact: TypeAlias = Annotated[Network, partial(_network, needs_length=False, masks_host_bits=False)]
+Exact: TypeAlias = Annotated[
+    Network, Rule(partial(_network, needs_length=False, masks_host_bits=False))
+]
 Pods: TypeAlias = Annotated[
     Exact,
     must(
@@ -152,7 +153,7 @@ Pods: TypeAlias = Annotated[
 ]
 Router: TypeAlias = Annotated[
     IP,
-    _router,
+    Rule(_router),
     must(
         lambda ip: ip in LINK_LOCAL or _is_not_reserved(ip),
         "lies in a reserved range, which has no routers",
@@ -235,7 +236,7 @@ class StaticRoute(NamedTuple):
 
     destination: Annotated[
         Network,
-        partial(_network, masks_host_bits=False),
+        Rule(partial(_network, masks_host_bits=False)),
         must(
             lambda network: network.prefixlen,
             "is the default route",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import attrs
 
@@ -55,6 +55,9 @@ class Plan:
     """The id of the function that connects to the kernel, which tells the hosts of one dry run
     apart.
     """
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a plan is always true; write `plan.is_empty`, or `plan.would_fail`")
 
     @property
     def is_empty(self) -> bool:

@@ -8,7 +8,7 @@ refusal. The contract suite in `hostrouting.testing` checks these promises on an
 import errno
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
 
 from hostrouting.errors import BackendError
 from hostrouting.model.prefix import IP, IPV6, Prefix
@@ -81,6 +81,9 @@ class Outcome(NamedTuple):
 
     change: RouteRequest
     error: BackendError | None = None
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("an outcome is always true; write `outcome.ok`")
 
     @property
     def ok(self) -> bool:

@@ -30,8 +30,11 @@ def section(cls: type[T]) -> type[T]:
     The constructor and `_replace` read each argument, which is a typed value or a value as in JSON.
     None stands for the default. The class may have a method `faults_between`: see `types`.
     """
-    if not hasattr(cls, "_fields"):
-        raise TypeError(f"a section must be a NamedTuple; write class {cls.__name__}(NamedTuple)")
+    if "_fields" not in vars(cls):  # not those of a class above it
+        raise TypeError(
+            f"a section must be a NamedTuple; write class {cls.__name__}(NamedTuple), with all "
+            "fields in it"
+        )
     # The same class, but of another type: that of a class cannot be changed.
     section_class: Any = _Section(cls.__name__, (tuple,), dict(vars(cls)))
     section_class.json_keys = tuple(map(_camel, section_class._fields))  # `Form` reads by these
@@ -60,8 +63,8 @@ def _camel(attribute: str) -> str:
 
 
 def read(cls: type[T], document: object, *, key: str | None = None) -> T:
-    """The object of this class from a JSON object; `key` is the key with this value, if any. Raises
-    ConfigError.
+    """The object of this class from a JSON object. Raises ConfigError, whose messages name `key` as
+    the key with this value: `read(Agent, whole["agent"], key="agent")`.
     """
     if not isinstance(cls, type):
         raise TypeError(f"read: cls is {cls!r:.80}; it must be a class, and the document second")

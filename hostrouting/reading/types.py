@@ -7,7 +7,7 @@ its reader:
 
 - a type that was registered (`register`) has the reader that it was registered with;
 - `Annotated[int, range(256)]` is an integer of these; `Annotated[str, must(...)]` is read as a
-  `str` first, and then passes through functions that take the value and return it or another one;
+  `str` first, and then passes through rules, which return the value or another one;
 - `X | None` is read as X, and `IPv4Address | IPv6Address` as the first, whose reader reads both;
 - a `Literal` is one of these words, in any case;
 - a `tuple[X, ...]` is a list, and a `tuple[X, X]` one of that length;
@@ -50,7 +50,27 @@ _GIVEN_TWICE = ("", "this key is given more than once", "keep one of them")
 # Single values.
 
 
-def must(condition: Callable[[Any], object], rule: str, remedy: str = "") -> Reader:
+class Rule:
+    """A function through which a value goes: it returns the value, or another one, or raises
+    `ValueError(rule, remedy)`. Any other error that it raises is a fault of the value, too.
+    """
+
+    def __init__(self, function: Reader) -> None:
+        self._function = function
+
+    def __call__(self, value: Any) -> Any:
+        """Return the value that the type has, or raise ValueError."""
+        try:
+            return self._function(value)
+        except ValueError:
+            raise
+        except Exception as error:
+            broken = f"cannot be read: its rule raised {type(error).__name__}: {error}"
+            remedy = "write another value, or mend the rule: it raises ValueError(rule, remedy)"
+            raise ValueError(broken, remedy) from error
+
+
+def must(condition: Callable[[Any], object], rule: str, remedy: str = "") -> Rule:
     """A rule for one value, for `Annotated`: its condition, what is said if that fails, and the
     remedy.
     """
@@ -58,13 +78,15 @@ def must(condition: Callable[[Any], object], rule: str, remedy: str = "") -> Rea
     if not callable(given):
         known = "a function that returns a bool, such as matches('[a-z]+')"
         raise TypeError(f"must: condition is {given!r:.80}; it must be {known}")
+    if not rule:
+        raise ValueError("must: rule is empty; say what is wrong: 'is not a free port'")
 
     def check(value: Any) -> Any:
         if not condition(value):
             raise ValueError(rule, remedy)
         return value
 
-    return check
+    return Rule(check)
 
 
 def matches(pattern: str) -> Callable[[str], object]:
@@ -72,9 +94,9 @@ def matches(pattern: str) -> Callable[[str], object]:
     return partial(re.fullmatch, pattern, flags=re.ASCII)
 
 
-def text_as(make: Callable[[str], Any], rule: str) -> Reader:
-    """A reader that returns what `make` makes of a text; an object of `ipaddress` stands for its
-    text.
+def text_as(make: Callable[[str], Any], rule: str) -> Rule:
+    """A reader, and a rule, that returns what `make` makes of a text; an object of `ipaddress`
+    stands for its text.
 
     Many routes share a few addresses and devices, so the results for the last texts are kept.
     """
@@ -89,7 +111,7 @@ def text_as(make: Callable[[str], Any], rule: str) -> Reader:
         except (ValueError, KeyError):
             raise ValueError(rule) from None
 
-    return read_text
+    return Rule(read_text)
 
 
 def _integer_in(numbers: Any) -> Reader:
@@ -130,7 +152,7 @@ def register(kind: Any, reader: Reader) -> None:
         raise TypeError(f"register: reader is {given!r:.80}; it must be {known}")
     if not isinstance(kind, type) and get_origin(kind) is None:
         raise TypeError(f"register: kind is {kind!r:.80}; it must be a type, and the reader second")
-    READERS[kind] = reader
+    READERS[kind] = Rule(reader)
 
 
 def reader_of(kind: Any) -> Reader:
@@ -162,9 +184,11 @@ def _annotated(kind: Any, *rules: Any) -> Reader:
     """The reader of `kind`, and then the rules; or, with numbers in their place, that of an integer
     which is one of these.
     """
-    if not callable(rules[0]):
-        [numbers] = rules
-        return _integer_in(numbers)
+    if isinstance(rules[0], range | tuple):
+        return _integer_in(rules[0])
+    for rule in rules:
+        if not isinstance(rule, Rule):
+            raise TypeError(f"{rule!r:.80} is not a rule; write must(condition, 'is not …')")
     read_plain = reader_of(kind)
 
     def read_with_rules(value: Any) -> Any:
@@ -256,6 +280,9 @@ class Form:
         """The keys for which an empty text counts as absent: their default is None or a word."""
         keys = getattr(cls, "json_keys", cls._fields)  # a section has other keys than attributes
         kinds = get_type_hints(cls, include_extras=True)
+        for name in vars(cls):
+            if name != "faults_between" and nearest(name, ["faults_between"]):
+                raise TypeError(f"{cls.__name__} has {name}; write faults_between, or rename it")
         for key, (name, kind) in zip(keys, kinds.items(), strict=True):
             try:
                 self.readers[key] = reader_of(kind)

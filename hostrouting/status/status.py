@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import attrs
 
@@ -102,6 +102,9 @@ class Status:
         if self.plan is not None and self.plan.is_empty and not gating:
             gating = APPLY.command
         return with_gate_command(shown, gating)
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a status is always true; write `status.matches`")
 
     @property
     def matches(self) -> bool | None:

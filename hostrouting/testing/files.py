@@ -50,7 +50,7 @@ class FakeFiles:
         return None if content is None else as_text(content)
 
     def read_bytes(self, path: str) -> bytes | None:
-        require_path(path)
+        _require_path(path)
         target = self.links.get(path, path)
         place = os.path.normpath(os.path.join(os.path.dirname(path), target))
         if place == "/dev/null":
@@ -61,7 +61,7 @@ class FakeFiles:
         return self.programs.get(place)
 
     def look(self, path: str) -> Entry | None:
-        require_path(path)
+        path = _shortest(path)  # that to which a link leads can have any form
         owner = self.owners.get(path, 0)
         if path in self.links:
             return Entry("link", 0, self.links[path], owner=owner)
@@ -72,7 +72,7 @@ class FakeFiles:
         return None
 
     def names(self, folder: str) -> tuple[str, ...]:
-        require_path(folder)
+        _require_path(folder)
         below = f"{folder.rstrip('/')}/"
         names: set[str] = set()
         for path in (*self.texts, *self.programs, *self.links):
@@ -98,6 +98,7 @@ class FakeFiles:
         self.links[path] = target
 
     def remove(self, path: str) -> bool:
+        _require_path(path)
         if not self.look(path):
             return False
         self._change("remove", path, "file", "link")
@@ -106,11 +107,11 @@ class FakeFiles:
 
     def remove_empty(self, folder: str) -> None:
         """See Files: a folder is gone as soon as nothing is in it."""
-        require_path(folder)
+        _require_path(folder)
 
     def why_unwritable(self, folder: str, *, needs_space: bool = True) -> str:  # noqa: ARG002
         """See Files. A folder that is `broken`, or is in one, refuses files."""
-        require_path(folder)
+        _require_path(folder)
         place = folder
         while place != "/":
             if place in self.broken:
@@ -125,12 +126,12 @@ class FakeFiles:
         return _FakeLock(self, path, wake)
 
     def lock_holders(self, path: str) -> tuple[LockHolder, ...]:
-        require_path(path)
+        _require_path(path)
         return (LockHolder(4711, "flock"),) if path in self.locked else ()
 
     def _change(self, verb: str, path: str, *kinds: str) -> None:
         for given in (path, *self.broken, *self.locked, *self.texts, *self.programs, *self.links):
-            require_path(given)
+            _require_path(given)
         reason = self.broken.get(path) or self.why_unwritable(os.path.dirname(path))
         if reason:
             raise HostError(f"cannot {verb} {path}: {reason}", what="file", target=path)
@@ -140,6 +141,19 @@ class FakeFiles:
     def _forget(self, path: str) -> None:
         for known in (self.texts, self.programs, self.modes, self.owners, self.links):
             known.pop(path, None)
+
+
+def _require_path(path: str) -> None:
+    """Raise ValueError unless this is an absolute path in its shortest form: the dictionaries have
+    each file once.
+    """
+    if path != _shortest(path):
+        raise ValueError(f"path is {path!r:.80}; write its shortest form, {_shortest(path)!r:.80}")
+
+
+def _shortest(path: str) -> str:
+    require_path(path)
+    return "/" + os.path.normpath(path).lstrip("/")
 
 
 class _FakeLock:

@@ -54,7 +54,7 @@ class FakeHost(Host):
         default=attrs.Factory(lambda self: lambda: nullcontext(self.faults), takes_self=True)
     )
     """To test a backend of yours, with faults below it: `faults=faults, backend=lambda:
-    nullcontext(Mine(faults))`.
+    nullcontext(Mine(faults))`. If it does not ask `faults`, tasks do not see `kernel`.
     """
     files: FakeFiles = attrs.field(factory=FakeFiles, repr=False)
     manager: FakeManager | None = attrs.field(factory=FakeManager, repr=False)

@@ -35,6 +35,7 @@ The rest is left out, as follows; a test that relies on it is not warned:
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_interface
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     from phases import Clock
 
 _LOOPBACK = "lo"
+_LINK_NAME = re.compile(rb"(?!\.\.?$)[^/:\s\xa0]{1,15}")  # for Linux, 160 is a blank, too
 _NOWHERE = (NextHop(_LOOPBACK),)  # where an IPv6 route without next hops leads to, for Linux
 _REFUSED_BY_RULE: dict[str, LookupEnd] = {"blackhole": "blackhole", "prohibit": "prohibit"}
 """The answer where a rule refuses. For "unreachable", it is the same as where no route is found."""
@@ -167,6 +169,8 @@ class FakeKernel(RouteBackend):
         """Add a device, given by name or as a Link; an index of 0 stands for the next free one."""
         link = name if isinstance(name, Link) else Link(name=name, index=0, up=up)
         with self._changing(f"add link {link.name}"):
+            if not _LINK_NAME.fullmatch(link.name.encode(errors="surrogateescape")):
+                raise KernelError(errno.EINVAL, "a name has 1 to 15 bytes, and no blank, / or :")
             taken = {other.index for other in self._links.values()}
             if link.name in self._links or link.index in taken:
                 raise KernelError(errno.EEXIST, "the device exists already")

@@ -17,6 +17,7 @@ from hostrouting.host.systemd import require_names, unit_failed, unit_name
 from hostrouting.kernel.programs import Ended, too_late, tool_error
 from hostrouting.text import nearest
 from phases.arguments import must_be, must_be_number
+from phases.context import RUNNING
 
 if TYPE_CHECKING:
     import phases
@@ -63,8 +64,8 @@ class FakeManager:
     failing: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
     """Units that fail to start, each with the lines that it logs."""
     seconds: dict[str, float] = attrs.field(factory=dict)
-    """How long the start of a unit takes, by the clock of the context that `start` is given.
-    Without a context, no time passes; longer than its timeout, it fails.
+    """How long the start of a unit takes, by the clock of the run; outside of one, no time passes.
+    Longer than its timeout, it fails. As on a host, it is cancelled only if `start` is given ctx.
     """
     states: dict[str, str] = attrs.field(factory=dict)
     """The states of units; "inactive" if none is given."""
@@ -131,8 +132,12 @@ class FakeManager:
         must_be_number(seconds, f"seconds[{unit!r}]")
         self._set_state(unit, "activating")
         try:
+            running = RUNNING.get()
             if ctx is not None:
                 ctx.sleep(min(seconds, timeout))
+            elif running is not None:
+                with running.shielded() as safe:
+                    safe.sleep(min(seconds, timeout))
         except BaseException:
             self.stop(unit)
             raise

@@ -255,7 +255,7 @@ def test_a_selection_of_nothing(use: Any, only: Any, skip: Any, words: str) -> N
 
 def test_a_task_that_is_left_out_inside_another() -> None:
     """The task that runs it gets a Skip."""
-    inner = StubTask("inner", 1)
+    inner = StubTask("inner", result=1)
     outer = FunctionTask("outer", lambda ctx: [phases.execute(inner, ctx)], subtasks=(inner,))
     assert ran(outer, only="outer").result == [1]
     assert ran(outer, skip="inner").result == [phases.Skip("left out by skip")]

@@ -127,8 +127,8 @@ def test_a_later_task_reads_an_earlier_result() -> None:
                 faults.append(str(error))
         return [ctx.find("disk").result, ctx.find("prepare/size").result, *faults]
 
-    prepare = phases.parallel(StubTask("size", 5), name="prepare")
-    disk = phases.retry(StubTask("disk", "/dev/a", errors=[OSError("busy")]))
+    prepare = phases.parallel(StubTask("size", result=5), name="prepare")
+    disk = phases.retry(StubTask("disk", result="/dev/a", errors=[OSError("busy")]))
     tree = phases.serial(disk, StubTask("left"), prepare, mount, name="all")
     known = "those of the run so far: all/left, all/disk, all/prepare, all/prepare/size"
     assert ran(tree, skip="left").find("mount").result == [

@@ -38,7 +38,9 @@ def in_loop(story: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 
 def test_a_report() -> None:
     """It is that of `run`, with the same choices; what a task raises is in it."""
-    tree = phases.serial(StubTask("a", 1), StubTask("b", errors=[OSError("busy")]), name="tree")
+    tree = phases.serial(
+        StubTask("a", result=1), StubTask("b", errors=[OSError("busy")]), name="tree"
+    )
     clock = FakeClock()
 
     async def story() -> tuple[Step, Step]:

@@ -43,7 +43,7 @@ def test_a_start_and_an_end_are_one_wide_line_each(caplog: pytest.LogCaptureFixt
     """A task's start and end are one line each with everything, also the fields of the result; ours
     are not hidden.
     """
-    started, ended = logged(StubTask("download", Result(), seconds=1.5), caplog)
+    started, ended = logged(StubTask("download", result=Result(), seconds=1.5), caplog)
     facts = vars(started)["phases"]
     assert facts == {
         "task": "download",
@@ -61,7 +61,7 @@ def boot() -> phases.AnyTask:
     """A pipeline with each kind of end."""
     return phases.serial(
         phases.retry(StubTask("download", errors=[OSError("no\nroute")]), jitter=0),
-        StubTask("check", phases.Skip("nothing to check")),
+        StubTask("check", result=phases.Skip("nothing to check")),
         phases.parallel(
             StubTask("x", seconds=2, errors=repeat(ValueError("bad"))),
             StubTask("y", seconds=9),

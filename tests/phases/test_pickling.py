@@ -65,7 +65,7 @@ class Connection:
 
 def failed(error: BaseException, *, result: object = None) -> Step:
     """The report of two tasks: the first has this result, and the second fails with this error."""
-    return ran(phases.serial(StubTask("first", result), StubTask("second", errors=[error])))
+    return ran(phases.serial(StubTask("first", result=result), StubTask("second", errors=[error])))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -108,7 +108,11 @@ def test_a_result_that_cannot_be_pickled() -> None:
     """In its place stands its JSON value, so the report as JSON stays the same; what a group
     returns stays the result of a group.
     """
-    report = ran(phases.serial(StubTask("first", Connection()), StubTask("second", 2), name="all"))
+    report = ran(
+        phases.serial(
+            StubTask("first", result=Connection()), StubTask("second", result=2), name="all"
+        )
+    )
     copied = through_pickle(report)
     assert copied.find("first").result == {"peer": "10.0.0.1"}
     assert copied.result == ({"peer": "10.0.0.1"}, 2)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from subprocess import CompletedProcess
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -127,7 +128,7 @@ RETURNED: dict[str, object] = {
 @pytest.mark.parametrize(("words", "result"), RETURNED.items())
 def test_results_that_may_be_failures(words: str, result: object) -> None:
     """What a task returns never makes it fail, so what was perhaps meant to is refused."""
-    report = ran(StubTask("a", result))
+    report = ran(StubTask("a", result=result))
     assert isinstance(report.error, phases.InvalidTask)
     assert re.match(f"it returned {words}", str(report.error))
 
@@ -154,6 +155,29 @@ def error_in_task(function: Callable[[Any], object], ctx: Context | None = None)
 def _keep(kept: list[Context]) -> Context:
     ran(phases.task("a")(kept.append))
     return kept[0]
+
+
+def _raise_with(**attributes: object) -> None:
+    """What a retry makes of an error with these attributes."""
+    error = OSError("busy")
+    vars(error).update(attributes)
+    error_in_task(phases.retry(StubTask("a", errors=[error])).do)
+
+
+def _plan_with(**attributes: object) -> None:
+    """What a dry run makes of a plan with these attributes."""
+    task = phases.task("a", plan=lambda _ctx: SimpleNamespace(**attributes))(print)
+    [step] = phases.plan(task).failures
+    assert step.error is not None
+    raise step.error
+
+
+def _enter_twice() -> None:
+    block = phases.Context().within(5)
+    with block:
+        pass
+    with block:
+        pass
 
 
 def _misspell_the_result(ctx: Context) -> None:
@@ -183,6 +207,13 @@ class Transposed(StubTask):
         """Nothing."""
 
 
+class OnAttempt(Recorder):
+    """An observer that nobody would tell of a failed attempt."""
+
+    def on_attempt_failed(self, failed: object) -> None:
+        """Nothing."""
+
+
 class TwoArguments(Recorder):
     """An observer that could not be told of a failed attempt."""
 
@@ -198,6 +229,25 @@ REFUSED: dict[str, Callable[[], object]] = {
         phases.when(UNTYPED.Context.check, TASK).do
     ),
     "execute: ctx is that of the task a, which has ended": lambda: phases.execute(TASK, _keep([])),
+    "^ctx is that of the task a, which has ended; use the context w": lambda: _keep([]).check(),
+    "^ctx is that of the task a, which has ended; use the": lambda: _keep([]).sleep(5),
+    "^ctx is that of the task a, which has ended; use": lambda: _keep([]).within(5),
+    r"^OSError\('busy'\) cannot be judged: it has canRetry, and no can_retry": lambda: _raise_with(
+        canRetry=False
+    ),
+    "plan cannot be used: it has wouldFail, and no would_fail: write": lambda: _plan_with(
+        wouldFail="no disk"
+    ),
+    r"within: this block has run; write `with ctx.within\(…\):` again": _enter_twice,
+    "find: action is 'Undo'; it must be do, plan or undo": lambda: REPORT.find("a", action="Undo"),
+    "no step 'a' among those of this report with the action undo": lambda: REPORT.find(
+        "a", action="undo"
+    ),
+    "observers: it has on_attempt_failed, and no attempt_failed": lambda: UNTYPED.run(
+        TASK, observers=[OnAttempt()]
+    ),
+    r"retry: on is \(\); it must be a type of errors": lambda: phases.retry(TASK, on=()),
+    "takes 2 positional arguments but 3 were": lambda: UNTYPED_STUB("join", 3600),
     "ctx is that of the whole run, and not that of the task a; use": lambda: error_in_task(
         lambda _ctx: OUTER.check(), OUTER
     ),
@@ -207,8 +257,8 @@ REFUSED: dict[str, Callable[[], object]] = {
     "whole run, and not that of the task a; use the context": lambda: error_in_task(
         lambda _ctx: OUTER.within(5), OUTER
     ),
-    "has a method undo_, and no undo: write undo": lambda: phases.serial(Misspelt()),
-    "has a method plna, and no plan: write plan": lambda: phases.serial(Transposed()),
+    "it has undo_, and no undo: write undo": lambda: phases.serial(Misspelt()),
+    "it has plna, and no plan: write plan": lambda: phases.serial(Transposed()),
     "Skip: reason is empty; say why": lambda: phases.Skip(" "),
     "skip is {'a': False}; it must be a name, or a list": lambda: UNTYPED.run(
         TASK, skip={"a": False}
@@ -260,12 +310,13 @@ REFUSED: dict[str, Callable[[], object]] = {
     r"a report is always true; write `report\.ok`": lambda: bool(REPORT),
 }
 UNTYPED_TEXT: Any = "{}"
+UNTYPED_STUB: Any = StubTask
 
 
 @pytest.mark.parametrize(("words", "call"), REFUSED.items())
 def test_arguments_that_are_refused(words: str, call: Callable[[], object]) -> None:
     """At once, with the name of the argument, the value and the rule."""
-    with pytest.raises((TypeError, ValueError, AttributeError), match=words):
+    with pytest.raises((TypeError, ValueError, AttributeError, RuntimeError), match=words):
         call()
 
 
@@ -321,7 +372,7 @@ def test_a_run_inside_a_task(use: Callable[..., object], remedy: str) -> None:
     """Without the task's context, nothing that cancels the run around would cancel it, nor with
     that of the whole run; so it is refused, unless it has a context of its own.
     """
-    inner = StubTask("inner", 1)
+    inner = StubTask("inner", result=1)
     root = quiet()
     faults: dict[Context | None, str] = {
         None: "it is called in the task group/careless without its context",
@@ -356,6 +407,31 @@ def test_a_run_with_the_context_of_a_task() -> None:
     root = quiet()
     assert "inner_step: ctx is that of the whole" in str(phases.run(careless, ctx=root).error)
     assert inner.calls == 0
+
+
+def test_a_thread_that_outlives_its_task() -> None:
+    """The task has failed: what the thread does afterwards would be lost."""
+    has_begun = threading.Event()
+    may_end = threading.Event()
+
+    @phases.task("inner")
+    def inner(_ctx: Context) -> None:
+        has_begun.set()
+        may_end.wait(60)
+
+    threads: list[threading.Thread] = []
+
+    @phases.task("outer")
+    def outer(ctx: Context) -> None:
+        threads.append(threading.Thread(target=phases.execute, args=(inner, ctx)))
+        threads[0].start()
+        has_begun.wait(60)
+
+    report = ran(outer)
+    may_end.set()
+    threads[0].join()
+    words = "the step inner inside it has not ended: wait for its thread before the end"
+    assert (report.exit_code, str(report.error)) == (1, words)
 
 
 def test_a_part_of_a_task_as_a_step() -> None:

@@ -28,7 +28,9 @@ def report() -> Step:
     """The report of a run with every kind of outcome."""
     task = phases.serial(
         phases.retry(
-            StubTask("download", Result(), seconds=2, errors=[OSError("busy")]), delay=1, jitter=0
+            StubTask("download", result=Result(), seconds=2, errors=[OSError("busy")]),
+            delay=1,
+            jitter=0,
         ),
         phases.parallel(
             StubTask("unpack", seconds=3, errors=[OSError("disk full")]),
@@ -101,7 +103,7 @@ def test_an_undo_in_a_report(caplog: pytest.LogCaptureFixture) -> None:
     inner = report.find("install-files")
     assert (inner.action, inner.path) == ("undo", ("all", "routes", "install-files"))
     assert report.find("install-files", action="do").action == "do"
-    with pytest.raises(phases.UnknownTask, match=r"^no step 'x' among those of .* report: none$"):
+    with pytest.raises(phases.UnknownTask, match=r"^no step 'x' .* the action plan: none$"):
         report.find("x", action="plan")
 
 
@@ -186,7 +188,7 @@ def circle() -> list[object]:
 )
 def test_results_in_json(result: object, in_json: object) -> None:
     """They are valid JSON, whatever a task returns: what cannot be described is named."""
-    written = json.loads(ran(phases.retry(StubTask("a", result))).to_json())["result"]
+    written = json.loads(ran(phases.retry(StubTask("a", result=result))).to_json())["result"]
     if isinstance(in_json, re.Pattern):
         assert in_json.match(written)
     else:
@@ -196,17 +198,22 @@ def test_results_in_json(result: object, in_json: object) -> None:
 def test_what_cannot_be_described() -> None:
     """The report can be shown by any terminal, and a result does not fail its task."""
     undescribed = SimpleNamespace(log_fields=lambda: str(Shy()))
-    alone = json.loads(ran(StubTask("b", undescribed)).to_json())
+    alone = json.loads(ran(StubTask("b", result=undescribed)).to_json())
     assert (alone["status"], alone["fields"]) == (
         "ok",
         {"log_fields_error": "RuntimeError: half"},
+    )
+    misspelt = ran(StubTask("b", result=SimpleNamespace(log_field=dict)))
+    assert (misspelt.ok, misspelt.fields["log_fields_error"]) == (
+        True,
+        "it has log_field, and no log_fields: write log_fields(self), or rename it",
     )
     unprintable = ran(StubTask("a", errors=[Shy()]))
     assert "Shy: <Shy that cannot be printed>" in str(unprintable)
     for text in (
         str(ran(StubTask("b", errors=[OSError("\x1b[2J\ud800\rok")]))),
-        str(ran(StubTask("b", phases.Skip("\x1b[2J\ud800")))),
-        repr(ran(StubTask("b", phases.Skip("\x1b[2J\ud800")))),
+        str(ran(StubTask("b", result=phases.Skip("\x1b[2J\ud800")))),
+        repr(ran(StubTask("b", result=phases.Skip("\x1b[2J\ud800")))),
         str(phases.plan(phases.task("b", plan=lambda _: "\x1b[2J\ud800")(print))),
     ):
         assert "\\x1b[2J\\ud800" in text
@@ -215,11 +222,11 @@ def test_what_cannot_be_described() -> None:
 
 def test_what_differs_in_a_later_report() -> None:
     """Each step with what it has become, apart from the times; also if both were read from JSON."""
-    busy = StubTask("b", [1], seconds=1, errors=[OSError("busy"), OSError("busy")])
+    busy = StubTask("b", result=[1], seconds=1, errors=[OSError("busy"), OSError("busy")])
     again = phases.retry(busy, attempts=2)
     tree = phases.serial(StubTask("a"), again, phases.when(False, StubTask("c")), name="tree")
     first, second = ran(tree), ran(tree)
-    smaller = ran(phases.serial(StubTask("b", Result()), name="tree"))
+    smaller = ran(phases.serial(StubTask("b", result=Result()), name="tree"))
     assert first.differences(first) == ()
     assert [str(difference) for difference in first.differences(second)] == [
         "tree: status was failed, is ok",
@@ -235,7 +242,7 @@ def test_what_differs_in_a_later_report() -> None:
         "tree/c: status was skipped, is None",
         "tree/c: reason was its condition is false, is None",
     ]
-    yes, no = (ran(phases.serial(StubTask("a", result), name="tree")) for result in (5, 0))
+    yes, no = (ran(phases.serial(StubTask("a", result=result), name="tree")) for result in (5, 0))
     assert [str(difference) for difference in yes.differences(no)] == ["tree/a: result was 5, is 0"]
     read = [Step.from_json(report.to_json()) for report in (first, second)]
     assert read[0].differences(read[1]) == first.differences(second)

@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
 
 
 def _document(status: Status) -> dict[str, object]:
-    plan = status.plan or Plan()
+    plan = Plan() if status.plan is None else status.plan
     return {
         "schema": "hostrouting/status/7",
         "installed": status.state != "nothing",

@@ -25,7 +25,8 @@ from hostrouting.config import (
 from hostrouting.config.settings import StaticRoutesConfig, gated_units
 from hostrouting.errors import ConfigError
 from hostrouting.host.layout import HostLayout
-from hostrouting.reading import must, read, section
+from hostrouting.reading import must, read, register, section
+from hostrouting.reading.types import READERS
 from tests.support.sections import expect, static
 
 KEYS = "staticRoutes, routeOverlap, probeRewrite, azureVnetCleanup, guard, gate, manageForeign"
@@ -670,28 +671,79 @@ def test_settings_that_cannot_be_read() -> None:
     class Plain:
         name: str
 
+    class Child(StaticRoute):
+        other: int = 1
+
     class Free(NamedTuple):
         texts: dict[str, str]
 
     class Around(NamedTuple):
         inner: tuple[Free, ...] = ()
 
-    with pytest.raises(TypeError, match=r"a section must be a NamedTuple; write class Plain\(Nam"):
-        section(Plain)
-    said = r"^Free.texts: nothing reads dict\[str, str\] .* register\(dict\[str, str\], reader\)"
-    with pytest.raises(TypeError, match=said):
-        section(Free)
-    with pytest.raises(TypeError, match=f"^Around.inner: {said[1:]}"):
-        section(Around)
-
     class Few(NamedTuple):
         path: Annotated[str, must(str.isupper, "is not in capitals")] = "rel"
 
-    with pytest.raises(TypeError, match=r"^Few.path: its default 'rel' is not in capitals; give"):
-        section(Few)
+    class Noted(NamedTuple):
+        unit: Annotated[str, "the unit"]
+
+    class Unruled(NamedTuple):
+        timeout: Annotated[int, lambda number: number < 600]
+
+    class Pair(NamedTuple):
+        low: int = 0
+
+        def fault_between(self) -> object:
+            """Would never be called."""
+
+    read_by_nothing = r"nothing reads dict\[str, str\] .* register\(dict\[str, str\], reader\)"
+    no_section = r"a section must be a NamedTuple; write class {}\(NamedTuple\), with all fields"
+    no_rule = r"is not a rule; write must\(condition, 'is not …'\)$"
+    refused: dict[type[Any], str] = {
+        Plain: no_section.format("Plain"),
+        Child: no_section.format("Child"),
+        Free: f"Free.texts: {read_by_nothing}",
+        Around: f"Around.inner: Free.texts: {read_by_nothing}",
+        Few: "Few.path: its default 'rel' is not in capitals; give",
+        Noted: f"Noted.unit: 'the unit' {no_rule}",
+        Unruled: f"Unruled.timeout: <function .* {no_rule}",
+        Pair: "Pair has fault_between; write faults_between, or rename it",
+    }
+    for kind, said in refused.items():
+        with pytest.raises(TypeError, match=f"^{said}"):
+            section(kind)
+
     rule: Any = "[a-z]+"
     with pytest.raises(TypeError, match=r"must: condition .*'\[a-z\]\+'; .* matches\("):
         must(rule, "is not a name")
+    with pytest.raises(ValueError, match=r"^must: rule is empty; say what is wrong"):
+        must(bool, "")
+
+
+def test_a_rule_that_raises_another_error() -> None:
+    """It is a fault of its value like any other, so the operator sees the key, and all faults."""
+
+    class Share(NamedTuple):
+        parts: Annotated[int, must(lambda number: 600 / number > 1, "is too large")]
+        unit: Annotated[str, must(lambda: True, "is odd")]
+
+    made: Any = section(Share)
+    with pytest.raises(ConfigError) as caught:
+        read(made, {"parts": 0, "unit": "a"})
+    parts, unit = map(str, caught.value.faults)
+    assert parts.startswith("parts: 0 cannot be read: its rule raised ZeroDivisionError: division")
+    assert unit.startswith('unit: "a" cannot be read: its rule raised TypeError: ')
+
+    class Free(NamedTuple):
+        t: complex
+
+    register(complex, lambda value: complex(value))  # noqa: PLW0108  a reader is not a type
+    try:
+        with pytest.raises(
+            ConfigError, match=r"^t: a list cannot be read: its rule raised TypeErr"
+        ):
+            read(Free, {"t": [1]})
+    finally:
+        del READERS[complex]
 
 
 def test_annotations_that_are_texts() -> None:

@@ -19,14 +19,16 @@ from hostrouting.fleet import check_snapshots, group_nodes
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
 from hostrouting.host.systemd import SystemdManager
+from hostrouting.install.plan import Plan
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, counted
 from hostrouting.kernel.netlink.backend import NetlinkBackend
 from hostrouting.kernel.rights import Rights
 from hostrouting.model.prefix import IP, as_ip
 from hostrouting.model.route import OURS, Route
 from hostrouting.reading import read, register
-from hostrouting.status import find_status, metric_lines
+from hostrouting.status import Status, find_status, metric_lines
 from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.overlap_check import CheckResult
 from hostrouting.testing import (
     FakeFiles,
     FakeHost,
@@ -137,6 +139,19 @@ MISTAKES: dict[str, Callable[[], object]] = {
         "/a", ""
     ),
     "path is 'run/lock'; it must be": lambda: FakeFiles(locked={"run/lock"}).write("/a", ""),
+    "path is '/a/../b'; write its shortest form, '/b'": lambda: FakeFiles().write("/a/../b", ""),
+    "path is '//a'; write its shortest form, '/a'": lambda: FakeFiles().write("//a", ""),
+    "path is '/a//b/'; write its shortest form, '/a/b'": lambda: FakeFiles().remove("/a//b/"),
+    "add link eth9:1.*: a name has 1 to 15 bytes": lambda: h200().add_link("eth9:1"),
+    "add link a/b.*: a name has": lambda: h200().add_link("a/b"),
+    "add link a b.*: a name has": lambda: h200().add_link("a b"),
+    "add link .*: a name has": lambda: h200().add_link(""),
+    "add link ä{8}.*: a name has": lambda: h200().add_link("ä" * 8),
+    "a plan is always true; write `plan.is_empty`, or": lambda: bool(Plan()),
+    "a result is always true; write `result.changed`": lambda: bool(CheckResult()),
+    "an outcome is always true; write `outcome.ok`": lambda: bool(Outcome(CHANGES[0])),
+    "a status is always true; write `status.matches`": lambda: bool(Status()),
+    "--snapshots: names no directory": lambda: check_snapshots([], CONFIG, ThreadPoolExecutor()),
     "error is 0; it must be a BackendError or an errno": fault("change", 0),
     "faults is around another kernel; give that": lambda: FakeHost(
         kernel=h200(), faults=FaultyBackend(h200())

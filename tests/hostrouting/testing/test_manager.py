@@ -141,10 +141,13 @@ def test_a_start_takes_its_time() -> None:
     assert run_for(phases.deadline(start("kubelet"), 30)) == (in_vain, 30)
     assert manager.states == {"slow.service": "inactive", "kubelet.service": "inactive"}
     assert run_for(start("kubelet")) == ("", 50)
+    manager.stop("kubelet")
+    without_ctx = phases.task("kubelet")(lambda _ctx: manager.start("kubelet", timeout=60))
+    assert run_for(phases.deadline(without_ctx, 30)) == ("", 50)  # nothing cancels it
     with pytest.raises(HostError, match="did not start slow"):
-        manager.start("slow", timeout=60)  # without a context, no time passes
+        manager.start("slow", timeout=60)  # outside of a run, no time passes
     given_up = ["start slow.service", "stop slow.service"]
-    of_kubelet = ["start kubelet.service", "stop kubelet.service", "start kubelet.service"]
+    of_kubelet = ["start kubelet.service", "stop kubelet.service"] * 2 + ["start kubelet.service"]
     assert manager.calls == [*given_up, *of_kubelet, *given_up]
 
 
