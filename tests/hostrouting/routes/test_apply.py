@@ -3,6 +3,7 @@ Linux.
 """
 
 import errno
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -38,7 +39,9 @@ from tests.hostrouting.routes.own_routes import (
 )
 from tests.support.commands import furnish
 from tests.support.examples import scaled
+from tests.support.ip_text import routes_of, text_rows
 from tests.support.namespace import private_namespace
+from tests.support.programs import completed
 
 PLACE, OTHER_PLACE, THIRD_PLACE = PREFIXES[IPV4]
 ROUTER_1, ROUTER_2, _, BY_ETH1 = HOPS[IPV4]
@@ -459,6 +462,112 @@ def test_a_next_hop_of_another_program(
     assert take_owned(kernel.inner) == owned
 
 
+def in_the_places(host: Snapshot) -> list[Route]:
+    """The routes to the prefixes."""
+    return [route for route in host.routes if route.prefix in EVERY]
+
+
+def typed(backend: RouteBackend, family: int) -> st.SearchStrategy[list[Route]]:
+    """Routes of ours to one destination, as somebody may have typed them: with more next hops, or,
+    on Linux, a single one by a nexthop object or with an mtu. In IPv6, each next hop is a route of
+    its own.
+    """
+    first, second, third, _ = HOPS[family]
+    plain = entry(PREFIXES[family][0], first)
+    forms = [plain]
+    if family == IPV4:
+        ways = ((second,), (first, second), (first, third))
+        forms += [plain._replace(next_hops=way) for way in ways]
+    several = st.lists(st.sampled_from(forms), min_size=1, max_size=3, unique=True)
+    if not isinstance(backend, NetlinkBackend):
+        return several
+    single = (plain._replace(nexthop_id=7), plain._replace(mtu=1400, advmss=1200))
+    return several | st.sampled_from(single).map(lambda route: [route])
+
+
+def listed(host: Snapshot) -> list[str]:
+    """The routes to the prefixes, as text; those to one prefix in their order."""
+    routes = sorted(in_the_places(host), key=lambda route: route.prefix)
+    return [str(route) for route in routes]
+
+
+def put_typed(backend: RouteBackend, routes: list[Route], default: Route) -> None:
+    """Have exactly these routes; 7 is the number of a nexthop object."""
+    put(backend, [default])
+    if isinstance(backend, NetlinkBackend):
+        way = entry(default.prefix, HOPS[default.prefix.family][0]).way
+        completed(["ip", "nexthop", "replace", "id", "7", *way.split()], check=True)
+    backend.change(RouteRequest("append", route) for route in routes)
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("family", [IPV4, IPV6])
+@laws
+@given(data=st.data(), refused=st.sampled_from([None, None, 1, 2, 3]))
+def test_typed_routes_that_a_request_could_confuse(
+    kernel: FaultyBackend, family: int, data: st.DataObject, refused: int | None
+) -> None:
+    """A request to delete a route takes the first one that fits it, and not only the one that is
+    meant. All the same, each plan is carried out as planned. If a request is refused, a route that
+    was alone is back.
+    """
+    there = data.draw(typed(kernel.inner, family))
+    hops = tuple(HOPS[family][: data.draw(st.integers(1, 2))])
+    default = entry(Prefix(family, 0, 0), hops[0], protocol=9)._replace(next_hops=hops)
+    put_typed(kernel.inner, there, default)
+    place, other_place, _ = PREFIXES[family]
+    as_the_default = StaticRoute(place.to_network())
+    wanted = data.draw(st.sampled_from([[], [by(place, hops[0])], [as_the_default]]))
+    plan, before = planned(kernel, [*wanted, by(other_place, hops[0])])
+    if refused is not None:
+        kernel.fail("change", errno.EINVAL, nth=min(refused, len(plan.changes)))
+
+    error = raised_by(lambda: apply_plan(plan, kernel, before=before))
+
+    now = listed(kernel.snapshot())
+    assert kernel.waiting == 0
+    if refused is None:
+        assert error is None
+        assert now == listed(plan.apply_to(before))
+    else:
+        assert isinstance(error, ApplyError)
+        assert (error.after == AS_BEFORE) is (now == listed(before))
+        if len(there) == 1:
+            assert error.after == AS_BEFORE
+
+
+@text_rows(
+    """
+# behind another program's
+PLACE_1 proto 186; PLACE_2 proto ours; PLACE_3 proto ours; OTHER_1 proto ours | | 3
+# beside the successors
+PLACE_1 proto ours; OTHER_1 proto ours | PLACE OTHER | 4
+# behind one of ours that could not be deleted
+PLACE_1 proto ours; PLACE_2 proto ours; PLACE_3 proto ours | | 3
+"""
+)
+def test_what_was_deleted_comes_back(row: list[str]) -> None:
+    """Routes of ours that were deleted are put back, in their order, behind those that hold their
+    key. Those that are wanted lead by the second router.
+    """
+    there, wanted, refused = row
+    places = {"PLACE": PLACE, "OTHER": OTHER_PLACE}
+    for name, prefix in places.items():
+        there = re.sub(f"{name}_(.)", rf"{prefix} via 10.0.0.\1 dev eth0", there)
+    kernel = faulty()
+    put(kernel, routes_of(there))
+    plan, before = planned(kernel, [by(places[name], ROUTER_2) for name in wanted.split()])
+    kernel.fail("change", errno.EINVAL, nth=int(refused))
+
+    with pytest.raises(ApplyError) as caught:
+        apply_plan(plan, kernel, before=before)
+
+    assert caught.value.after == AS_BEFORE
+    assert not caught.value.can_retry
+    assert table(kernel.snapshot()) == table(before)
+
+
 def test_a_plan_that_waits() -> None:
     """It is refused."""
     kernel = faulty()
@@ -466,6 +575,25 @@ def test_a_plan_that_waits() -> None:
     words = r"the plan is not ready: 20.0.0.0/16 needs an IPv4 default route"
     with pytest.raises(ValueError, match=words):
         apply_plan(plan, kernel, before=before)
+
+
+@pytest.mark.parametrize("fault", ["hangs", "hangs, but does it"])
+def test_a_route_whose_metric_is_taken_away(fault: str) -> None:
+    """Without an answer, the table says whether the new route is there. If it is not, a request
+    to delete it would take the old one.
+    """
+    kernel = faulty()
+    old = entry(PLACE, ROUTER_1)._replace(metric=5)
+    put(kernel, [old])
+    plan, before = planned(kernel, [by(PLACE, ROUTER_1)])
+    moment, error, is_done = FAULTS[fault]
+    kernel.fail(moment, error, done=is_done)
+
+    with pytest.raises(ApplyError) as caught:
+        apply_plan(plan, kernel, before=before)
+
+    assert caught.value.after == AS_BEFORE
+    assert kernel.inner.snapshot() == before
 
 
 @pytest.mark.parametrize("is_interrupted", [False, True])
@@ -486,6 +614,26 @@ def test_additions_without_an_answer(*, is_interrupted: bool) -> None:
     assert says_what_is_true(error, kernel.inner.snapshot(), before)
     assert kernel.inner.snapshot() == before
     assert done == []
+
+
+@pytest.mark.parametrize(("moment", "nth"), [("change", 6), ("snapshot", 2)])
+def test_a_rollback_that_begins_again(moment: Moment, nth: int) -> None:
+    """After Ctrl-C, the new route may be gone already: a second request to delete it would take
+    the old one. What was deleted comes back all the same.
+    """
+    kernel = faulty()
+    with_mtu = entry(OTHER_PLACE, ROUTER_1)._replace(mtu=1400)
+    put(kernel, [entry(PLACE, ROUTER_1)._replace(metric=5), with_mtu])
+    plan, before = planned(kernel, [by(OTHER_PLACE, ROUTER_1), by(PLACE, ROUTER_1)])
+    kernel.fail("change", errno.EPERM, nth=4)
+    kernel.meanwhile(moment, ctrl_c, nth=nth)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        apply_plan(plan, kernel, before=before)
+
+    assert kernel.waiting == 0
+    assert notes_of(caught.value) == [AS_BEFORE]
+    assert kernel.inner.snapshot() == before
 
 
 def test_many_that_cannot_be_taken_back() -> None:
