@@ -13,21 +13,27 @@ and a rollback that was interrupted can begin again. Then the table is read once
 error says what is true now.
 
 Linux lists the next hops of an IPv6 route as if all had the protocol of the first. One that is not
-wanted, and is another program's, is not deleted with our protocol: reading back finds it.
+deleted with our protocol, and is still there, is another program's. If that is not wanted, it is a
+conflict, which cannot be known in advance. So such next hops are deleted before anything else, and
+packets use the first one, which is ours, until the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.errors import ApplyError, BackendError
+from hostrouting.errors import ApplyError, BackendError, RouteConflict
 from hostrouting.kernel.base import RouteBackend, RouteRequest, Verb, counted
-from hostrouting.model.route import Route, RouteKey, as_listed, bare
+from hostrouting.model.prefix import IPV4
+from hostrouting.model.route import Route, RouteKey, as_listed, as_stored, bare
 from hostrouting.routes.plan import deletion_could_take, has_ours, present_by_key, steps_for_key
+from hostrouting.routes.steps import conflict_with_next_hop
 from hostrouting.text import first_of
 
 if TYPE_CHECKING:
+    from hostrouting.finding import Finding
     from hostrouting.model.snapshot import Snapshot
     from hostrouting.routes.steps import Action, RoutePlan
 
@@ -53,12 +59,12 @@ def apply_plan(
 ) -> Applied:
     """Carry out the plan, which was made from the snapshot `before`, or leave everything as it was.
 
-    Raises RouteConflict, before anything is added, if another program's route holds a key. Raises
-    ApplyError if the kernel refuses a change, or if the table does not match the plan afterwards.
-    The changes were then rolled back, and the error says what is true now. `check` is called
-    wherever the run can be cancelled; what it raises is raised again after the rollback. The
-    changes that are in effect at the end are appended to `done`, so they are known also if an error
-    is raised. A plan without changes writes nothing.
+    Raises RouteConflict, before anything is added, if another program's route holds a key, or if
+    one of ours has another program's next hop. Raises ApplyError if the kernel refuses a change, or
+    if the table does not match the plan afterwards. The changes were then rolled back, and the
+    error says what is true now. `check` is called wherever the run can be cancelled; what it raises
+    is raised again after the rollback. The changes that are in effect at the end are appended to
+    `done`, so they are known also if an error is raised. A plan without changes writes nothing.
     """
     plan.require_no_conflict()
     if plan.waiting:
@@ -101,13 +107,15 @@ class _Transaction:
             if step.action != "delete":
                 entries.append(step.route)
         self._before = self._with_wanted_keys(before)
+        self._behind_first = _next_hops_behind_first(before)
         self._done = done
         """The requests that Linux has carried out, in order; until there is an answer, also those
         that were sent last.
         """
 
     def carry_out(self) -> list[BackendError]:
-        """Delete what is in the way, add, verify, delete the rest, verify; returns the errors.
+        """Delete what may be another program's and what is in the way, add, verify, delete the
+        rest, verify; returns the errors.
 
         Between the deletion of what is in the way and the additions, packets lack their route, so
         nothing is read there.
@@ -115,16 +123,45 @@ class _Transaction:
         added = [step.route for step in self._plan.changes if step.action == "add"]
         occupied = _occupied(self._before)
         additions = [_addition(route, occupied) for route in added]
-        in_the_way, stale = _deletions(self._plan.deleted, added)
+        doubtful = [route for route in self._plan.deleted if self._may_be_theirs(route)]
+        certain = [route for route in self._plan.deleted if not self._may_be_theirs(route)]
+        in_the_way, stale = _deletions(certain, added)
         try:
-            problems = self._send(in_the_way)
+            problems = self._send([RouteRequest("delete", route) for route in doubtful])
+            if not problems:
+                self._require_ours(doubtful)
+                problems = self._send(in_the_way)
             if additions and not problems:
                 problems = self._send(additions) or self._differences({"keep", "delete"})
-            if stale and not problems:
+            if (doubtful or stale) and not problems:
                 problems = self._send(stale) or self._differences({"keep"})
         except BackendError as error:
             return [error]
         return problems
+
+    def _may_be_theirs(self, entry: Route) -> bool:
+        """Whether this may be another program's next hop in the place of a wanted route. Where none
+        is wanted, another program's may stay.
+        """
+        if entry.prefix.family == IPV4 or not self._wanted[entry.key]:
+            return False
+        return entry in self._behind_first
+
+    def _require_ours(self, deleted: Sequence[Route]) -> None:
+        """Raise RouteConflict if one of these next hops was not ours, and is still there."""
+        done = {request.route for request in self._done}
+        refused = [route for route in deleted if route not in done]
+        if not refused:
+            return
+        now = self._read()
+        findings: list[Finding] = []
+        for entry in refused:
+            present = [stored for route in now[entry.key] for stored in as_stored(route)]
+            if entry in present:
+                wanted_route = as_listed(self._wanted[entry.key])[0]
+                findings.append(conflict_with_next_hop(entry, wanted_route).finding)
+        if findings:
+            raise RouteConflict(findings=findings)
 
     def _send(self, requests: Sequence[RouteRequest]) -> list[BackendError]:
         """Make the changes. All of them are tried, so that the failure names every route that the
@@ -160,11 +197,14 @@ class _Transaction:
         what could not be reversed counts as done.
         """
         problem = ""
-        try:
+        in_effect = self._done  # if the table cannot be read
+        occupied = set(self._before)
+        with suppress(BackendError):
             now = self._read()
-            occupied = _occupied(now)
+            in_effect, occupied = self._in_effect(now), _occupied(now)
+        try:
             requests: list[RouteRequest] = []
-            for request in reversed(self._in_effect(now)):
+            for request in reversed(in_effect):
                 if request.verb == "delete":
                     requests.append(_addition(request.route, occupied))
                 else:
@@ -208,6 +248,16 @@ class _Transaction:
     def _with_wanted_keys(self, snapshot: Snapshot) -> dict[RouteKey, list[Route]]:
         present = present_by_key(snapshot, self._wanted)
         return {key: [*map(bare, present[key])] for key in self._wanted}
+
+
+def _next_hops_behind_first(snapshot: Snapshot) -> set[Route]:
+    """The entries of IPv6 routes but the first of each: Linux does not list their protocols."""
+    entries: set[Route] = set()
+    for route in snapshot.routes:
+        if len(route.next_hops) > 1:
+            _, *others = as_stored(route)
+            entries.update(map(bare, others))
+    return entries
 
 
 def _deletions(

@@ -13,7 +13,7 @@ and usable (`uplink`), that one is staying, and a finding says that it would wai
 In IPv6, each next hop of a route is an entry of its own with its own protocol. But Linux lists
 those with gateways as one route, with the protocol of the first. So the plan has a step for each
 entry, and takes all entries for ours if the first is. If another program has added one of them and
-it is not wanted, the plan cannot be applied, which `apply` finds out when it reads back.
+it is not wanted, the plan cannot be applied, which `apply` finds out.
 """
 
 from collections.abc import Container, Iterable, Sequence

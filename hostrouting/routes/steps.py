@@ -121,6 +121,17 @@ def conflict_with(rivals: Sequence[Route], route: Route) -> Step:
     return Step("conflict", route, reason, tuple(rivals))
 
 
+def conflict_with_next_hop(entry: Route, route: Route) -> Step:
+    """The step for an IPv6 route that cannot be installed: this entry with its key is another
+    program's, whose protocol Linux does not list.
+    """
+    reason = (
+        f"its next hop {entry.way} is another program's, though Linux lists it with the protocol "
+        "of the first one"
+    )
+    return Step("conflict", route, reason, (entry._replace(protocol=0),))
+
+
 def _deletion_of(rivals: Iterable[Route]) -> Remedy:
     """To delete the routes of other programs."""
     return Remedy(_TO_DELETE, " && ".join(map(deletion_command, rivals)))

@@ -447,19 +447,43 @@ OURS_THEN_THEIRS = [entry(SIX, SIX_1), entry(SIX, SIX_2, protocol=FOREIGN)]
 def test_a_next_hop_of_another_program(
     kernel: FaultyBackend, there: list[Route], wanted: NextHop
 ) -> None:
-    """One that Linux lists as ours is found when the table is read back, and named. It stays, and
-    all of ours are there again.
+    """One that Linux lists as ours is found before anything is added, and named. What was deleted
+    before is there again, in its place. Once the command in the remedy was typed, the route can be
+    set.
     """
-    owned = put_and_own(kernel.inner, there)
+    put(kernel.inner, there)
     plan, before = planned(kernel, [by(SIX, wanted), by(PREFIXES[IPV6][1], SIX_1)])
+    done: list[RouteRequest] = []
 
-    with pytest.raises(ApplyError) as caught:
+    with pytest.raises(RouteConflict) as caught:
+        apply_plan(plan, kernel, before=before, done=done)
+
+    [finding] = caught.value.findings
+    assert finding.name == "route-conflict"
+    assert str(finding) == (
+        "fd20::/32 cannot be installed: its next hop via fd00:99::2 dev eth0 is another program's, "
+        "though Linux lists it with the protocol of the first one; "
+        'write another "metric" for fd20::/32 into staticRoutes.routes: the lowest takes '
+        "precedence; then apply the configuration; or, if nothing needs that route, delete it (a "
+        "program may add it again), as root: "
+        "ip -6 route del fd20::/32 via fd00:99::2 dev eth0 table main metric 1024"
+    )
+    assert not caught.value.can_retry
+    assert done == []
+    assert notes_of(caught.value) == [AS_BEFORE]
+    assert in_the_places(kernel.snapshot()) == in_the_places(before)
+
+    if isinstance(
+        kernel.inner, NetlinkBackend
+    ):  # the command, as it stands; then nothing is in the way
+        assert finding.remedy is not None
+        assert finding.remedy.otherwise is not None
+        completed(finding.remedy.otherwise.command.split(), check=True)
+        plan, before = planned(kernel, [by(SIX, wanted)])
         apply_plan(plan, kernel, before=before)
-
-    [reason] = caught.value.reasons
-    assert "via fd00:99::2 dev eth0" in reason
-    assert reason.endswith("changes these routes at the same time: configure another metric")
-    assert take_owned(kernel.inner) == owned
+        assert [str(route) for route in in_the_places(kernel.snapshot())] == [
+            str(entry(SIX, wanted))
+        ]
 
 
 def in_the_places(host: Snapshot) -> list[Route]:
@@ -657,6 +681,18 @@ def test_many_that_cannot_be_taken_back() -> None:
     assert after.startswith("not every change could be rolled back (the capability is gone): ")
     assert after.count(" instead of ") == 10
     assert after.endswith("; and 3 more")
+
+
+def test_a_rollback_where_the_table_cannot_be_read() -> None:
+    """What Linux has answered to is reversed all the same."""
+    kernel = faulty()
+    plan, before = planned(kernel, [by(place, ROUTER_1) for place in PREFIXES[IPV4]])
+    kernel.fail("change", errno.EINVAL, nth=3)
+    kernel.fail("snapshot", LATE)
+    with pytest.raises(ApplyError) as caught:
+        apply_plan(plan, kernel, before=before)
+    assert caught.value.after == AS_BEFORE
+    assert kernel.inner.snapshot() == before
 
 
 def test_two_that_are_refused() -> None:
