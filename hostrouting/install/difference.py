@@ -82,18 +82,19 @@ def _reload_operations(
 def _guard_operations(
     manager: Manager, config: HostRoutingConfig, changes: FileChanges
 ) -> Iterator[Operation]:
-    """What has to be done about the guard, if anything. One that runs ends itself when its program
-    was replaced, and systemd starts it again; that of an earlier release does not.
+    """What has to be done about the guard, if anything. It reads config.json itself; but one of an
+    earlier release does not end when its program was replaced, and none sees a new unit.
     """
     guard = HostLayout.guard_unit
     runs = is_active(manager, guard)
+    its_files = {HostLayout.program_path, HostLayout.unit_path(guard)}
     if not config.guard.enabled:
         if runs:
             yield Operation("stop", guard, "it is no longer wanted")
     elif not runs:
         yield Operation("start", guard, "it does not run")
-    elif not set(HostLayout.former_paths).isdisjoint(changes.removes):
-        yield Operation("start", guard, "that of an earlier release runs")
+    elif not its_files.isdisjoint(changes.written_paths):
+        yield Operation("restart", guard, "its files are new")
 
 
 def needs_reload(manager: Manager, *configs: HostRoutingConfig) -> bool:

@@ -118,7 +118,7 @@ def _begin(ctx: phases.Context, plan: Plan, wanted: Wanted, keep: Keep) -> None:
 
 def _start_guard(host: Host, plan: Plan, ctx: phases.Context) -> Effects:
     """Start the guard if the plan says so, as a step."""
-    if not plan.for_systemd("start"):
+    if not plan.for_systemd("start", "restart"):
         return Effects()
     with phases.inner_step("start-guard", ctx) as step:
         started = step.result = start_guard(host, plan)

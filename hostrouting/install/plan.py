@@ -34,7 +34,7 @@ class Plan:
 
     files: FileChanges = attrs.field(factory=FileChanges)
     systemd: tuple[Operation, ...] = ()
-    """What systemd has to do: `reload` its files, and `start` or `stop` the guard."""
+    """What systemd has to do: `reload` its files, and `start`, `stop` or `restart` the guard."""
     routes: RoutePlan = attrs.field(factory=RoutePlan)
     operations: tuple[Operation, ...] = ()
     """Other changes of the kernel."""

@@ -6,7 +6,8 @@ program that is missing, and no marker is about another configuration. So the or
 1. The markers go, if any file changes: they are about the former configuration, and no verdict is
    better than a wrong one.
 2. The units of ours whose files go are stopped: when the files are gone, they no longer say which
-   units the next run has to stop.
+   units the next run has to stop. So is a guard that runs a script of an earlier release: it would
+   not end by itself if this run is killed.
 3. Drop-ins and units go.
 4. systemd reads that. Until then, a unit that had a drop-in still runs the gate, so the program
    goes after this. And config.json is replaced after this: the former one tells the next run which
@@ -77,8 +78,11 @@ class _Writer:
             return
         # Only the guard is in the plan, and is reported. The others have done their work at boot.
         planned = {operation.object: operation for operation in self._plan.for_systemd("stop")}
+        removes = set(self._plan.files.removes)
+        is_of_scripts = not removes.isdisjoint(HostLayout.former_paths)
         for unit in UNITS:
-            if unit in planned or HostLayout.unit_path(unit) in self._plan.files.removes:
+            runs_a_script = is_of_scripts and unit == HostLayout.guard_unit
+            if unit in planned or HostLayout.unit_path(unit) in removes or runs_a_script:
                 self._manager.stop(unit)
             if unit in planned:
                 self.operations.append(planned[unit])
@@ -142,11 +146,11 @@ def start_guard(host: Host, plan: Plan) -> Effects:
     program runs, and not for its first pass, which needs the lock.
     """
     manager = host.running_manager
-    starts = plan.for_systemd("start")
+    starts = plan.for_systemd("start", "restart")
     if manager is None:
         return Effects()
     for start in starts:
-        manager.stop(start.object)  # that of an earlier release
+        manager.stop(start.object)  # it may run an old program, or wait for its next start
         manager.start(start.object, timeout=_GRACE)
         _require_active(manager, start.object)
     return Effects(operations=starts)

@@ -15,6 +15,7 @@ from hypothesis import example, given, settings, strategies as st
 
 import phases
 from hostrouting.boot.files import files_of
+from hostrouting.boot.units import HEADER
 from hostrouting.config import GateConfig, HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.config.settings import MACHINES, GuardConfig, gated_units
 from hostrouting.errors import ConfigError, RequirementError
@@ -299,7 +300,9 @@ class TestOrder:
 
     @pytest.mark.parametrize("change", ["the program", "the configuration"])
     def test_no_unit_changes(self, change: str) -> None:
-        """Systemd has nothing to read, and nothing to start: the guard sees both by itself."""
+        """Systemd has nothing to read. The guard sees a new configuration by itself, and is started
+        again for a new program.
+        """
         host, mishaps = mishap_host()
         run(Configure(GUARDED, host=host))
         mishaps.disarm()
@@ -310,8 +313,22 @@ class TestOrder:
             wanted = GUARDED._replace(route_overlap=expect(CIDR, "10.9.0.0/16"))
         run(Configure(wanted, host=host))
         events = [event for event in mishaps.events if LAYOUT.guard_unit in event]
-        assert events == []
+        restart = [f"stop {LAYOUT.guard_unit}", f"start {LAYOUT.guard_unit}"]
+        assert events == (restart if change == "the program" else [])
         assert "reload" not in mishaps.events
+
+    def test_a_guard_whose_unit_was_not_written(self) -> None:
+        """Where a run was killed before it, the next run starts the guard again, as the new unit
+        says.
+        """
+        host, mishaps = mishap_host()
+        run(Configure(GUARDED, host=host))
+        host.files.texts[LAYOUT.unit_path(LAYOUT.guard_unit)] = HEADER
+        manager_of(host).boot()
+        mishaps.disarm()
+        run(Configure(GUARDED, host=host))
+        events = [event for event in mishaps.events if event.endswith(f" {LAYOUT.guard_unit}")]
+        assert events == [f"stop {LAYOUT.guard_unit}", f"start {LAYOUT.guard_unit}"]
 
     def test_an_earlier_release(self) -> None:
         """Its scripts go when systemd no longer runs them: nothing of it is left, and nothing that
