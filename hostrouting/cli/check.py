@@ -59,6 +59,8 @@ def _without_ways_of(said: Iterable[Finding], findings: Iterable[Finding]) -> It
 
 
 def _place(finding: Finding, check: HostCheck) -> _Place:
+    if finding.name == "repair-cost" and _asks_for_a_card(check):
+        return "repair"  # which is not shown
     if finding.name in {"unsafe", "repair-cost", "requirement"}:
         return "before the repair"
     if finding.name == "action":
@@ -74,9 +76,20 @@ def _place(finding: Finding, check: HostCheck) -> _Place:
     return "rest"
 
 
+def _asks_for_a_card(check: HostCheck) -> bool:
+    """Whether an operator has to say first which of several cards is right: the repair would lead
+    through the one that Linux prefers now.
+    """
+    return any(finding not in check.doubts for finding in check.named("default-routes"))
+
+
 def _shows_repair(check: HostCheck) -> bool:
-    """Whether the page has a repair; what to do about config.json comes first."""
-    return bool(check.report.resolved) and not check.named("file")
+    """Whether the page has a repair; what to do about config.json comes first, and the choice of a
+    card.
+    """
+    if check.named("file") or _asks_for_a_card(check):
+        return False
+    return bool(check.report.resolved)
 
 
 def _ways_out(findings: Iterable[Finding], check: HostCheck, who: Operator) -> list[str]:

@@ -90,7 +90,7 @@ def read_installed(host: Host) -> HostRoutingConfig:
         # Another run may have installed it since: it writes config.json before these.
         text = host.files.read(path)
         if text is None:
-            raise _unknown(host.files, "is missing", ours)
+            raise _unknown(host.files, _how_it_is_missing(host.files), ours)
     try:
         config = HostRoutingConfig.from_json(text, required=True)
     except ConfigError as error:
@@ -108,6 +108,12 @@ def installed_or_none(host: Host) -> HostRoutingConfig | None:
         return read_installed(host)
     except HostRoutingError:
         return None
+
+
+def _how_it_is_missing(files: Files) -> str:
+    if files.look(HostLayout.config_directory) is None:
+        return f"is missing, with all of {HostLayout.config_directory}"
+    return "is missing"
 
 
 def _unknown(files: Files, what: str, ours: Sequence[str]) -> ConfigError:

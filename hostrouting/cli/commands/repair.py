@@ -124,8 +124,8 @@ def _notes_on(
     elif proposal.report.verdict == "ok":
         source = "installed" if arguments.config is None else "given"
         yield (
-            f"the {source} configuration already has these routes, but they are not set on this "
-            "host; applying the printed one sets them"
+            f"the {source} configuration already asks for these routes, and this host is not like "
+            "that; applying the printed one sets them"
         )
     for finding in proposal.left_out:
         yield f"{finding.sentence}; the printed configuration has other routes instead"

@@ -160,10 +160,10 @@ def test_faults(row: list[str]) -> None:
             " is not JSON, or was not copied whole; save one",
             id="cut inside a letter",
         ),
-        ("[]", f" is not 'hostrouting/snapshot/2'; {SAVE}"),
+        ("[]", f" is not 'hostrouting/snapshot/3'; {SAVE}"),
         (
             '{"links": [], "addresses": [], "rules": [], "routes": []}',
-            " is not 'hostrouting/snapshot/2'",
+            " is not 'hostrouting/snapshot/3'",
         ),
         (
             '{"schema": "hostrouting/check/3"}',
