@@ -31,7 +31,7 @@ from tests.support.incidents import (
     start_vpn,
 )
 from tests.support.nodes import BITS, block_of, nodes
-from tests.support.statuses import right
+from tests.support.statuses import INCIDENTS, right
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes
 from tests.support.topologies import checked, cni_node, ecmp_node, refusing, vm_of, vpn_node
 
@@ -415,3 +415,12 @@ def test_a_repair_of_one_family_says_what_the_other_lacks(options: tuple[str, ..
     assert said.code == 1
     assert REPAIR[1] in said.out
     assert NO_IPV6 in said.err
+
+
+def test_a_card_is_to_be_named_before_a_repair() -> None:
+    """The repair would lead through the card that Linux prefers, and move routes that are right."""
+    name = "differs: another card has a better default route, and addresses escape"
+    page = say("check", host=INCIDENTS[name].make())
+    assert "Permanently" not in page.out
+    assert "REPAIR-COST" not in page.out
+    assert "if eth0 is intended (address 10.0.0.4)" in page.out
