@@ -32,11 +32,9 @@ def _program(function: str) -> str:
 
 
 _START_UNCHECKED = 'echo "<4>hostrouting: $1 starts UNCHECKED: $f: $r" >&2; exit 0'
-_STATUS = f"$(ls /usr/bin/python3.?? 2>/dev/null | tail -1) {HostLayout.program_path} status"
-"""The command with the newest Python of the node: the one of the gate may not work."""
 _SAY_THAT_IT_DID_NOT_RUN = (
     'echo "<3>hostrouting: $1 was refused: the gate could not be run (exit $s), see the lines '
-    f"above; to see what to do, as root: {_STATUS}; or, to start ALL gated units without "
+    "above; to see what to do, as root: $h status; or, to start ALL gated units without "
     f'any check until the next boot: {HostLayout.opening_command}" >&2'
 )
 _GATE = "; ".join(
@@ -60,6 +58,9 @@ _GATE = "; ".join(
         f"[ $s != {PASSED} ] || exit 0",
         # The command that opens the gate needs the folder, and a Python that cannot run makes none.
         f"[ -d {HostLayout.run_directory} ] || mkdir -m 755 {HostLayout.run_directory}",
+        # The Python of the gate may not work, and the program may be gone.
+        f'h="$(ls /usr/bin/python3.?? 2>/dev/null | tail -1) {HostLayout.program_path}"',
+        f"[ -e {HostLayout.program_path} ] || h=hostrouting",
         f"[ $s = {REFUSED} ] || {_SAY_THAT_IT_DID_NOT_RUN}",
         # With 1 to 254, systemd would skip the start and report a success.
         "exit 255",
