@@ -90,6 +90,7 @@ def _nearest(name: str, members: frozenset[str]) -> str:
     known = {
         member.replace("_", "").lower(): member for member in members if not member.startswith("_")
     }
+    known.pop(f"{letters}s", None)  # a plural is another thing
     same_letters = [near for near in known if sorted(near) == sorted(letters)]
     for near in (*get_close_matches(letters, known, cutoff=0.85), *same_letters):
         return known[near]

@@ -197,6 +197,15 @@ class Misspelt:
         """Nothing."""
 
 
+class Planner:
+    """A task that has plans, and none of its own."""
+
+    name = "planner"
+    plans = ("a", "b")
+
+    def do(self, ctx: phases.Context) -> None: ...
+
+
 class Transposed(StubTask):
     """A task whose plan nobody would call."""
 
@@ -534,3 +543,8 @@ def test_a_system_that_starts_no_more_threads(monkeypatch: pytest.MonkeyPatch) -
         assert report.failures == (report,)
     assert seen.starts == ["boot", "boot"]
     assert seen.ends == [("boot", Status.FAILED)] * 2
+
+
+def test_a_plural_is_another_thing() -> None:
+    """A task may have attributes that are called plans or undos."""
+    assert phases.run(Planner(), observers=[]).ok
