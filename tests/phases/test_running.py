@@ -197,13 +197,10 @@ class Misspelt:
         """Nothing."""
 
 
-class Planner:
+class Planner(StubTask):
     """A task that has plans, and none of its own."""
 
-    name = "planner"
     plans = ("a", "b")
-
-    def do(self, ctx: phases.Context) -> None: ...
 
 
 class Transposed(StubTask):
@@ -547,4 +544,4 @@ def test_a_system_that_starts_no_more_threads(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_plural_is_another_thing() -> None:
     """A task may have attributes that are called plans or undos."""
-    assert phases.run(Planner(), observers=[]).ok
+    assert phases.run(Planner("a"), observers=[]).ok
