@@ -12,10 +12,10 @@ effect is reversed, the last first. So it does not matter whether there was an a
 and a rollback that was interrupted can begin again. Then the table is read once more, so that the
 error says what is true now.
 
-Linux lists the next hops of an IPv6 route as if all had the protocol of the first. One that is not
-deleted with our protocol, and is still there, is another program's. If that is not wanted, it is a
-conflict, which cannot be known in advance. So such next hops are deleted before anything else, and
-packets use the first one, which is ours, until the end.
+Linux lists the next hops of an IPv6 route as if all had the protocol of the first. So whether a next
+hop behind the first is ours is not known before a request to delete it, which names our protocol: a
+next hop that is still there then is another program's, and a conflict if it is not wanted. Such
+requests are made before any other. Meanwhile, packets use the first next hop, which is ours.
 """
 
 from __future__ import annotations
@@ -150,12 +150,12 @@ class _Transaction:
     def _require_ours(self, deleted: Sequence[Route]) -> None:
         """Raise RouteConflict if one of these next hops was not ours, and is still there."""
         done = {request.route for request in self._done}
-        refused = [route for route in deleted if route not in done]
-        if not refused:
+        not_deleted = [route for route in deleted if route not in done]
+        if not not_deleted:
             return
         now = self._read()
         findings: list[Finding] = []
-        for entry in refused:
+        for entry in not_deleted:
             present = [stored for route in now[entry.key] for stored in as_stored(route)]
             if entry in present:
                 wanted_route = as_listed(self._wanted[entry.key])[0]
@@ -197,7 +197,9 @@ class _Transaction:
         what could not be reversed counts as done.
         """
         problem = ""
-        in_effect = self._done  # if the table cannot be read
+        # If the table cannot be read, each request counts as in effect, and each key as occupied: to
+        # append is right where the key is free, too.
+        in_effect = self._done
         occupied = set(self._before)
         with suppress(BackendError):
             now = self._read()

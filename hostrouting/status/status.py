@@ -98,10 +98,10 @@ class Status:
                 shown.append(finding._replace(remedy=None))
             else:
                 shown.append(finding)
-        gating = self._command_without_gating
-        if self.plan is not None and self.plan.is_empty and not gating:
-            gating = APPLY.command
-        return with_gate_command(shown, gating)
+        command = self._command_without_gating
+        if self.plan is not None and self.plan.is_empty and not command:
+            command = APPLY.command
+        return with_gate_command(shown, command)
 
     def __bool__(self) -> NoReturn:
         raise TypeError("a status is always true; write `status.matches`")
@@ -142,7 +142,8 @@ class Status:
 
     def hangs_on_a_choice(self, finding: Finding) -> bool:
         """Whether this follows from the card that Linux prefers now, while nobody has named one of
-        several: the routes and the repair by this card, and what leaves by another one of them.
+        several: the missing routes and the repair lead through this card, and what leaves through
+        another one of these cards need not be wrong.
         """
         if not self.may_follow_a_wrong_card:
             return False
@@ -168,8 +169,8 @@ class Status:
 
     @property
     def code(self) -> int:
-        """The exit code: that of the unit that was asked about, or of what is wrong. A config.json
-        that cannot be used comes before everything else.
+        """The exit code: that of the unit that was asked about. If none was, BAD_INPUT where
+        config.json cannot be used, and otherwise that of the worst finding.
         """
         if self.asked:
             return worst_code(*(_CODES.get(unit.state, FINE) for unit in self.units))
