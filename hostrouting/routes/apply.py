@@ -12,10 +12,11 @@ effect is reversed, the last first. So it does not matter whether there was an a
 and a rollback that was interrupted can begin again. Then the table is read once more, so that the
 error says what is true now.
 
-Linux lists the next hops of an IPv6 route as if all had the protocol of the first. So whether a next
-hop behind the first is ours is not known before a request to delete it, which names our protocol: a
-next hop that is still there then is another program's, and a conflict if it is not wanted. Such
-requests are made before any other. Meanwhile, packets use the first next hop, which is ours.
+Linux lists the next hops of an IPv6 route as if all had the protocol of the first. So whether a
+next hop behind the first is ours is not known before a request to delete it, which names our
+protocol: a next hop that is still there then is another program's, and a conflict if it is not
+wanted. Such requests are made before any other. Meanwhile, packets use the first next hop, which is
+ours.
 """
 
 from __future__ import annotations
@@ -197,8 +198,8 @@ class _Transaction:
         what could not be reversed counts as done.
         """
         problem = ""
-        # If the table cannot be read, each request counts as in effect, and each key as occupied: to
-        # append is right where the key is free, too.
+        # If the table cannot be read, each request counts as in effect, and each key as occupied:
+        # to append is right where the key is free, too.
         in_effect = self._done
         occupied = set(self._before)
         with suppress(BackendError):
