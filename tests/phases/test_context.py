@@ -120,7 +120,7 @@ def test_a_later_task_reads_an_earlier_result() -> None:
     @phases.task("mount")
     def mount(ctx: Context) -> list[object]:
         faults: list[object] = []
-        for name in ("mount", "left"):
+        for name in ("mount", "isk", "left"):
             try:
                 ctx.find(name)
             except phases.UnknownTask as error:
@@ -135,6 +135,7 @@ def test_a_later_task_reads_an_earlier_result() -> None:
         "/dev/a",
         5,
         f"no step 'mount' among {known}",
+        f"no step 'isk' among {known}",
         "the step 'left' has not run: left out by skip",
     ]
     message = "^no step 'a' among those of the run so far: none$"

@@ -79,6 +79,10 @@ one next hop without a gateway loses some connections; DHCP knows who is a neigh
 who sets a default route without a gateway means it; any other may be a mistake
   ok        | default dev eth0 proto 3
   undecided | 172.0.0.0/8 dev eth0 proto 3
+a router on one card says where the others of its link are, whatever another card's default says
++ default via 10.1.0.1 dev eth1 metric 500
+  ok        | 172.0.0.0/8 via 10.0.0.1 dev eth0 proto 3
+  undecided | 172.0.0.0/8 dev eth0 proto 3
 neighbours are in a network of the device itself
 + 172.16.5.0/24 dev eth0 proto 3
   undecided | address 172.16.1.10/16 dev ib0  | 172.16.5.0/24

@@ -10,6 +10,8 @@ from hostrouting.config.cni import devices_of
     [
         ("lxc12", "veth", ["Cilium"]),
         ("lxcbr0", "bridge", []),
+        ("wg-v6.cali", "wireguard", ["Calico"]),
+        ("vxlan-v6.calico", "vxlan", ["Calico"]),
         ("wg51820", "wireguard", ["unbounded-net"]),
         ("wg518xx", "wireguard", []),
         ("gn167772165", "geneve", ["unbounded-net"]),

@@ -757,3 +757,16 @@ def test_annotations_that_are_texts() -> None:
     assert read(made, {"node": "a", "metric": 8}) == ("a", 8)
     with pytest.raises(ConfigError, match="metric: 9 is not an integer from 0 to 8"):
         read(made, {"node": "a", "metric": 9})
+
+
+def test_a_list_of_a_fixed_length() -> None:
+    """It has just as many items as its type."""
+
+    class Pair(NamedTuple):
+        ends: tuple[str, str]
+
+    made: Any = section(Pair)
+    assert read(made, {"ends": ["a", "b"]}) == (("a", "b"),)
+    for ends in (["a"], ["a", "b", "c"]):
+        with pytest.raises(ConfigError, match=r"^ends: a list is not of the right length"):
+            read(made, {"ends": ends})

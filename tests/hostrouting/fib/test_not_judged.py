@@ -44,6 +44,7 @@ a route is named, and matters where it lies
 | 172.16.5.0/24 via 10.0.0.1 dev eth0 encap 99
   ok | 172.16.5.0/24 via 10.0.0.1 dev eth0 encap 99 | 10.99.0.0/16
   (its device has no address, so Linux finds no source for | 172.16.5.0/24 dev eth1 scope 254
+  ok | 172.16.5.0/24 dev eth1 scope 254 src 10.0.0.4 | allow=eth1
 without another default route, that is what the verdict names, and not that there is none
   route default via 10.0.0.1 dev eth0 tos 0x10 | -default; default via 10.0.0.1 dev eth0 tos 16
 """)

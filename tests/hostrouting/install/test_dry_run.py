@@ -395,6 +395,16 @@ def test_each_cause(name: str) -> None:
     assert dry.result.to_mapping()["wouldFail"] == dry.result.would_fail
 
 
+def test_configured_routes_that_go_while_one_waits() -> None:
+    """Whoever takes them out of the configuration knows it, so only the wait is in the way."""
+    host = configured(REPAIRED)
+    for route in host.kernel.snapshot().default_routes(4):
+        host.kernel.ip_route("delete", route)
+    dry = foreseen(ROUTES_KEEPING(OTHER_ROUTE, host=host))
+    assert isinstance(dry.result, Plan)
+    assert dry.result.would_fail.startswith("10.77.0.0/16 needs an IPv4 default route")
+
+
 @given(
     wanted=configs(),
     installed=st.none() | st.just(STRICT) | configs(),

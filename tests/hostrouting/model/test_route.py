@@ -116,6 +116,22 @@ def test_the_command_that_deletes_a_route(route: str, words: str) -> None:
     assert words in deletion_command(route_of(route))
 
 
+@pytest.mark.parametrize(
+    ("route", "is_passed_over"),
+    [
+        ("10.9.0.0/16 dev a", False),
+        ("10.9.0.0/16 dev a expires", False),
+        ("10.9.0.0/16 dev a expired", True),
+        ("10.9.0.0/16 dev a dead", True),
+        ("10.9.0.0/16 nexthop dev a dead nexthop dev b", False),
+        ("blackhole 10.9.0.0/16", False),
+    ],
+)
+def test_what_linux_lists_and_does_not_use(route: str, *, is_passed_over: bool) -> None:
+    """What has expired, and what has no next hop that lives."""
+    assert route_of(route).is_passed_over is is_passed_over
+
+
 @pytest.mark.parametrize("kind", sorted(REFUSING))
 def test_a_refusal_leads_through_no_device(kind: RouteType) -> None:
     """`ip` prints `dev lo` for those of IPv6, and so may a snapshot that was made from that."""

@@ -76,4 +76,5 @@ def test_the_priority_before_a_rule() -> None:
     """
     rules = (Rule(4, 100), Rule(4, 99), Rule(6, 98))
     assert priority_before(rules[0], rules) == 98
+    assert priority_before(Rule(4, 1), rules) == 0
     assert priority_before(Rule(4, 0), rules) is None

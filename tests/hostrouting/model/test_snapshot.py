@@ -94,6 +94,14 @@ def test_routes_that_are_added() -> None:
     assert there.with_routes([added]).routes == (theirs, added)
 
 
+def test_rules_that_are_added() -> None:
+    """Each comes behind those of its priority, as where Linux adds it."""
+    local, *others = default_rules(4)
+    first, second = Rule(4, 0, table=7), Rule(4, 9, table=7)
+    there = Snapshot((), (), default_rules(4), ())
+    assert there.with_rules([second, first]).rules == (local, first, second, *others)
+
+
 @pytest.mark.parametrize(
     ("rules", "family", "lacks"),
     [((), None, True), (default_rules(6), None, False), ((), 4, False)],

@@ -229,6 +229,19 @@ def test_the_end_of_a_fault(capfd: pytest.CaptureFixture[str]) -> None:
     assert [line for line in logged(capfd) if line[0] in "345"] == [ALL_IS_RIGHT]
 
 
+def test_a_fault_that_comes_again(capfd: pytest.CaptureFixture[str]) -> None:
+    """It is logged each time that a pass before has not found it."""
+    guarded = Guarded()
+    kernel = guarded.host.kernel
+    for moment in (30, 150):
+        guarded.at(moment, lambda: kernel.ip_route("add", ESCAPE))
+        guarded.at(moment + 60, lambda: kernel.ip_route("delete", ESCAPE))
+    guarded.run_until(300)
+    lines = [line[:26] for line in logged(capfd) if line[0] in "345"]
+    assert lines.count("3 OVERLAP: 172.16.5.0/24 l") == 2
+    assert lines.count(ALL_IS_RIGHT[:26]) == 2
+
+
 def test_a_rival(capfd: pytest.CaptureFixture[str]) -> None:
     """Another program's route in the place of ours stays, and is said by each kind of pass. When it
     is gone, ours is back.

@@ -82,6 +82,11 @@ def test_what_is_wrong(name: str) -> None:
     assert read(INCIDENTS[name].make())[sample] == value
 
 
+def test_nothing_installed() -> None:
+    """There is no gate, so no sample says that it is open, or that it is not."""
+    assert "hostrouting_gate_open" not in read(INCIDENTS["nothing"].make())
+
+
 def test_a_range_that_is_refused() -> None:
     """Each kind of an escape has a sample of its own."""
     values = read(right_but(add_blackhole)())

@@ -40,7 +40,7 @@ from tests.support.statuses import (
     with_silent_kernel,
     with_silent_systemd,
 )
-from tests.support.tasks import LAYOUT, lose_routes
+from tests.support.tasks import LAYOUT, REPAIR, lose_routes
 
 
 @pytest.mark.parametrize("name", INCIDENTS)
@@ -209,6 +209,14 @@ def test_a_refused_unit_is_to_be_started_when_nothing_holds_it_back() -> None:
         findings = find_status(host).findings
         startable = [finding for finding in findings if "nothing is known to hold" in str(finding)]
         assert bool(startable) is is_startable, name
+
+
+def test_a_conflict_alone_holds_a_unit_back() -> None:
+    """In mode WARN, too, where addresses that escape do not: its start is not proposed."""
+    host = node(config(*REPAIR, mode="WARN"))
+    hold_place(host)
+    refuse(host, KUBELET, OVERLAP)
+    assert "nothing is known to hold" not in str(find_status(host).findings)
 
 
 def test_a_gateway_that_does_not_answer() -> None:

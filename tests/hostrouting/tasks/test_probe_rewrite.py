@@ -128,3 +128,10 @@ class TestNft:
         run(Remove(host=attrs.evolve(host, missing={"nft"})))
         assert host.files.texts == {}
         assert caplog.text.count(f"{TABLE} stays until the next boot") == 1
+
+    def test_uninstalled_while_the_table_is_wanted(self) -> None:
+        """That the program is missing is all that is said: no table is to be deleted."""
+        host = FakeHost()
+        apply(host)
+        task = RewriteProbeSource(rewrite(), host=attrs.evolve(host, missing={"nft"}))
+        assert [finding.name for finding in task.plan().findings] == ["requirement"]

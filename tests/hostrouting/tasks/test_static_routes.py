@@ -24,12 +24,14 @@ from tests.support.tasks import (
     REPAIR,
     before_it_sets_routes,
     config,
+    configured,
     failure_of,
     our_destinations,
     ours,
     paths_on,
     run,
     type_routes,
+    undo,
 )
 from tests.support.topologies import WithoutIPv6
 
@@ -105,6 +107,16 @@ class TestDefaultRoute:
         assert error.can_retry
         assert installed(host) is True
         assert {*effects_of(error).files} == paths_on(host)
+
+    def test_is_gone_at_an_undo(self) -> None:
+        """What comes back cannot be set, and what the run has added goes all the same."""
+        host = configured(config(*REPAIR))
+        task = Configure(config("9.0.0.0/8"), host=host)
+        run(task)
+        for route in host.kernel.snapshot().default_routes(4):
+            host.kernel.ip_route("delete", route)
+        failure_of(undo, task, of=NotReady)
+        assert our_destinations(host) == []
 
     def test_a_kernel_without_ipv6(self) -> None:
         """No default route of IPv6 can come, so the run fails at once, before its first change."""

@@ -239,6 +239,13 @@ def test_a_name_that_no_device_can_have(namespace: Namespace, backend: NetlinkBa
         assert outcome.error.kind == "no-such-device"
 
 
+def test_a_deletion_by_a_device_that_is_gone(backend: NetlinkBackend) -> None:
+    """It has taken its routes along, so nothing is left to do; an addition is not done."""
+    route = Route.to("192.0.2.0/24", dev="gone")
+    deleted, added = backend.change([RouteRequest("delete", route), RouteRequest("add", route)])
+    assert (deleted.ok, deleted.is_done, added.is_done) == (False, True, False)
+
+
 # Messages.
 
 

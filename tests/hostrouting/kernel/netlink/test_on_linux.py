@@ -362,6 +362,15 @@ def test_a_mask_beside_its_value(
     assert rule.others == tuple(others.items())
 
 
+def test_what_a_rule_has_beside_its_selectors(
+    namespace: Namespace, backend: NetlinkBackend
+) -> None:
+    """A realm, or who has made the rule, selects no packets."""
+    namespace.batch(["rule add pref 9 table 100 realms 3/4 protocol static"])
+    [rule] = [each for each in backend.snapshot(family=4).rules if each.table == 100]
+    assert rule == Rule(4, 9, table=100)
+
+
 @pytest.mark.parametrize("family", [4, 6])
 @properties
 @given(data=st.data())
