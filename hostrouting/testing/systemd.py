@@ -248,8 +248,10 @@ class FakeManager:
 
 def _require_property(name: str) -> None:
     """Raise ValueError for a name by which one of those that the manager knows may be meant."""
+    if name in _PROPERTIES:
+        return
     near = nearest(name, _PROPERTIES)
-    if near is not None and name not in _PROPERTIES:
+    if near is not None:
         raise ValueError(f"there is no property {name!r:.80}; did you mean {near}?")
 
 
