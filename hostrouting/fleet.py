@@ -10,8 +10,8 @@ read the files themselves, so on a cluster the paths have to lead to the same fi
 asks this host.
 
 Two nodes have the same problem if addresses of the same CIDRs escape through devices that differ
-only in their numbers, and the same routes repair both. The ranges may differ: on one node Linux
-uses ib0's route, on another ib3's. So may the addresses from which packets are sent.
+only in their numbers, and the same routes repair both. The ranges may differ (on one node
+Linux uses ib0's route, on another ib3's), and so may the addresses that packets are sent from.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class NodeGroup(NamedTuple):
 def find_snapshots(directories: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
     """The paths of everything named *.json in these directories, each once.
 
-    Whether they are snapshots is found out when they are judged. Raises ConfigError, which lists
-    every directory that cannot be read or has no such name; or there is no directory.
+    Whether they are snapshots is found out when they are judged. Raises ConfigError if no directory
+    is given, and with every directory that cannot be read or has no such file.
     """
     files: list[str] = []
     faults: list[Fault] = []
@@ -210,8 +210,8 @@ def _predicate(escape: Escape) -> str:
 
 def group_nodes(results: Iterable[NodeResult]) -> tuple[NodeGroup, ...]:
     """The results in groups: the worst verdict first, and among equal verdicts the group with the
-    most nodes. ValueError if there is no result: an iterator, as of `check_snapshots`, gives each
-    once.
+    most nodes. ValueError if there is no result, as from an iterator that was used before:
+    `check_snapshots` returns one.
     """
     members: dict[tuple[str, str, tuple[StaticRoute, ...]], list[NodeResult]] = {}
     for result in results:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 def how_to_allow(kinds: Mapping[str, str], repair: RepairLine) -> Remedy:
-    """The remedy if packets are meant to leave through these devices, of which the kinds are
-    given.
+    """The remedy if packets are meant to leave through these devices, which are given with their
+    kinds.
     """
     named = [f"{dev} ({kind})" if kind else dev for dev, kind in kinds.items()]
     words = f"if leaving through {spoken(named)} is intended"

@@ -1,8 +1,8 @@
 """Whether systemd runs the gate when it starts a unit: what lets gated units start unchecked.
 
-systemd is asked what it has loaded: an older text, a drop-in of somebody else that takes ours away,
-or a setting that counts a refusal as a success. Of the disk, only our own drop-in is looked at.
-Nothing is changed here.
+systemd is asked what it has loaded. A gate is open if that is an older text, if another program's
+drop-in takes ours away, or if a setting counts a refusal as a success. Of the files on the disk,
+only our own drop-in is looked at. Nothing is changed here.
 
 Not judged: other drop-ins that systemd has not read yet, so also those in an image, and those of
 instances that are not loaded; a condition that comes after an empty one; whether systemd ignores a

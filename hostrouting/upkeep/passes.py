@@ -173,8 +173,8 @@ def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> Pass
     escape or that there is no default route, or if Linux does not answer.
     """
     from hostrouting.check.check import check_kernel, find_what_may_come  # noqa: PLC0415  as above
-    from hostrouting.check.marker import leave_marker  # noqa: PLC0415
-    from hostrouting.check.sentences import check_findings  # noqa: PLC0415
+    from hostrouting.check.marker import leave_marker  # noqa: PLC0415  as above
+    from hostrouting.check.sentences import check_findings  # noqa: PLC0415  as above
 
     settings = config.route_overlap
     try:
