@@ -305,7 +305,8 @@ def _fault_of_result(result: object) -> str:
         )
     if isinstance(result, Step) and result.status is Status.FAILED and result.action == "do":
         return "the report of a run that failed; write phases.execute(task, ctx), which raises"
-    if getattr(result, "returncode", 0):
+    code = getattr(result, "returncode", None)
+    if isinstance(code, int) and code != 0:
         return f"{result!r:.80}, which has failed; write subprocess.run(…, check=True)"
     if isinstance(result, Mapping) and "would_fail" in result:
         return "a mapping with would_fail, which is an attribute of a plan and not a key"

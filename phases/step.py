@@ -62,12 +62,15 @@ class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
     SKIPPED = "skipped"
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, str) and other not in list(map(str, Status)):
+        if type(other) is str and other not in _STATUSES:  # not one of these themselves
             raise ValueError(f"{other!r:.80} is not a status; they are {', '.join(Status)}")
         return str.__eq__(self, other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
+
+
+_STATUSES = frozenset(map(str, Status))
 
 
 @attrs.define(eq=False, repr=False, slots=False)
