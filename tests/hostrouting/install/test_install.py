@@ -352,7 +352,8 @@ class TestOrder:
         removed = [mishaps.events.index(f"remove {path}") for path in LAYOUT.former_paths]
         written = mishaps.events.index(f"write {LAYOUT.drop_in_path(MACHINES)}")
         assert written < read < min(removed)
-        assert f"start {LAYOUT.guard_unit}" in mishaps.events, "its guard would run on"
+        assert mishaps.events.index(f"stop {LAYOUT.guard_unit}") < written, "it would run on"
+        assert f"start {LAYOUT.guard_unit}" in mishaps.events
 
     def test_removal(self) -> None:
         """The marker goes first, then drop-ins and units; one reload, so that systemd forgets them
