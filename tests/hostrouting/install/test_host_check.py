@@ -55,6 +55,8 @@ def test_the_findings_with_a_name() -> None:
     assert check.named("unsafe") == []
     assert check.named() == []
     assert check.document()["mode"] == "STRICT"
+    assert check.findings[0].severity == "error"
+    assert (check.code(), check.code({"overlap"})) == (1, 0)
 
 
 def test_what_makes_the_verdict_undecided() -> None:
