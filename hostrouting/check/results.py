@@ -346,7 +346,7 @@ class FamilyReport(NamedTuple):
     def lacks_rule(self) -> Finding | None:
         """That no rule looks up table main, so that no default route counts; None if one does."""
         for doubt in self.doubts:
-            if doubt.name == "missing-rule" and doubt.target in {"main", "IPv6"}:
+            if doubt.target in {"main", "IPv6"}:
                 return doubt
         return None
 
