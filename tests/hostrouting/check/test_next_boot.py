@@ -13,7 +13,7 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fib.engine import FROM_HOST
 from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import OURS, PROTOCOL_BOOT, Route
+from hostrouting.model.route import OURS, PROTOCOL_BOOT, NextHop, Route
 from hostrouting.model.snapshot import Link, Snapshot
 from tests.hostrouting.check.test_proposal import BOTH, HALF, NONE, addresses_of, with_routes
 from tests.support.nodes import block_of, nodes
@@ -45,8 +45,12 @@ def test_routes_that_are_needed_and_not_configured(
 ) -> None:
     """The finding names them, and what escapes without them; the remedy keeps them."""
     [finding] = lost(with_routes(protocol, *there).snapshot(), configured)
+    routes, are = ("routes", "are") if " and " in named else ("route", "is")
     assert finding.name == "route-not-configured"
-    assert finding.sentence.startswith(f"after the next boot, {ranges} will escape: the route")
+    assert finding.sentence == (
+        f"after the next boot, {ranges} will escape: the {routes} to {named} {are} not in the "
+        "configuration"
+    )
     assert finding.target == named
     assert finding.remedy == KEEP
 
@@ -62,8 +66,14 @@ def test_routes_that_are_needed_and_not_configured(
 def test_no_route_is_needed_and_not_configured(
     there: tuple[str, ...], configured: HostRoutingConfig
 ) -> None:
-    """Then there is nothing to say."""
-    assert lost(with_routes(OURS, *there).snapshot(), configured) == []
+    """Then there is nothing to say; nor while the default route is in doubt, which configured
+    routes wait for.
+    """
+    host = with_routes(OURS, *there).snapshot()
+    assert lost(host, configured) == []
+    [default] = host.default_routes(4)
+    other = default._replace(next_hops=(NextHop("ib0"),))
+    assert lost(host._replace(routes=(other, *host.routes)), configured) == []
 
 
 TYPED = ("10.128.0.0/10", "10.192.0.0/10")

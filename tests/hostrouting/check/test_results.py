@@ -41,6 +41,8 @@ Linux chooses one of several next hops by a hash, unless one is dead
   10.0.0.4 | default nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1 dead
   10.1.0.4 | default nexthop via 10.0.0.1 dev eth0 dead nexthop via 10.1.0.1 dev eth1
 the source of the default route is often an address on lo, which both uplinks share
+  10.255.0.4 | -default; -addresses; address 10.8.0.1/24 dev cni0; \
+address 10.255.0.4/32 dev lo; default via 10.0.0.1 dev eth0
   10.255.0.4 | -default; address 10.255.0.4/32 dev lo; \
 default src 10.255.0.4 nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1
 """)
@@ -111,6 +113,7 @@ def test_linux_without_ipv6(expected_devs: tuple[str, ...]) -> None:
     [finding] = [finding for finding in findings if reason in finding.sentence]
     remedy = "boot it with IPv6, or take the IPv6 networks out of the configuration"
     assert str(finding.remedy) == remedy
+    assert checked(here).verdict == "ok"  # of IPv4
 
 
 def test_families_without_a_default_route() -> None:
