@@ -122,5 +122,4 @@ def may_change_destination(route: Route) -> bool:
     """Whether an encapsulation may give packets another destination, so that the device of the
     route says nothing.
     """
-    encapsulations = {word for word in route.unread if word.startswith("encap")}
-    return not encapsulations <= KEEPS_DESTINATION
+    return not KEEPS_DESTINATION.issuperset(route.unread)
