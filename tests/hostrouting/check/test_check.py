@@ -237,6 +237,19 @@ def test_ipv6_is_asked_about_the_lowest_address() -> None:
     assert [int(address) for address in call.args[0]] == [part.first for part in family.parts]
 
 
+def test_a_source_that_linux_does_not_know() -> None:
+    """It has no answer for a route that has changed meanwhile: what is not known stays in doubt."""
+    host = mock.Mock(wraps=FakeKernel())
+    host.snapshot.return_value = vm_of(
+        "-default; default via 10.9.9.9 dev eth1; address 10.1.0.4/24 dev ib0; elsewhere; "
+        "rule from 10.1.0.4/32"
+    )
+    host.sources.side_effect = lambda addresses: (None,) * len(addresses)
+    host.lookup.side_effect = lambda addresses: (Answer("no-route", None),) * len(addresses)
+    doubts = check_kernel(host, config(cidrs=(CIDR,))).doubts
+    assert "unknown-source" in [doubt.name for doubt in doubts]
+
+
 def test_nothing_to_check() -> None:
     """Without an expected CIDR there is no verdict."""
     kernel = h200()

@@ -104,6 +104,8 @@ a bridge's address in the network of the link, which every device has, says noth
   undecided | address fd00::1/64 dev cni0 | fd16::/56
 a default route by a bridge hides no pods
   ok | default dev cni0 metric 500
+while pods move from one CNI to another, those of both are right
+  ok | link lxc1 veth; 172.16.2.7/32 dev cali1; 172.16.2.8/32 dev lxc1
 a CNI that serves the pods of another does so by its tunnels, and not by its bridge
 + link cali1 veth; link cbr0 bridge; 172.16.1.0/24 dev cbr0
   ok
@@ -114,6 +116,9 @@ pods of this node may be hidden by an uplink that is named as a pod's device, or
   overlap | rule to 172.16.5.0/24 prohibit
 pods that the plain bridge plugin has attached may be those of any CNI
   ok | link flannel.1 vxlan; link veth7 veth; 172.16.1.0/24 dev flannel.1; 172.16.2.7/32 dev veth7
+multicast is fine by any device, and not if it is refused
+  ok      | 224.0.0.0/4 dev ib0               | 224.0.0.0/4
+  overlap | blackhole 224.0.0.0/4 proto 4     | 224.0.0.0/4
 what is refused around a pod may be a block of a CNI, unless it is too wide
 + ipv6
   undecided | prohibit 172.16.0.0/20 proto 4; 172.16.0.0/32 dev cali1 | 172.16.0.0/20
@@ -231,6 +236,10 @@ a CNI's rule for a pod names the pod's device, too
 + address 10.9.0.4/32 dev eth0; default via 10.1.0.1 dev eth1 table 100
   undecided | rule pref 2048 from 10.9.0.4/32
   undecided | rule iif cni0; 10.244.0.0/24 dev cni0
+what a CNI's bridge with the default route sends itself is the host's own
++ -default; -addresses; link azure0 bridge; address 10.9.0.4/24 dev azure0
++ default via 10.0.0.1 dev azure0; address 10.0.0.4/24 dev azure0; elsewhere
+  undecided | rule from 10.9.0.0/24
 only IPv6 chooses a source without a route, and looks up again
   overlap | throw 172.16.0.0/16; default via 10.0.0.1 dev eth0 table 100; rule from 10.0.0.4/32
 an intended rule is about connections, too

@@ -13,13 +13,13 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fib.engine import FROM_HOST
 from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import OURS, PROTOCOL_BOOT, NextHop, Route
+from hostrouting.model.route import OURS, PROTOCOL_BOOT, Route
 from hostrouting.model.snapshot import Link, Snapshot
 from tests.hostrouting.check.test_proposal import BOTH, HALF, NONE, addresses_of, with_routes
 from tests.support.nodes import block_of, nodes
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, REPAIR, config
-from tests.support.topologies import ELSEWHERE, cni_node, dual_stack_h200, rule
+from tests.support.topologies import ELSEWHERE, cni_node, dual_stack_h200, rule, vm_of
 
 KEEP = Remedy("to keep them", "repair | apply")
 
@@ -66,14 +66,15 @@ def test_routes_that_are_needed_and_not_configured(
 def test_no_route_is_needed_and_not_configured(
     there: tuple[str, ...], configured: HostRoutingConfig
 ) -> None:
-    """Then there is nothing to say; nor while the default route is in doubt, which configured
-    routes wait for.
-    """
-    host = with_routes(OURS, *there).snapshot()
-    assert lost(host, configured) == []
-    [default] = host.default_routes(4)
-    other = default._replace(next_hops=(NextHop("ib0"),))
-    assert lost(host._replace(routes=(other, *host.routes)), configured) == []
+    """Then there is nothing to say."""
+    assert lost(with_routes(OURS, *there).snapshot(), configured) == []
+
+
+def test_configured_routes_that_would_wait() -> None:
+    """While the default route is in doubt, they stay as they are, and nothing is said of them."""
+    ways = "; ".join(f"{to} via 10.0.0.1 dev eth0 proto ours" for to in REPAIR)
+    host = vm_of(f"{CIDR} dev ib0; {ways}; default via 10.1.0.1 dev eth1 metric 100")
+    assert lost(host, BOTH) == []
 
 
 TYPED = ("10.128.0.0/10", "10.192.0.0/10")
@@ -138,8 +139,9 @@ def test_addresses_of_ipv6_that_are_as_small_as_those_of_ipv4() -> None:
     kernel = dual_stack_h200()
     kernel.ip_route("add", Route.to("::/2", dev="ib0"))
     kernel.ip_route("add", Route.to("::/3", dev="eth0", gateway="fe80::1", protocol=OURS))
+    kernel.ip_route("add", Route.to("10.9.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS))
     [finding] = lost(kernel.snapshot(), config(cidrs=(CIDR, "::/3")))
-    assert finding.facts["ranges"] == ["::/3"]
+    assert finding.facts == {"unconfigured": ["::/3"], "ranges": ["::/3"]}
 
 
 @given(nodes())

@@ -34,6 +34,8 @@ of several addresses on the expected device, Linux writes the one in the network
   10.1.0.4 | default via 10.1.0.1 dev eth0 metric 1; address 10.1.0.4/24 dev eth0
 of two default routes with one metric, either may be the intended one
   none | default via 10.1.0.1 dev eth1 metric 100; address 10.1.0.4/24 dev eth1
+by a device without an address, Linux writes one of another device that is not only for its link
+  10.0.0.4 | -default; default via 10.1.0.1 dev eth1; address 169.254.7.7/16 dev ib0
 Linux chooses one of several next hops by a hash, unless one is dead
 + -default; address 10.1.0.4/24 dev eth1; address 10.255.0.4/32 dev lo
   none     | default nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1

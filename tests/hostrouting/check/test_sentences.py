@@ -267,6 +267,10 @@ def test_a_card_without_an_address(links: list[Link], words: str) -> None:
     host = NO_DEFAULT._replace(addresses=(), links=tuple(links))
     [finding] = named("no-default-route", host)
     assert finding.sentence == f"there is no IPv4 default route, so no device is expected{words}"
+    only_of_link = host._replace(addresses=(address("fe80::7/64", "eth0"),))
+    [of_ipv6] = named("no-default-route", only_of_link, "fd00::/8")
+    words_for_ipv6 = finding.sentence.replace("IPv4", "IPv6")
+    assert of_ipv6.sentence == words_for_ipv6.replace("DHCP", "router advertisements")
     with_address = host._replace(addresses=(address("10.0.0.4/24", "eth0"),))
     [finding] = named("no-default-route", with_address)
     assert "eth0" not in finding.sentence

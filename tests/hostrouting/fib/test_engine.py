@@ -192,33 +192,35 @@ def test_rules_by_source() -> None:
     """
     wider_first = "rule pref 8 from 10.0.0.0/8 lookup 254; rule pref 9 from 10.0.0.4/32 lookup 7"
     fib = Fib(vm_of(f"default dev eth1 table 7; {wider_first}"), 4)
-    connection = PacketKind(Prefix.parse("10.0.0.4/32"))
-    assert fib.lookup("8.8.8.8", connection).devs == ("eth0",)
+    assert fib.lookup("8.8.8.8", KINDS["of a connection"]).devs == ("eth0",)
 
 
-def test_a_rule_for_users() -> None:
-    """It selects some connections of this host, also those from a known source; but nothing that
-    is forwarded, which is of user 0.
+SOURCE = Prefix.parse("10.0.0.4/32")
+KINDS = {
+    "sent": PacketKind(),
+    "of a connection": PacketKind(SOURCE),
+    "forwarded": PacketKind(SOURCE, "eth1"),
+}
+
+
+@pytest.mark.parametrize(
+    ("selector", "kinds"),
+    [
+        ("fwmark 1/1", ["sent", "of a connection", "forwarded"]),
+        ("uidrange 1000-1999", ["sent", "of a connection"]),  # what is forwarded is of user 0
+        ("oif eth1", ["sent"]),
+        ("iif eth1", ["sent"]),  # what arrives; of what is forwarded, it selects all
+    ],
+)
+def test_which_packets_a_rule_tells_apart(selector: str, kinds: list[str]) -> None:
+    """The kinds of which it selects some packets and not others. One behind it with the same
+    selector changes nothing.
     """
-    for_users = Rule(family=4, priority=9, table=7, others=(("uidrange", "1000-1999"),))
-    fib = Fib(vm_with_table_7(for_users), 4)
-    source = Prefix.parse("10.0.0.4/32")
-    sent = PacketKind()
-    of_a_connection = PacketKind(source)
-    forwarded = PacketKind(source, "eth1")
-    assert rules_of_others(fib, sent) == [for_users]
-    assert rules_of_others(fib, of_a_connection) == [for_users]
-    assert rules_of_others(fib, forwarded) == []
-
-
-def test_a_rule_for_bound_sockets() -> None:
-    """It selects nothing of a connection, nor of what is forwarded."""
-    bound = Rule(family=4, priority=9, table=7, others=(("oif", "eth1"),))
-    fib = Fib(vm_with_table_7(bound), 4)
-    source = Prefix.parse("10.0.0.4/32")
-    assert rules_of_others(fib, PacketKind()) == [bound]
-    assert rules_of_others(fib, PacketKind(source)) == []
-    assert rules_of_others(fib, PacketKind(source, "eth1")) == []
+    rules = f"rule pref 8 {selector} lookup 7; rule pref 9 {selector} lookup 254"
+    fib = Fib(vm_of(f"default dev eth1 table 7; {rules}"), 4)
+    first, *_ = [rule for rule in fib.rules if rule.priority == 8]
+    told_apart = {name: [first] if name in kinds else [] for name in KINDS}
+    assert {name: rules_of_others(fib, packet) for name, packet in KINDS.items()} == told_apart
 
 
 def test_a_rule_for_vrfs() -> None:
@@ -252,13 +254,12 @@ def test_all_that_this_host_sends_is_captured_first() -> None:
     fib = Fib(host._replace(rules=(unmarked, sent, marked, everything)), 4)
 
     _, others = fib.outcomes(0x08080808)
-    connection = PacketKind(Prefix.parse("10.0.0.4/32"))
 
     assert {other.rule: other.decision.devs for other in others} == {
         marked: ("eth1",),
         unmarked: ("eth0",),
     }
-    assert rules_of_others(fib, connection) == [unmarked]
+    assert rules_of_others(fib, KINDS["of a connection"]) == [unmarked]
 
 
 def test_a_rule_for_all_packets_to_other_addresses() -> None:

@@ -31,6 +31,7 @@ a rule that only packets of pods take is named where these are expected
 a route is named, and matters where it lies
   route 172.16.5.0/24 proto unspec nhid 7 (its next hops are not listed) | 172.16.5.0/24 nhid 7
   ok | 172.16.5.0/24 nhid 7 | 10.99.0.0/16
+  ok | local default dev eth1 scope 254 table 100; rule fwmark 1/1
   ok | throw 172.16.5.0/24 table 100; rule to 172.16.5.0/24
   (for packets with tos 0x10) | 172.16.5.0/24 via 10.0.0.1 dev eth0 tos 16
   ok | 172.16.5.0/24 via 10.0.0.1 dev eth0 tos 16 | 10.99.0.0/16
