@@ -557,7 +557,7 @@ def _ipv4_routes_of(address: Address, link: Link) -> list[Route]:
         prefsrc=address.ip,
     )
     routes = [local]
-    if network != own and link.loopback:
+    if link.loopback:
         routes.append(local._replace(prefix=network))
     elif network != own:
         connected = local._replace(type="unicast", table=TABLE_MAIN, scope=SCOPE_LINK)

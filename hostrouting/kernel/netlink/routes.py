@@ -26,6 +26,7 @@ from hostrouting.kernel.netlink.numbers import (
     RTM_NEWROUTE,
     ip_of,
     number_in,
+    number_of,
     prefix_of,
 )
 from hostrouting.kernel.netlink.socket import (
@@ -195,7 +196,7 @@ def _encaps(hops: Iterable[_RawHop]) -> tuple[str, ...]:
 
 
 def _encap_name(attributes: Mapping[int, bytes]) -> str:
-    number = number_in(attributes, _RTA_ENCAP_TYPE) or 0
+    number = number_of(attributes[_RTA_ENCAP_TYPE])
     if number < len(_ENCAPS):
         return _ENCAPS[number]
     return str(number)
