@@ -7,7 +7,7 @@ early what is not `near`: see `Near`.
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
 
-from hostrouting.model.prefix import Prefix, width_of
+from hostrouting.model.prefix import Prefix, outermost
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Snapshot
 
@@ -83,18 +83,12 @@ def is_wanted(network: int, borders: Sequence[int]) -> bool:
 
 def _borders_near(blocks: Iterable[Prefix], family: int, length: int) -> list[int]:
     """The borders of the ranges in which networks of this length overlap one of the blocks."""
-    size = 1 << width_of(family) - length
-    ranges: list[tuple[int, int]] = []
-    for block in blocks:
-        if block.family == family:
-            first = block.first - block.first % size
-            end = block.last - block.last % size + size
-            ranges.append((first, end))
-
+    ranges = [
+        Prefix.around(family, block.first, min(length, block.length))
+        for block in blocks
+        if block.family == family
+    ]
     borders: list[int] = []
-    for first, end in sorted(ranges):
-        if borders and first <= borders[-1]:  # this range continues the one before
-            borders[-1] = max(borders[-1], end)
-        else:
-            borders += [first, end]
+    for each in outermost(ranges):
+        borders += [each.first, each.last + 1]
     return borders

@@ -59,8 +59,6 @@ _LONGEST_PART = 1 << 16  # the kernel sends a list in parts of up to 32 KiB
 _CHANGES_AT_ONCE = 128  # one takes up to 64 KiB, and the error that answers it up to 1 KiB
 _QUESTIONS_AT_ONCE = 32  # an answer takes up to 5 KiB
 
-UNSUPPORTED = {errno.EOPNOTSUPP, errno.EAFNOSUPPORT}
-"""The errors of a list that the kernel was built without."""
 _NEEDS_NEWER = ("unavailable", "netlink of Linux 4.20 or later is needed")
 _EXPLANATIONS: dict[int, tuple[str, str]] = {
     errno.EPERM: ("not-permitted", "run this as root, or with the capability CAP_NET_ADMIN"),
@@ -80,10 +78,7 @@ _EXPLANATIONS: dict[int, tuple[str, str]] = {
 
 
 class KernelError(Exception):
-    """The kernel answered with an error: its number, and the kernel's own words if it gave any.
-
-    ENOBUFS means that answers were lost, EAGAIN that none came in time.
-    """
+    """The kernel answered with an error: its number, and the kernel's own words if it gave any."""
 
     def __init__(self, number: int, words: str = "") -> None:
         """Keep the number and the words."""
@@ -188,10 +183,7 @@ class Netlink(Protocol):
         """
 
     def dump(self, type_: int, body: bytes) -> Iterator[bytes]:
-        """The messages of one of the kernel's lists.
-
-        There are none if the kernel was built without support for what the list is about.
-        """
+        """The messages of one of the kernel's lists."""
 
     def parts(self, type_: int, body: bytes) -> Iterator[bytes]:
         """One of the kernel's lists as it comes: parts of many messages, which stand back to back.
@@ -306,15 +298,11 @@ class NetlinkSocket(Netlink):
         return errors
 
     def dump(self, type_: int, body: bytes) -> Iterator[bytes]:
-        try:
-            for part in self.parts(type_, body):
-                at = 0
-                while size := self.size_at(part, at):
-                    yield part[at : at + size]
-                    at += size
-        except KernelError as error:
-            if error.number not in UNSUPPORTED:
-                raise
+        for part in self.parts(type_, body):
+            at = 0
+            while size := self.size_at(part, at):
+                yield part[at : at + size]
+                at += size
 
     def parts(self, type_: int, body: bytes) -> Iterator[bytes]:
         self._send([message(type_, NLM_F_DUMP, body)])
@@ -343,13 +331,10 @@ class NetlinkSocket(Netlink):
         self._socket.send(b"".join(messages))
 
     def receive(self) -> bytes:
-        """The next answer, with all its messages whole; KernelError if none comes in time, or if
-        answers were lost.
+        """The next answer, with all its messages whole; OSError if none comes in time (EAGAIN), or
+        if answers were lost (ENOBUFS).
         """
-        try:
-            answer = self._socket.recv(_LONGEST_PART)
-        except OSError as error:
-            raise KernelError(error.errno or errno.EIO) from error
+        answer = self._socket.recv(_LONGEST_PART)
         if len(answer) == _LONGEST_PART:
             raise KernelError(errno.EBADMSG, "the answer was cut short")
         return answer
