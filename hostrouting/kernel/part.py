@@ -53,14 +53,11 @@ class Near:
 
     def keeps(self, route: Route) -> bool:
         """Whether this route, the next one of a list, is kept."""
-        borders = self.borders_for(route)
-        if borders is _EVERYWHERE:
-            return True
         family, network, length = route.prefix
         all_but_network = (family, length, *route[1:])
         is_first = all_but_network not in self._seen
         self._seen.add(all_but_network)
-        return is_first or is_wanted(network, borders)
+        return is_first or is_wanted(network, self.borders_for(route))
 
     def borders_for(self, route: Route) -> Sequence[int]:
         """The borders for routes that differ from this one only in their first address.

@@ -17,6 +17,7 @@ lets only root send messages to a socket of another process.
 from __future__ import annotations
 
 import errno
+import math
 import os
 import socket
 import struct
@@ -39,7 +40,6 @@ NLM_F_REQUEST = 0x1
 NLM_F_ACK = 0x4
 NLM_F_DUMP_INTR = 0x10
 NLM_F_DUMP = 0x300
-_NLM_F_ACK_TLVS = 0x200
 _NLMSGERR_ATTR_MSG = 1
 _NLA_TYPE_MASK = 0x3FFF  # without the flags for nesting and byte order
 
@@ -153,9 +153,9 @@ def _is_error(answer: bytes) -> bool:
 
 def error_of(data: bytes, at: int = 0) -> KernelError:
     """The error in an acknowledgement, or at the end of a list; number 0 is success."""
-    length, type_, flags, _, _ = HEADER.unpack_from(data, at)
+    length, type_, _, _, _ = HEADER.unpack_from(data, at)
     (code,) = _ERROR.unpack_from(data, at + HEADER.size)
-    if type_ != _NLMSG_ERROR or not flags & _NLM_F_ACK_TLVS:
+    if type_ != _NLMSG_ERROR:
         return KernelError(-code)
     # Then comes only the header of the refused message: the socket asks for that (CAP_ACK).
     refused_header = at + HEADER.size + _ERROR.size
@@ -221,12 +221,8 @@ class NetlinkSocket(Netlink):
 
     def _opened(self) -> socket.socket:
         opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC)
-        try:
-            self._set_options(opened)
-            opened.bind((0, self._groups))
-        except BaseException:
-            opened.close()
-            raise
+        self._set_options(opened)
+        opened.bind((0, self._groups))
         return opened
 
     def _set_options(self, opened: socket.socket) -> None:
@@ -238,9 +234,7 @@ class NetlinkSocket(Netlink):
         opened.setsockopt(_SOL_NETLINK, _NETLINK_EXT_ACK, 1)
         opened.setsockopt(_SOL_NETLINK, _NETLINK_GET_STRICT_CHK, 1)
         # This takes one system call for each answer; Python's own time-out takes two.
-        seconds = int(self._timeout)
-        microseconds = int(self._timeout % 1 * 1e6) or 1  # zeros would mean: wait for ever
-        timeval = struct.pack("=qq", seconds, microseconds)
+        timeval = struct.pack("=qq", math.ceil(self._timeout), 1)  # zeros would mean: wait for ever
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
 
     def _reopen(self) -> None:
