@@ -5,12 +5,12 @@ A message about a route has a header, a fixed part and attributes:
     struct rtmsg     family, dst_len, src_len, tos, table, protocol, scope, type, flags
     struct rtattr    length, number (RTA_…), value, zeros up to a multiple of four; then the next
 
-rtmsg is older than most fields of a route: the newer ones are attributes, and so is a table whose
-number needs more than a byte. A single next hop is spread over the message: its flags are those of
-rtmsg, its device and its gateway are attributes. Several next hops are the value of RTA_MULTIPATH:
-for each a struct rtnexthop (length, flags, weight minus one, device), then its gateway. A gateway
-of the other family is RTA_VIA, which begins with that family. RTA_METRICS has attributes with
-numbers of their own (RTAX_…).
+rtmsg is older than most fields of a route: the newer ones are attributes, and so is the table, for
+whose number rtmsg has only a byte. A single next hop is spread over the message: its flags are
+those of rtmsg, its device and its gateway are attributes. Several next hops are the value of
+RTA_MULTIPATH: for each a struct rtnexthop (length, flags, weight minus one, device), then its
+gateway. A gateway of the other family is RTA_VIA, which begins with that family. RTA_METRICS has
+attributes with numbers of their own (RTAX_…).
 """
 
 import errno
@@ -90,7 +90,7 @@ _ENCAPS = dict(
 def decode(packed: bytes, names: Mapping[int, str]) -> Route:
     """The route of one message; `names` has one for any number of a device, as `Names` does."""
     fixed = _RTMSG.unpack_from(packed, HEADER.size)
-    af, dst_len, src_len, tos, table, protocol, scope, type_, flags = fixed
+    af, dst_len, src_len, tos, _, protocol, scope, type_, flags = fixed
     attributes = attributes_of(packed, ROUTE_ATTRIBUTES_AT)
     metrics: dict[int, bytes] = {}
     if _RTA_METRICS in attributes:
@@ -109,7 +109,7 @@ def decode(packed: bytes, names: Mapping[int, str]) -> Route:
     return Route(
         prefix=prefix_of(family, attributes.get(RTA_DST), dst_len),
         next_hops=next_hops,
-        table=number_in(attributes, RTA_TABLE) or table,
+        table=number_of(attributes[RTA_TABLE]),
         metric=number_in(attributes, _RTA_PRIORITY) or 0,
         tos=tos,
         type=route_type,
