@@ -272,7 +272,8 @@ def test_next_hops_side_by_side() -> None:
         of_hop = attribute(5, as_ip(gateway).packed)
         hops += struct.pack("=HBBi", 8 + len(of_hop), flags, 0, device) + of_hop
     fixed = bytes([socket.AF_INET, 0, 0, 0, TABLE_MAIN, OURS, 0, 1, 0, 0, 0, 0])
-    route = decode(message(24, 2, fixed + attribute(9, hops)), {1: "eth0", 9: "eth1"})
+    body = fixed + u32(15, TABLE_MAIN) + attribute(9, hops)
+    route = decode(message(24, 2, body), {1: "eth0", 9: "eth1"})
     assert [str(hop.gateway) for hop in route.next_hops] == ["10.0.0.1", "10.0.0.2"]
 
 
