@@ -19,7 +19,6 @@ from hostrouting.fleet import check_snapshots, group_nodes
 from hostrouting.host.host import Host
 from hostrouting.install.plan import Plan
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, counted
-from hostrouting.kernel.netlink.backend import NetlinkBackend
 from hostrouting.kernel.rights import Rights
 from hostrouting.model.prefix import IP, as_ip
 from hostrouting.model.route import OURS, Route
@@ -158,7 +157,6 @@ MISTAKES: dict[str, Callable[[], object]] = {
     ).start("a", timeout=1),
     "running is 'no'; it must be True": lambda: FakeManager(running=untyped("no")).reload(),
     "ActiveState is a property of a unit; name it": lambda: FakeManager().show(("ActiveState",)),
-    "timeout is '60'; it must be a number of seconds": lambda: NetlinkBackend(timeout=TEXT),
     "Route.to: type is '60'; it must be one of unspec": lambda: Route.to("::/0", type=TEXT),
     "rules is '60'; it must be a list of texts": lambda: FakeEbtables(TEXT),
     "rule '-A PREROUTING -j DROP' is not a chain and": FakeEbtables(
@@ -287,6 +285,8 @@ def test_each_call_can_fail(moment: Any, call: Callable[[FaultyBackend], object]
     assert acts == ["first", "second"]
     assert backend.waiting == 0
     call(backend)
+    backend.is_restless = True
+    assert backend.snapshot().restless
 
 
 class Forgetful(FaultyBackend):
