@@ -422,6 +422,13 @@ def test_configured_routes_that_go_while_one_waits() -> None:
     assert dry.result.would_fail.startswith("10.77.0.0/16 needs an IPv4 default route")
 
 
+def test_a_part_that_is_left_out() -> None:
+    """It is not in the plan either: without the check, nothing is found that escapes."""
+    task = Configure(STRICT, host=FakeHost(kernel=h200()))
+    assert not phases.plan(task).ok
+    assert phases.plan(task, skip=[f"{Configure.name}/{CheckRouteOverlap.name}"]).ok
+
+
 def test_typed_routes_that_go_while_one_waits() -> None:
     """In WARN, there is nothing that they protect."""
     host = configured(WARN)
