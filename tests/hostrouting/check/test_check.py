@@ -223,6 +223,7 @@ def test_linux_is_not_asked_about_the_address_of_no_host() -> None:
     """It has no answer for 0.0.0.0, which is in the widest of all CIDRs."""
     kernel = mock.Mock(wraps=plain_vm())
     assert check_kernel(kernel, config(cidrs=("0.0.0.0/0",))).doubts == ()
+    assert kernel.sources.mock_calls == []  # the default route has a single one
     [call] = kernel.lookup.mock_calls
     [addresses] = call.args
     assert addresses

@@ -114,6 +114,9 @@ pods of this node may be hidden by an uplink that is named as a pod's device, or
 + link veth7 veth; 172.16.5.7/32 dev cali1
   overlap | 172.16.5.0/24 via 10.0.0.1 dev veth7 table 100; rule | 172.16.5.0/24 dev=veth7
   overlap | rule to 172.16.5.0/24 prohibit
+pods of other nodes are not, if they are reached by the uplink, too
+  ok | link flannel.1 vxlan; 172.16.5.7/32 dev flannel.1; rule; \
+172.16.5.0/24 via 10.0.0.1 dev eth0 table 100
 pods that the plain bridge plugin has attached may be those of any CNI
   ok | link flannel.1 vxlan; link veth7 veth; 172.16.1.0/24 dev flannel.1; 172.16.2.7/32 dev veth7
 multicast is fine by any device, and not if it is refused
@@ -263,6 +266,7 @@ what escapes both as plain packets and as connections is named as plain packets
   overlap, escape ib0 | 172.16.0.0/16 dev ib1 table 100; rule from 10.0.0.4/32
 packets of pods that no rule takes have no route, and no rule that could be intended
   overlap | -main; rule pref 90 iif lo lookup 254 | pods=10.244.1.0/24 intended=iif lo
+  overlap | throw 172.16.0.0/16                   | pods=10.244.1.0/24
 nothing is expected of packets of pods that podCidrs does not name
 + link cali1 veth; default dev eth1 table 7; rule from 10.244.1.0/24 lookup 7
   ok

@@ -188,6 +188,7 @@ def test_to_allow_a_card_is_no_remedy(link: Link) -> None:
     host = vm_with(Route.to(CIDR, dev=link.name), links=(link,))
     [escape, *_] = findings(host, mode="WARN")
     assert escape.name == "overlap"
+    assert escape.facts["via"]["gateway"] is None
     assert escape.remedy is None
 
 
@@ -267,8 +268,8 @@ def test_a_card_without_an_address(links: list[Link], words: str) -> None:
     host = NO_DEFAULT._replace(addresses=(), links=tuple(links))
     [finding] = named("no-default-route", host)
     assert finding.sentence == f"there is no IPv4 default route, so no device is expected{words}"
-    only_of_link = host._replace(addresses=(address("fe80::7/64", "eth0"),))
-    [of_ipv6] = named("no-default-route", only_of_link, "fd00::/8")
+    others = (address("fe80::7/64", "eth0"), address("10.0.0.4/24", "eth0"))
+    [of_ipv6] = named("no-default-route", host._replace(addresses=others), "fd00::/8")
     words_for_ipv6 = finding.sentence.replace("IPv4", "IPv6")
     assert of_ipv6.sentence == words_for_ipv6.replace("DHCP", "router advertisements")
     with_address = host._replace(addresses=(address("10.0.0.4/24", "eth0"),))
