@@ -53,10 +53,10 @@ HIDING = Route.to("10.244.0.0/25", dev="docker0", protocol=2)
 BY_ETH1 = "default via 10.1.0.1 dev eth1 table 2"
 
 HOSTS: dict[str, Snapshot | str] = {
-    "own range": "local 172.16.5.0/24 dev lo proto 4 table 255 scope 0",
+    "own range": "local 172.16.5.0/24 dev lo proto 2 table 255 scope 0",
     "no route": "throw 172.16.5.0/24",
     "blackhole": "blackhole 172.16.5.0/24 proto 12",
-    "unreachable": "unreachable 172.16.5.0/24 proto 4",
+    "unreachable": "unreachable 172.16.5.0/24 proto 4; unreachable 172.16.9.9/32 proto 4",
     "a rule that refuses": "rule pref 50 to 172.16.5.0/24 prohibit",
     "no default route": "-default",
     "by InfiniBand": "-default; default dev ib0 proto 16",
@@ -97,7 +97,8 @@ HOSTS: dict[str, Snapshot | str] = {
         links=(*CNI.links, DOCKER, WG1)
     ),
     "a rule that hides pods": "address 10.244.0.1/24 dev cni0; 10.244.0.0/24 dev cni0; "
-    "10.244.0.0/25 dev eth1 table 7; default via 10.1.0.1 dev eth1 table 100; rule",
+    "10.244.0.0/25 dev eth1 table 7; 10.244.0.128/25 dev eth1; rule; "
+    "default via 10.1.0.1 dev eth1 table 100",
     "a blackhole that hides pods": CNI.with_routes(
         [HIDING._replace(type="blackhole", next_hops=())]
     ),
@@ -181,6 +182,7 @@ def test_no_device_is_to_be_allowed_while_a_route_hides_pods() -> None:
         pytest.param(Link("ib0.8001", index=10, kind="ipoib", type=32), id="InfiniBand"),
         pytest.param(Link("bond1", index=10, kind="bond"), id="a card"),
         pytest.param(Link("eth1", index=10, kind="veth"), id="a card of a machine"),
+        pytest.param(Link("lo", index=1, type=772), id="no device to leave by"),
     ],
 )
 def test_to_allow_a_card_is_no_remedy(link: Link) -> None:
