@@ -241,6 +241,12 @@ def test_what_stands_beside_the_command_of_a_repair(name: str, caveat: str) -> N
     assert caveat_of_repair(checked(vm_of(str(HOSTS[name])))) == caveat
 
 
+def test_a_repair_of_one_family_alone() -> None:
+    """It is a part of what is wrong."""
+    host = vm_of("ipv6; 172.16.5.0/24 dev ib0; blackhole fd16::5/128")
+    assert caveat_of_repair(checked(host, CIDR, "fd16::/48")) == " (repairs only a part)"
+
+
 def test_the_sentence_of_a_verdict_with_several_doubts() -> None:
     """The first doubt is told, and how many more there are."""
     to_100 = Rule(family=4, priority=50, action="goto", target=100)
