@@ -466,10 +466,18 @@ HISTORIES: dict[str, list[tuple[Any, ...]]] = {
         ADDRESS,
         (*ADD, Route.to("10.9.0.0/16", dev="eth0", gateway="10.0.0.1")),
         ("ip_route", "delete", Route.to("10.9.0.0/16", gateway="10.0.0.1")),
+        (*ADD, Route.to("fd09::/64", dev="eth0", gateway="fe80::1")),
+        ("ip_route", "delete", Route.to("fd09::/64", gateway="fe80::1")),
     ],
+    "lo is deleted": [("delete_link", "lo")],
     "a deletion beside an IPv6 route without a next hop": [
         (*ADD, Route.to("fd09::/64", type="blackhole")),
         ("ip_route", "delete", Route.to("fd09::/64", dev="eth0")),
+    ],
+    "a gateway behind a gateway": [
+        ("add_address", "eth0", "fd00::4/64"),
+        (*ADD, Route.to("fd08::/64", dev="eth0", gateway="fd00::1")),
+        (*ADD, Route.to("fd09::/64", dev="eth0", gateway="fd08::1")),
     ],
     "a broadcast address as a gateway": [ADDRESS, (*ADD, BROADCAST)],
     "an address of its own as a gateway": [
