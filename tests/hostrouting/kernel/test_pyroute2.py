@@ -17,6 +17,7 @@ from hostrouting.kernel.netlink.host import IFNAME, LINK
 from hostrouting.kernel.netlink.numbers import RTM_GETLINK
 from hostrouting.kernel.netlink.socket import HEADER, NLM_F_DUMP_INTR, attribute
 from hostrouting.kernel.pyroute2 import Pyroute2Backend
+from tests.support.kinds import raises
 
 
 @pytest.mark.parametrize("handle", ["netns", None, pyroute2.IPRoute])
@@ -41,16 +42,18 @@ def test_a_handle_that_is_asynchronous() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "kind", "said"),
     [
-        (RuntimeError("x"), "the handle cannot read the host's routes: RuntimeError: x"),
-        (OSError(errno.ENOBUFS, "x"), "cannot read the host's routes: answers were lost"),
+        (RuntimeError("x"), "unusable", "the handle cannot read the host's routes: RuntimeError: "),
+        (OSError(errno.ENOBUFS, "x"), "unsettled", "cannot read the host's routes: answers were l"),
     ],
 )
-def test_a_handle_that_fails(error: Exception, said: str) -> None:
-    """A bug in it is told from an error of its socket."""
+def test_a_handle_that_fails(error: Exception, kind: str, said: str) -> None:
+    """A bug in it is told from an error of its socket; and a backend that was closed, from both."""
     handle = mock.Mock(nlm_request_batch=mock.Mock(side_effect=error))
-    with Pyroute2Backend(handle) as backend, pytest.raises(BackendError, match=f"^{said}"):
+    with Pyroute2Backend(handle) as backend, raises(BackendError, kind, match=f"^{said}"):
+        backend.snapshot()
+    with raises(BackendError, "unusable", match="this backend was closed"):
         backend.snapshot()
 
 

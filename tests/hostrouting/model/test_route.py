@@ -89,7 +89,9 @@ def test_entries() -> None:
     for whole in (ECMP, Route.to("fd00::/8", type="blackhole")):
         assert as_stored(whole) == (whole,)
     ipv4 = ECMP._replace(prefix=Prefix(4, 0, 0), nexthop_id=None)
-    assert as_stored(ipv4) == as_listed([ipv4]) == (ipv4,)
+    assert as_stored(ipv4) == (ipv4,)
+    of_ipv4 = tuple(ipv4._replace(next_hops=(NextHop("a", as_ip(f"10.0.0.{n}")),)) for n in (1, 2))
+    assert as_listed(of_ipv4) == of_ipv4
     (via, on_link), other = (
         entries,
         entries[0]._replace(next_hops=(NextHop("c", as_ip("fe80::9"), 5),), protocol=9),

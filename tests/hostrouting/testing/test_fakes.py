@@ -24,6 +24,7 @@ from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest,
 from hostrouting.kernel.rights import Rights
 from hostrouting.model.prefix import IP, as_ip
 from hostrouting.model.route import OURS, Route
+from hostrouting.model.snapshot import Link
 from hostrouting.reading import read, register
 from hostrouting.status import Status, find_status, metric_lines
 from hostrouting.tasks.configure import Configure
@@ -224,6 +225,13 @@ def test_a_route_with_an_address_of_the_other_family(route: Route) -> None:
     """It is refused, as by Linux, although the host has the address."""
     with raises(BackendError, "invalid"):
         contract_host().ip_route("add", route)
+
+
+def test_the_number_of_a_device() -> None:
+    """The one that is given, or else the next free one."""
+    kernel = FakeKernel()
+    given, next_one = kernel.add_link(Link("eth0", 70)), kernel.add_link("eth1")
+    assert (given.index, next_one.index) == (70, 71)
 
 
 def test_planned_changes() -> None:

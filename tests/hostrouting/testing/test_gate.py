@@ -13,6 +13,7 @@ from hostrouting.node.start import Start
 from hostrouting.release import PASSED
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
+from hostrouting.testing.gate import why_refused
 from tests.support.node import (
     HALVES,
     UNIT,
@@ -96,9 +97,9 @@ def test_the_gate_of_a_node(make: Callable[[], FakeKernel], routes: Any, mode: A
     """It lets the same units pass, leaves the same marker, and gives the same reasons."""
     config = wanting(*routes, mode=mode)
     fake, real = installed(config, make), installed(config, make)
-    said = start(fake)
+    reasons = why_refused(fake, UNIT)
     node = Start(UNIT, real.files, find_host=lambda: real, clock=FakeNodeClock(), locked=FakeLock())
-    assert (said == "") is (node.decide() == PASSED)
-    assert all(error in said for error in node._errors)
+    assert (reasons == ()) is (node.decide() == PASSED)
+    assert [*reasons[:-1]] == [f"hostrouting: {error}" for error in node._errors]
     assert marker_of(fake) == marker_of(real)
     assert fake.kernel.snapshot() == real.kernel.snapshot()

@@ -73,7 +73,7 @@ def test_a_name_without_its_suffix() -> None:
     assert shown(manager, "ActiveState", "a.service") == ["active"]
     assert shown(manager, "SubState", "b*.service", "b") == ["dead", "dead"]
     assert manager.errors_of("b.service", "today") == ("no certificate",)
-    assert manager.errors_of("a.service", "today") == ()
+    assert manager.errors_of("a.service", "today") == manager.errors_of("b.service", "") == ()
     manager.stop("a")
     assert shown(manager, "ActiveState", "a") == ["inactive"]
 
@@ -186,7 +186,8 @@ def test_a_unit_that_does_not_start() -> None:
             manager.start(unit, timeout=1)
     assert manager.calls == ["start a.service", "start masked.service", "start node@1.service"]
     assert shown(manager, "ActiveState", "a", "masked") == ["failed", "inactive"]
-    assert shown(manager, "ExecMainStatus", "a", "masked") == ["1", "0"]
+    results = manager.show(("Result", "ExecMainStatus"), "a", "masked")
+    assert [" ".join(each.values()) for each in results] == ["exit-code 1", "success 0"]
     assert shown(manager, "MainPID", "a") == ["0"]
 
 

@@ -274,9 +274,10 @@ def test_a_question_that_the_kernel_does_not_understand() -> None:
     netlink, address = mock.Mock(), as_ip("192.0.2.1")
     netlink.ask.return_value = [KernelError(errno.EINVAL)]
     assert lookup_routes(netlink, [address]) == (Answer("blackhole", None),)
-    netlink.ask.return_value = [KernelError(errno.EINVAL, "Invalid header")]
-    with pytest.raises(KernelError, match="Invalid header"):
-        lookup_routes(netlink, [address])
+    for error in (KernelError(errno.EINVAL, "Invalid header"), KernelError(errno.ENOMEM)):
+        netlink.ask.return_value = [error]
+        with pytest.raises(KernelError, match=r"Invalid header|Cannot allocate memory"):
+            lookup_routes(netlink, [address])
 
 
 def test_a_device_that_is_asked_for(backend: NetlinkBackend) -> None:
