@@ -425,10 +425,8 @@ class BackendContract:
         half_there = _joined(_ipv6_route(gateway="2001:db8::3"), ours)
         joined = _joined(theirs, ours)
         with self.make() as backend:
-            for route in (theirs, ours, gatewayless):
-                _accepts(backend, "append", route)
-                _refuses(backend, "append", "exists", route)
-            _refuses(backend, "append", "exists", half_there)
+            _accepts(backend, "append", theirs, ours, gatewayless)
+            _refuses(backend, "append", "exists", gatewayless, half_there)
             promise = "next hops with a gateway are listed as one route, each with its weight"
             _equal(_installed(backend), [joined, gatewayless], promise)
             _refuses(backend, "delete", "no-such-route", theirs._replace(protocol=OURS))

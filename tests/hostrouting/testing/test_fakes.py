@@ -136,6 +136,7 @@ MISTAKES: dict[str, Callable[[], object]] = {
     "path is 'run/lock'; it must be": lambda: FakeFiles(locked={"run/lock"}).write("/a", ""),
     "path is '/a/../b'; write its shortest form, '/b'": lambda: FakeFiles().write("/a/../b", ""),
     "path is '//a'; write its shortest form, '/a'": lambda: FakeFiles().write("//a", ""),
+    "path is '/a/./b'; write its shortest form": lambda: FakeFiles().read("/a/./b"),
     "path is '/a//b/'; write its shortest form, '/a/b'": lambda: FakeFiles().remove("/a//b/"),
     "add link eth9:1.*: a name has 1 to 15 bytes": lambda: h200().add_link("eth9:1"),
     "add link a/b.*: a name has": lambda: h200().add_link("a/b"),

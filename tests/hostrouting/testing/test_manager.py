@@ -41,6 +41,7 @@ def test_a_manager_that_has_yet_to_read() -> None:
     for step, needs_reload in steps:
         step()
         assert shown(manager_of(host), "NeedDaemonReload", "a.service") == [needs_reload]
+    assert manager_of(host).calls == ["reload"]
 
 
 def test_an_instance_that_is_loaded() -> None:
