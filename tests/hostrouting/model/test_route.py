@@ -12,6 +12,7 @@ from hostrouting.model.route import (
     as_stored,
     bare,
     deletion_command,
+    devs_of,
 )
 from tests.support.ip_text import route_of
 
@@ -76,6 +77,7 @@ def test_the_devices_of_a_route() -> None:
     assert ECMP._replace(next_hops=(*ECMP.next_hops, NextHop("a"))).devs == ("a", "b")
     assert ECMP.usable_devs == ("a",)
     assert Route.to("10.9.0.0/16", gateway="10.0.0.1").devs == ()
+    assert devs_of([ECMP, Route.to("10.9.0.0/16", dev="c")]) == {"a", "b", "c"}
 
 
 def test_entries() -> None:

@@ -103,6 +103,7 @@ def test_what_the_files_of_a_unit_say() -> None:
     texts = {
         f"{UNITS}/m@.service": "SuccessExitStatus=97",
         f"{UNITS}/c.service": "",
+        f"{UNITS}/d.service": "[Service]",
         f"{UNITS}/m@a.service.d/30.conf.bak": "ExecCondition=ignored",
         f"{UNITS}/m@a.service.d/20.conf": "ExecCondition=second",
         f"{UNITS}/m@a.service.d/10.conf": "ExecCondition=\nExecCondition=first",
@@ -112,7 +113,7 @@ def test_what_the_files_of_a_unit_say() -> None:
     links = {f"{UNITS}/multi-user.target.wants/b.service": "/lib/systemd/system/b.service"}
     manager = FakeManager(files=FakeFiles(texts, links=links))
     assert shown(manager, "UnitFileState", "b.service", "m@a.service") == ["enabled", ""]
-    states = {"b": "not-found", "c": "masked", "m@a": "loaded", "n@a": "loaded"}
+    states = {"b": "not-found", "c": "masked", "d": "loaded", "m@a": "loaded", "n@a": "loaded"}
     assert shown(manager, "LoadState", *states) == [*states.values()]
     properties = ("SuccessExitStatus", "ExecCondition", "DropInPaths")
     assert manager.show(properties, "m@a.service") == (
