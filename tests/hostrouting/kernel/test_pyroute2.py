@@ -58,14 +58,17 @@ def test_a_handle_that_fails(error: Exception, kind: str, said: str) -> None:
 
 
 class Listed(dict[str, dict[str, int]]):
-    """A message of pyroute2: a device, in a list that changed while it was read or did not."""
+    """A message of pyroute2: a device with an XDP program, in a list that changed while it was
+    read or did not.
+    """
 
     offset = 0
 
     def __init__(self, *, is_torn: bool) -> None:
         """Keep the flag in the header, where pyroute2 has it."""
         super().__init__(header={"flags": NLM_F_DUMP_INTR if is_torn else 0})
-        self.data = bytes(HEADER.size) + LINK.pack(1, 2, 0) + attribute(IFNAME, b"eth0\0")
+        xdp = attribute(43, attribute(2, b"\1"))
+        self.data = bytes(HEADER.size) + LINK.pack(1, 2, 0) + attribute(IFNAME, b"eth0\0") + xdp
         self.length = len(self.data)
 
 
@@ -108,7 +111,7 @@ def test_a_list_that_changes_while_it_is_read(torn: int, *, is_restless: bool) -
     """The host is read again, up to three times in all; then the snapshot is restless."""
     with Pyroute2Backend(OneDevice(torn)) as backend:
         snapshot = backend.snapshot()
-    assert [link.name for link in snapshot.links] == ["eth0"]
+    assert [(link.name, link.xdp) for link in snapshot.links] == [("eth0", True)]
     assert snapshot.restless is is_restless
 
 

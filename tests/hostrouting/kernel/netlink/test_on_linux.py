@@ -221,7 +221,8 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
             "route add 3.0.0.0/8 nhid 5",
             "route add 6.0.0.0/8 nhid 6",
             "route add 7.0.0.0/8 nhid 7",
-            "route add 9.0.0.0/8 nexthop via 10.0.0.1 dev eth0 nexthop dev ib0",
+            "route add 9.0.0.0/8 nexthop via 10.0.0.1 dev eth0 nexthop dev wg0",
+            "link set wg0 down",
             "route add blackhole default table 100",
             (
                 "route add 8.0.0.0/8 nexthop encap ip id 7 dst 10.0.0.9 via 10.0.0.1 dev eth0 "
@@ -256,6 +257,8 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
 
     assert_that_ip_lists(snapshot, namespace)
     assert snapshot.ipv6_forwarding is True
+    [dead] = [route for route in snapshot.routes if route.usable_devs != route.devs]
+    assert (str(dead.prefix), dead.usable_devs) == ("9.0.0.0/8", ("eth0",))
     assert {str(route.prefix): route.unread for route in snapshot.routes if route.unread} == {
         "6.0.0.0/8": ("encap seg6",),
         "7.0.0.0/8": ("encap seg6",),
