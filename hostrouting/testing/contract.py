@@ -378,7 +378,7 @@ class BackendContract:
         """In a request, the state of a next hop is ignored."""
         route = _ours("192.0.2.0/24")
         with self.make() as backend:
-            _accepts(backend, "add", _with_hop(route, dead=True))
+            _accepts(backend, "add", _with_hop(route, dead=True, linkdown=True))
             _equal(_installed(backend), [route], "a next hop is as the kernel finds it")
             _accepts(backend, "delete", _with_hop(route, linkdown=True))
 

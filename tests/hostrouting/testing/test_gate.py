@@ -27,8 +27,6 @@ from tests.support.tasks import manager_of
 from tests.support.topologies import cni_node, ecmp_node, vpn_node
 
 MACHINE = "systemd-nspawn@kube1.service"
-ESCAPING = wanting(units=(UNIT, "systemd-nspawn@.service"))
-"""In STRICT, and the fabric leaves through InfiniBand."""
 
 
 def installed(config: HostRoutingConfig, make: Callable[[], FakeKernel] = h200) -> FakeHost:
@@ -47,10 +45,15 @@ def start(host: FakeHost, unit: str = UNIT, **options: Any) -> str:
     return ""
 
 
-@pytest.mark.parametrize("unit", [UNIT, "kubelet", MACHINE])
-def test_a_unit_that_is_refused(unit: str) -> None:
-    """The error has what the gate logs, and the unit has failed."""
-    host = installed(ESCAPING)
+@pytest.mark.parametrize(
+    ("unit", "gated"),
+    [(UNIT, UNIT), ("kubelet", UNIT), (MACHINE, "systemd-nspawn@.service"), (MACHINE, MACHINE)],
+)
+def test_a_unit_that_is_refused(unit: str, gated: str) -> None:
+    """In STRICT, and the fabric leaves by InfiniBand: the error has what the gate logs, and the
+    unit has failed.
+    """
+    host = installed(wanting(units=(gated,)))
     said = start(host, unit)
     assert " failed (exit-code, exit status 0): hostrouting: OVERLAP: 172.16.0.0/16 " in said
     assert "was refused: see the lines above; see `journalctl -u " in said
@@ -61,7 +64,7 @@ def test_a_unit_that_is_refused(unit: str) -> None:
 def test_an_opening() -> None:
     """It lets units start unchecked, unless the gate ignores it."""
     for reason, starts in (("a reason\n", True), ("\n", False)):
-        host = installed(ESCAPING)
+        host = installed(wanting())
         host.files.texts[HostLayout.opening_path] = reason
         assert (start(host) == "") is starts
 

@@ -500,6 +500,8 @@ HISTORIES: dict[str, list[tuple[Any, ...]]] = {
     "two addresses in one network": [
         ("add_address", "eth0", "fd00::4/64"),
         ("add_address", "eth0", "fd00::5/64"),
+        ADDRESS,
+        ("add_address", "eth0", "10.0.0.5/24"),
     ],
     "addresses of lo before it is up": [
         ("add_address", "lo", "10.1.0.1/32"),

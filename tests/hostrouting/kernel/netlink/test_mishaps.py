@@ -39,6 +39,7 @@ from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
+RTM_OF_NOTHING = 1000
 NLM_F_DUMP_INTR = 0x10  # "the list has changed while it was read"
 NEAR = Prefix.parse("192.0.2.0/25")
 ROUTE = Route.to("192.0.2.0/24", dev="eth0", gateway="10.0.0.1", protocol=OURS)
@@ -230,6 +231,8 @@ def test_a_list_that_is_refused(backend: NetlinkBackend) -> None:
     netlink = backend._netlink
     with pytest.raises(KernelError, match="Invalid values in header for fib rule dump request"):
         list(netlink.dump(RTM_GETRULE, b"\xff" * 12))
+    with pytest.raises(KernelError, match="not supported"):
+        list(netlink.dump(RTM_OF_NOTHING, bytes(12)))
 
 
 def test_a_name_that_no_device_can_have(namespace: Namespace, backend: NetlinkBackend) -> None:
