@@ -39,6 +39,16 @@ def test_a_default_route_may_come() -> None:
     assert find_what_may_come(check_kernel(plain_vm(), of_ipv4), of_ipv4) == ""
 
 
+def test_an_expected_device_may_come_up() -> None:
+    """One that is down is awaited as one that is missing."""
+    section = expect(CIDR, expected_devs=["eth1", "eth9"])
+    expecting = HostRoutingConfig(route_overlap=section)
+    kernel = plain_vm()
+    kernel.add_link(Link(name="eth1", index=0, up=False))
+    missing = find_what_may_come(check_kernel(kernel, expecting), expecting)
+    assert missing == "the device eth1 is not up and the device eth9 is not up"
+
+
 def test_linux_without_ipv6_gets_no_default_route() -> None:
     """It is not awaited; that of a host with IPv6 is."""
     of_ipv6 = config(cidrs=(CIDR6,))
@@ -213,6 +223,7 @@ def test_linux_is_not_asked_about_the_address_of_no_host() -> None:
     """It has no answer for 0.0.0.0, which is in the widest of all CIDRs."""
     kernel = mock.Mock(wraps=plain_vm())
     assert check_kernel(kernel, config(cidrs=("0.0.0.0/0",))).doubts == ()
+    assert kernel.sources.mock_calls == []  # the default route has a single one
     [call] = kernel.lookup.mock_calls
     [addresses] = call.args
     assert addresses
@@ -227,6 +238,42 @@ def test_ipv6_is_asked_about_the_lowest_address() -> None:
     assert [int(address) for address in call.args[0]] == [part.first for part in family.parts]
 
 
+def test_the_source_of_the_default_route_is_asked_for() -> None:
+    """Where its device has no address, only Linux knows which one the node sends with."""
+    kernel = FakeKernel()
+    for number in range(3):
+        kernel.add_link(f"eth{number}")
+    kernel.add_address("eth0", "10.0.0.4/24")
+    kernel.add_address("eth1", "10.1.0.4/24")
+    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth2"))
+    wanted = config(cidrs=(CIDR,))
+    assert check_snapshot(kernel.snapshot(), wanted).node_ips == {}
+    assert list(check_kernel(kernel, wanted).node_ips) == [4]
+
+
+def test_the_source_of_ipv6_depends_on_the_address() -> None:
+    """So one answer of Linux does not settle a doubt about a network."""
+    kernel = dual_stack_h200()
+    kernel.add_address("eth0", "fd00::4/64")
+    own = Prefix.parse("fd00::4/128")
+    kernel.add_rule(Rule(family=6, priority=100, action="unreachable", src=own))
+    report = check_kernel(kernel, config(cidrs=("fd99::/48",)))
+    assert "unknown-source" in [doubt.name for doubt in report.doubts]
+
+
+def test_a_source_that_linux_does_not_know() -> None:
+    """It has no answer for a route that has changed meanwhile: what is not known stays in doubt."""
+    host = mock.Mock(wraps=FakeKernel())
+    host.snapshot.return_value = vm_of(
+        "-default; default via 10.9.9.9 dev eth1; address 10.1.0.4/24 dev ib0; elsewhere; "
+        "rule from 10.1.0.4/32"
+    )
+    host.sources.side_effect = lambda addresses: (None,) * len(addresses)
+    host.lookup.side_effect = lambda addresses: (Answer("no-route", None),) * len(addresses)
+    doubts = check_kernel(host, config(cidrs=(CIDR,))).doubts
+    assert "unknown-source" in [doubt.name for doubt in doubts]
+
+
 def test_nothing_to_check() -> None:
     """Without an expected CIDR there is no verdict."""
     kernel = h200()
@@ -235,6 +282,21 @@ def test_nothing_to_check() -> None:
         check_snapshot(kernel.snapshot(), HostRoutingConfig())
     with pytest.raises(ConfigError, match=words):
         check_kernel(kernel, HostRoutingConfig())
+
+
+@pytest.mark.parametrize(
+    ("backend", "configuration", "words"),
+    [
+        (NetlinkBackend, config(cidrs=(CIDR,)), "backend is <class .*; it must be a connected"),
+        (h200(), {}, "config is {}; it must be a HostRoutingConfig"),
+    ],
+)
+def test_what_is_not_a_host_or_a_configuration(
+    backend: Any, configuration: Any, words: str
+) -> None:
+    """The error names it: not every author checks types."""
+    with pytest.raises(TypeError, match=words):
+        check_kernel(backend, configuration)
 
 
 def test_packets_of_pods_that_escape() -> None:

@@ -21,7 +21,10 @@ def test_a_doubtful_default_route(host: str, candidates: list[str], now: str) ->
     """Whoever reads that the uplink is unclear reads by which device packets leave now; programs
     read which devices it may be.
     """
-    [doubt] = checked(vm_of(host)).doubts
+    worse = "link eth2 nic; default via 10.2.0.1 dev eth2 metric 900"
+    [family] = checked(vm_of(f"{host}; {worse}")).families
+    assert family.flaws == ()  # eth2 does not compete as well
+    [doubt] = family.doubts
     assert doubt.name == "default-routes"
     words = f"should leave through {' or '.join(candidates)}; they leave through {now} now"
     assert doubt.sentence.endswith(words)
@@ -29,8 +32,8 @@ def test_a_doubtful_default_route(host: str, candidates: list[str], now: str) ->
 
 
 def test_only_a_tunnel_has_a_default_route() -> None:
-    """The card has none, and may be meant all the same: it has a command, too."""
-    [doubt] = check_findings(checked(vm_of("-default; default dev wg1")))
+    """The card with an address has none, and may be meant all the same: it has a command, too."""
+    [doubt] = check_findings(checked(vm_of("-default; default dev wg1; link eth1 nic")))
     assert doubt.sentence.endswith("through wg1 or a network card; they leave through wg1 now")
     assert doubt.facts == {"candidates": ["wg1", "eth0"]}
     assert doubt.remedy is not None
