@@ -15,6 +15,7 @@ from hostrouting.install.installed import read_installed
 from hostrouting.install.task import InstallTask
 from hostrouting.kernel.rights import Rights
 from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.tasks.overlap_check import CheckResult
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeManager, h200
 from phases.testing import FakeClock
@@ -62,6 +63,7 @@ class TestLastingConflict:
         """A conflict that is new ends the run before its first write."""
         host = FakeHost(kernel=h200())
         failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
+        assert not Configure(CONFLICTING, host=host).plan().is_empty
         before = dict(host.files.texts)
         more = config("172.16.0.0/16", "10.0.0.0/24")
         failure_of(run, Configure(more, host=host), of=RouteConflict, match=r"10\.0\.0\.0/24")
@@ -154,6 +156,7 @@ class TestNothingToDo:
         assert "reload systemd    # its files have changed" in str(plan)
         assert "reload systemd" in str(run(Configure(WANTED, host=host)))
         assert left_to_do(Configure(WANTED, host=host)) == ""
+        assert isinstance(run(Configure(WANTED, host=host)), CheckResult), "it was checked"
 
     def test_a_unit_that_is_gated_no_longer(self) -> None:
         """Its drop-in is gone, and systemd, which has not read that, still runs the gate."""
