@@ -275,8 +275,8 @@ def test_an_edited_configuration() -> None:
     assert guarded.ours == {*HALVES, "10.9.0.0/16"}
 
 
-@pytest.mark.parametrize("text", ["", "{", None])
-def test_a_broken_configuration(text: str | None, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("there", [{CONFIG: ""}, {CONFIG: "{"}, {f"{CONFIG}/a": ""}, {}])
+def test_a_broken_configuration(there: dict[str, str], capfd: pytest.CaptureFixture[str]) -> None:
     """It is said once. The routes stay, and no verdict is left; when it is mended, all is right."""
     guarded = Guarded()
     texts = guarded.host.files.texts
@@ -284,12 +284,16 @@ def test_a_broken_configuration(text: str | None, capfd: pytest.CaptureFixture[s
 
     def break_it() -> None:
         del texts[CONFIG]
-        if text is not None:
-            texts[CONFIG] = text
+        texts.update(there)
+
+    def mend_it() -> None:
+        for path in there:
+            del texts[path]
+        texts[CONFIG] = mended
 
     guarded.at(30, break_it)
     guarded.at(400, lambda: seen.append((marker_of(guarded.host), guarded.ours)))
-    guarded.at(400, lambda: texts.update({CONFIG: mended}))
+    guarded.at(400, mend_it)
     guarded.at(500, lambda: seen.append((marker_of(guarded.host), guarded.ours)))
     seen: list[tuple[str, set[str]]] = []
     guarded.run_until(501)

@@ -455,12 +455,15 @@ def test_what_ends_a_start(
     assert lines[-1 if isinstance(error, Stopped) else -2] == SAID_REFUSED
 
 
+@pytest.mark.parametrize("limit", [0.1, 0.0])
 def test_something_hangs(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    limit: float, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """It is ended when the time is up."""
-    monkeypatch.setattr(start, "TIME_LIMIT", 0.1)
-    assert decide(node(), lock=FakeLock(lambda: time.sleep(60))) == REFUSED
+    """It is ended when the time is up, or at once if that is so before: another start had the lock
+    for long, and then the program was replaced.
+    """
+    monkeypatch.setattr(start, "TIME_LIMIT", limit)
+    assert decide(node(), lock=FakeLock(lambda: time.sleep(20))) == REFUSED
     assert logged(capfd)[0].startswith("3 this took longer than 0 s, and was ended while it waited")
 
 
