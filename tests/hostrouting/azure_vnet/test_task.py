@@ -19,7 +19,7 @@ from hostrouting.host.host import Host
 from hostrouting.kernel.rights import Rights
 from hostrouting.model.prefix import as_ip
 from hostrouting.model.snapshot import Link
-from hostrouting.testing import FakeEbtables, FakeFiles, FakeHost
+from hostrouting.testing import FakeEbtables, FakeFiles, FakeHost, FakeLinkLayer
 from phases.testing import FakeClock
 from tests.support import azure_leftovers as azure
 from tests.support.azure_rules import pod_rules
@@ -167,6 +167,8 @@ def test_a_host_with_another_kernel() -> None:
         CleanStaleAzureVnet(azure.config(), host=FakeHost())
     with pytest.raises(TypeError, match="link_layer= as well"):
         CleanStaleAzureVnet(azure.config(), host=FakeHost(), ebtables=FakeEbtables())
+    with pytest.raises(TypeError, match="name its ebtables="):
+        CleanStaleAzureVnet(azure.config(), host=FakeHost(), link_layer=FakeLinkLayer())
 
 
 def test_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
@@ -186,6 +188,7 @@ def test_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     assert tuple(map(str, plan.errors)) == error.lines
     assert (plan.would_fail, dry_run.plan.would_fail) == (plan.errors[0], "")
     assert len(plan.deletions) == 13
+    assert {f"delete {entry}" for entry in plan.deletions} <= set(str(plan).splitlines())
     assert dry_run.plan.deletions == plan.deletions
 
 
@@ -219,8 +222,16 @@ def test_nothing_is_deleted(why: str) -> None:
     assert kind_of(failure(make())) == kind
 
 
-def test_a_cancellation_after_the_undo_file() -> None:
-    """All that is in the file is deleted."""
+def test_a_cancellation() -> None:
+    """Before the undo file is written, nothing is deleted; after it, all that is in the file."""
+    host, ctx = azure.host(), phases.Context(clock=FakeClock())
+    task = azure.task(azure.config(), host=host)
+    host.ebtables.meanwhile(ctx.cancel)
+    before = state_of(host)
+    with pytest.raises(phases.Cancelled):
+        phases.execute(task, ctx)
+    assert state_of(host) == before
+
     host, ctx = azure.host(), phases.Context(clock=FakeClock())
     host.ebtables.meanwhile(ctx.cancel, nth=BATCH)
     result = phases.execute(azure.task(azure.config(), host=host), ctx)

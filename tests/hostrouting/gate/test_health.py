@@ -515,6 +515,11 @@ def read_only(*paths: str) -> Change:
     return change
 
 
+def mask(host: FakeHost) -> None:
+    """Systemd has read nothing else of the unit then."""
+    manager_of(host).properties[KUBELET] = {"LoadState": "masked", "ExecCondition": ""}
+
+
 UNIT, FIRST = f"{UNITS}/{KUBELET}", f"{UNITS}/{KUBELET}.d/00-a.conf"
 OPENINGS: dict[str, tuple[Sequence[Change], list[str]]] = {
     "ours was not read": ([read_only(UNIT)], [OLD_FILES]),
@@ -543,6 +548,7 @@ OPENINGS: dict[str, tuple[Sequence[Change], list[str]]] = {
         [f"{KUBELET} starts unchecked: {OURS} is missing"],
     ),
     "the unit does not exist": ([lose(UNIT), read_again], []),
+    "the unit is masked": ([mask], []),
 }
 
 
@@ -581,6 +587,8 @@ class TestSystemd:
         before = ineffective_gates(host, WITH_KUBELET)
         assert len(before) == 2
         assert {finding.sentence for finding in before} == set(lasting(host))
+        manager_of(host).properties[KUBE1] = {"SuccessExitStatus": "255"}
+        assert ineffective_gates(host, WANTED) == [], "the other machines can be gated"
 
     def test_an_instance_that_is_gated_by_its_own_name(self) -> None:
         """Its drop-in overrides that of its template, and runs the gate as well."""

@@ -196,14 +196,30 @@ def test_what_has_refused_a_unit(held_by: str, *, is_there: bool, now: str, way:
         assert waiting.remedy == state.remedy
 
 
-def test_a_refused_unit_while_another_process_has_the_lock() -> None:
-    """Whatever has refused it, it cannot start now."""
-    files = FakeFiles(locked={HostLayout.lock_path})
+@pytest.mark.parametrize(
+    ("timers", "again"),
+    [
+        ("", ""),
+        ("a.timer b.path", " (a.timer and b.path start it again)"),
+    ],
+)
+def test_a_refused_unit_while_another_process_has_the_lock(
+    timers: str, again: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever has refused it, it cannot start now. What starts the service of that process again
+    is named.
+    """
+    holder = LockHolder(8, "python", "agent.service")
+    monkeypatch.setattr(FakeFiles, "lock_holders", lambda *_: (holder,))
+    files = FakeFiles()
     leave_note(files, UNIT, REFUSED_NOTE)
-    [state] = unit_states(files, manager_with(**FAILED, **REFUSED), [UNIT])
+    manager = manager_with(**FAILED, **REFUSED)
+    manager.properties["agent.service"] = {"TriggeredBy": timers}
+    [state] = unit_states(files, manager, [UNIT])
     assert state.held_by == HostLayout.lock_path
-    assert state.reasons == (ERROR, f"{HostLayout.lock_path} is locked by process 4711 (flock)")
-    assert str(state.remedy) == "if that hangs, as root: kill 4711"
+    locked = f"{HostLayout.lock_path} is locked by process 8 (python) of agent.service"
+    assert state.reasons == (ERROR, locked)
+    assert str(state.remedy) == f"if that hangs{again}, as root: kill 8"
 
 
 @pytest.mark.parametrize("unit", [HostLayout.guard_unit, UNIT])
@@ -225,10 +241,11 @@ def test_who_has_the_lock_for_a_moment(unit: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_guard() -> None:
-    """Nothing gates it, so it has no note."""
+    """Nothing gates it, so it has no note; it is not called a unit that is not gated."""
     manager = FakeManager(properties={HostLayout.guard_unit: PROPERTIES["runs"]})
-    [state] = unit_states(FakeFiles(), manager, [HostLayout.guard_unit])
-    assert state == UnitState(HostLayout.guard_unit, "runs")
+    for gated in (None, [UNIT]):
+        [state] = unit_states(FakeFiles(), manager, [HostLayout.guard_unit], gated)
+        assert state == UnitState(HostLayout.guard_unit, "runs")
 
 
 def test_instances() -> None:
