@@ -210,8 +210,9 @@ def test_what_is_run() -> None:
     has not listed one of them.
     """
     said = Said(**legacy(R1, R2), legacy_restore=Ended(0))
-    with raises(HostError, "no-such-rule"):
+    with raises(HostError, "no-such-rule") as caught:
         EbtablesProgram(run=said).delete([R1, R3])
+    assert caught.value.lines == (R3,)
     EbtablesProgram(run=said).delete([R2, R1])
     assert [asked for asked in said.asked if "restore" in asked[0][0]] == [
         (("ebtables-legacy-restore", "--noflush"), f"*nat\n-D {R2}\n-D {R1}\n")

@@ -11,6 +11,7 @@ import pytest
 
 import phases
 from hostrouting.azure_vnet.neighbours import Neighbour
+from hostrouting.azure_vnet.state import STATE_FILE
 from hostrouting.azure_vnet.task import CleanStaleAzureVnet, CleanupResult
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, HostError
@@ -113,6 +114,7 @@ def test_what_is_stale_is_deleted() -> None:
     kinds = [operation.object.split()[0] for operation in result.operations]
     assert kinds == ["rule"] * 10 + ["neighbour"] + ["route"] * 2
     assert result.log_fields() == {"stale": 13, "deleted": 13, "conflicts": 4, "undo_file": UNDO}
+    assert result.files == (UNDO,)
 
     assert clean(host).undo_file == ""
     host.ebtables.rules.append(azure.STALE_RULES[0])
@@ -203,6 +205,10 @@ FULL = {UNDO: "the disk is full"}
 FAILURES: dict[str, tuple[Callable[[], azure.AzureHost], str]] = {
     "azure-vnet is active, and nothing stale": (
         lambda: azure.AzureHost(files=FakeFiles(dict(CONFLIST))),
+        "refused",
+    ),
+    "the state file is truncated": (
+        lambda: azure.host(files=FakeFiles({STATE_FILE: "{"})),
         "refused",
     ),
     "no ebtables": (lambda: with_broken_ebtables("missing"), "refused"),

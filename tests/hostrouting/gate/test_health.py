@@ -394,8 +394,12 @@ def test_a_program_that_runs_slowly_is_only_noted(host: FakeHost) -> None:
 def test_without_a_configuration(host: FakeHost) -> None:
     """Where config.json cannot be read, the program is tried all the same."""
     break_interpreter("it is Python 3.9")(host)
-    found = find_faults_without_config(host, (MACHINES,))
-    assert found[0].sentence == f"{PROGRAM} cannot be run: it is Python 3.9"
+    broken = Finding("config", "error", f"{LAYOUT.config_path} is empty", LAYOUT.config_path)
+    found = find_faults_without_config(host, (MACHINES,), [broken])
+    sentences = (broken.sentence, f"{PROGRAM} cannot be run: it is Python 3.9")
+    assert [(fault.name, fault.sentence) for fault in found] == [
+        ("gate-shut", sentence) for sentence in sentences
+    ]
 
 
 @pytest.mark.parametrize(
@@ -520,6 +524,11 @@ def mask(host: FakeHost) -> None:
     manager_of(host).properties[KUBELET] = {"LoadState": "masked", "ExecCondition": ""}
 
 
+def lose_condition(host: FakeHost) -> None:
+    """Systemd does not run the gate, for a reason that is in none of the files."""
+    manager_of(host).properties[KUBELET] = {"ExecCondition": ""}
+
+
 UNIT, FIRST = f"{UNITS}/{KUBELET}", f"{UNITS}/{KUBELET}.d/00-a.conf"
 OPENINGS: dict[str, tuple[Sequence[Change], list[str]]] = {
     "ours was not read": ([read_only(UNIT)], [OLD_FILES]),
@@ -549,6 +558,18 @@ OPENINGS: dict[str, tuple[Sequence[Change], list[str]]] = {
     ),
     "the unit does not exist": ([lose(UNIT), read_again], []),
     "the unit is masked": ([mask], []),
+    "a folder in the place of ours": (
+        [put_folder(OURS), read_again],
+        [f"{KUBELET} starts unchecked: {OURS} was overwritten"],
+    ),
+    "ours was not read, and another one takes nothing away": (
+        [write(THEIRS, "[Service]\n"), read_only(UNIT, THEIRS)],
+        [OLD_FILES],
+    ),
+    "nobody sees what takes it away": (
+        [read_again, lose_condition],
+        [f"{KUBELET} starts unchecked: another drop-in takes the ExecCondition= of the gate away"],
+    ),
 }
 
 
@@ -564,7 +585,8 @@ class TestSystemd:
         for change in changes:
             change(host)
         assert openings(host) == wanted
-        assert lasting(host) == [sentence for sentence in wanted if CANCELLED in sentence]
+        by_another = (CANCELLED, "another drop-in")
+        assert lasting(host) == [each for each in wanted if any(map(each.__contains__, by_another))]
 
     @pytest.mark.parametrize("folder", [MACHINES, KUBE1])
     def test_a_refusal_that_counts_as_success(self, host: FakeHost, folder: str) -> None:
@@ -598,6 +620,8 @@ class TestSystemd:
         host.files.texts[f"{UNITS}/{KUBE1}.d/50-x.conf"] = "[Service]\nNice=1\n"  # not read yet
         assert faults(host, wanted) == []
         assert ineffective_gates(host, wanted) == []
+        path = dropped(host, KUBE1, RESET)
+        assert openings(host, wanted) == [f"{KUBE1} starts unchecked: {CANCELS.format(path)}"]
 
     @pytest.mark.parametrize(
         ("folder", "text", "name", "cause"),

@@ -151,14 +151,14 @@ def test_what_a_unit_waits_for(*, is_locked: bool, has_script: bool) -> None:
     if is_locked:
         files.locked.add(HostLayout.lock_path)
     if has_script:
-        files.texts[SCRIPT] = "sleep infinity\n"
+        files.texts |= dict.fromkeys((SCRIPT, f"{SCRIPT}.sh"), "sleep infinity\n")
     waiting = manager_with(ActiveState="activating", SubState="condition", **PASSED)
     [state] = unit_states(files, waiting, [UNIT])
     if is_locked:
         assert state.reasons == (f"{HostLayout.lock_path} is locked by process 4711 (flock)",)
         assert str(state.remedy) == "if that hangs, as root: kill 4711"
     elif has_script:
-        way = f"perhaps for {SCRIPT}; to see that: systemctl status -l {UNIT}"
+        way = f"perhaps for {SCRIPT} or {SCRIPT}.sh; to see that: systemctl status -l {UNIT}"
         assert str(state.remedy) == way
     else:
         assert state.remedy is None
@@ -257,7 +257,7 @@ def test_instances() -> None:
     units = [template.replace("@", f"@{name}") for name in names]
     masked = {"LoadState": "masked", "ActiveState": "inactive"}
     manager = FakeManager(properties=dict.fromkeys(units, masked))
-    [state] = unit_states(FakeFiles(), manager, [template])
+    [state] = unit_states(FakeFiles(), manager, [units[0], template])
     assert state.unit == units[0]
     assert state.remedy is not None
     assert state.remedy.command == r"systemctl unmask 'systemd-nspawn@my\x2dvm.service'"
@@ -269,3 +269,5 @@ def test_a_unit_that_is_not_gated(gated: tuple[str, ...]) -> None:
     [state] = unit_states(FakeFiles(), manager_with(**FAILED), [UNIT], gated)
     assert state.state == ("fails" if UNIT in gated else "not gated")
     assert str(state.remedy) == f"see: journalctl -u {UNIT}"
+    [state] = unit_states(FakeFiles(), manager_with(**PROPERTIES["not-found"]), [UNIT], gated)
+    assert state.state == "unknown"

@@ -196,6 +196,7 @@ def test_it_rests(seconds: float) -> None:
     for (before, kind), (after, _) in pairwise(guarded.passes):
         if kind == "routes":
             assert after - before >= max(min(21 * seconds, 60), 0.1)
+        assert after - before >= 0.1
         assert after - before < 62 + 3 * seconds
 
 
@@ -301,6 +302,15 @@ def test_a_broken_configuration(there: dict[str, str], capfd: pytest.CaptureFixt
     fault, again = [line for line in logged(capfd) if line[0] in "345"]
     assert CONFIG in fault
     assert again == ALL_IS_RIGHT
+
+
+def test_it_begins_with_an_empty_configuration(capfd: pytest.CaptureFixture[str]) -> None:
+    """That is said."""
+    guarded = Guarded()
+    guarded.host.files.texts[CONFIG] = ""
+    guarded.run_until(5)
+    [fault] = logged(capfd)
+    assert fault.startswith(f"3 {CONFIG} ")
 
 
 # How it ends

@@ -80,11 +80,12 @@ def test_a_pass_that_may_not_be_used(
     assert shared_by(files) is None
 
 
-def test_a_file_that_others_can_write() -> None:
+@pytest.mark.parametrize("entry", [Entry("file", 0o664), Entry("link", 0, "/elsewhere")])
+def test_a_file_that_others_can_write(entry: Entry) -> None:
     """Nobody but root can say that a pass was made."""
     files = OddFiles()
     share(files, CONFIG, RESULT, began=BEGAN)
-    files.odd[PATH] = Entry("file", 0o664)
+    files.odd[PATH] = entry
     assert shared_by(files) is None
 
 
