@@ -394,7 +394,7 @@ def test_a_program_that_runs_slowly_is_only_noted(host: FakeHost) -> None:
 def test_without_a_configuration(host: FakeHost) -> None:
     """Where config.json cannot be read, the program is tried all the same."""
     break_interpreter("it is Python 3.9")(host)
-    broken = Finding("config", "error", f"{LAYOUT.config_path} is empty", LAYOUT.config_path)
+    broken = Finding("file", "error", f"{LAYOUT.config_path} is empty", LAYOUT.config_path)
     found = find_faults_without_config(host, (MACHINES,), [broken])
     sentences = (broken.sentence, f"{PROGRAM} cannot be run: it is Python 3.9")
     assert [(fault.name, fault.sentence) for fault in found] == [
