@@ -79,8 +79,6 @@ def prepared_run(
 
 def _only_selected(task: AnyTask, ctx: Context, *, only: Names, skip: Names) -> Context:
     """The context of a run of the selected tasks. What a run around it leaves out stays out."""
-    if only is None and skip is None:
-        return ctx
     why_not_selected = selection(task, above=ctx.path, only=only, skip=skip)
     return derived(ctx, why_left_out=lambda path: ctx.why_left_out(path) or why_not_selected(path))
 

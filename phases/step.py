@@ -35,6 +35,7 @@ _COMPARED = ("status", "reason", "error", "fields", "result")
 _PLAIN = ("run", "action", "seconds", "signal", "attempts", "attempt")
 """The attributes that are JSON values, and keys of the JSON by the same name."""
 _TYPES: dict[str, Any] = {
+    "task": str,
     "run": str,
     "action": str,
     "seconds": int | float | None,
@@ -305,7 +306,7 @@ class Step:
             raise ValueError(f"the schema of this report is {schema!r:.80}, not {_SCHEMA!r}")
         try:
             return cls._from_mapping(document)
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"this is not a whole report: {describe_error(error)}") from error
 
     @classmethod

@@ -348,7 +348,7 @@ class RouteOverlapConfig(NamedTuple):
     @property
     def is_strict(self) -> bool:
         """Whether no gated unit starts while an address of these CIDRs escapes."""
-        return self.mode == "STRICT" and bool(self.cidrs)
+        return self.mode == "STRICT"
 
 
 @section

@@ -20,7 +20,7 @@ class _Section(type):
 
     def __dir__(cls) -> list[str]:
         names = set(super().__dir__()) - set(dir(tuple))
-        return sorted(name for name in names if not name.startswith("_"))
+        return [name for name in names if not name.startswith("_")]
 
 
 def section(cls: type[T]) -> type[T]:

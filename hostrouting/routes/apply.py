@@ -149,14 +149,12 @@ class _Transaction:
         return entry in self._behind_first
 
     def _require_ours(self, deleted: Sequence[Route]) -> None:
-        """Raise RouteConflict if one of these next hops was not ours, and is still there."""
-        done = {request.route for request in self._done}
-        not_deleted = [route for route in deleted if route not in done]
-        if not not_deleted:
+        """Raise RouteConflict if one of these next hops is still there: it is not ours."""
+        if not deleted:
             return
         now = self._read()
         findings: list[Finding] = []
-        for entry in not_deleted:
+        for entry in deleted:
             present = [stored for route in now[entry.key] for stored in as_stored(route)]
             if entry in present:
                 wanted_route = as_listed(self._wanted[entry.key])[0]
@@ -175,10 +173,7 @@ class _Transaction:
         self._done += requests
         outcomes = counted(self._backend.change(requests), len(requests), "change")
         self._done[before:] = [outcome.change for outcome in outcomes if outcome.ok]
-        refusals = [each.error for each in outcomes if each.error is not None and not each.is_done]
-        if not refusals:  # otherwise all is taken back anyway, and the refusal is the reason
-            self._check()
-        return refusals
+        return [each.error for each in outcomes if each.error is not None and not each.is_done]
 
     def _differences(self, tolerated: Container[Action]) -> list[BackendError]:
         """Read back; the keys for which a plan has more to do than these actions."""

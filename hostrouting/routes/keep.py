@@ -31,8 +31,9 @@ def keep_routes(
     """
     before = backend.snapshot()
     plan = plan_static_routes(config, before)
-    if plan.waiting and not plan.conflicts:
+    plan.require_no_conflict()
+    if plan.waiting:
         return Applied(plan)
-    if plan.changes and not plan.conflicts:
+    if plan.changes:
         require(before, plan.apply_to(before))
     return apply_plan(plan, backend, before=before, check=check, done=done)

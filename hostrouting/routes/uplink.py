@@ -312,7 +312,7 @@ class Uplink:
     def _cuts_off(self, route: Route, hop: NextHop) -> bool:
         """Whether Linux would look for the gateway of a next hop by this route, and not find it."""
         gateway = hop.gateway
-        if gateway is None or hop.onlink or gateway in LINK_LOCAL:
+        if gateway is None or hop.onlink:
             return False
         if hop.dev not in route.devs or Prefix.of(gateway) not in route.prefix:
             return False

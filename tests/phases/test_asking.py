@@ -38,7 +38,8 @@ def tree() -> phases.Task[object]:
         phases.when(lambda _: False, maybe),
         name="both",
     )
-    return phases.serial(phases.retry(routes), both, planned("broken", broken), name="bootstrap")
+    doubtful = phases.when(lambda _: True, planned("broken", broken))
+    return phases.serial(phases.retry(routes), both, doubtful, name="bootstrap")
 
 
 @attrs.frozen
@@ -71,7 +72,7 @@ def test_a_plan_as_text_and_as_values() -> None:
         "│  ├─ mute   offers no plan\n"
         "│  ├─ no     there is no GPU\n"
         "│  └─ maybe  skipped if its condition is false\n"
-        "└─ broken    PermissionError: not root"
+        "└─ broken    PermissionError: not root; skipped if its condition is false"
     )
     assert (report.action, report.ok) == ("plan", False)
     assert report.find("routes").result == "+ 172.16.0.0/17\n+ bootstrap/routes"
@@ -177,8 +178,23 @@ def test_a_task_may_undo_others() -> None:
 
     doomed = planned("again", lambda _: Doomed("+ a route", "no gateway"))
     look = FunctionTask("look", never, undo=lambda ctx: phases.plan(doomed, ctx=ctx))
-    plan = phases.undo(look, quiet()).find("again")
+    report = phases.undo(look, quiet())
+    assert report.ok
+    plan = report.find("again")
     assert (plan.action, plan.status) == ("plan", Status.FAILED)
+
+
+def test_what_did_not_run_is_not_undone() -> None:
+    """Neither what a task only planned, nor what was cancelled before it began."""
+    log: list[str] = []
+    disk = FunctionTask("disk", never, whole, Disk("planned", log).undo)
+    looks = FunctionTask("looks", lambda ctx: phases.plan(disk, ctx=ctx), subtasks=(disk,))
+    cancels = phases.task("cancels")(Context.cancel)
+    tree = phases.serial(looks, cancels, Disk("late", log), name="all")
+    report = ran(tree)
+    assert report.find("late").status is Status.CANCELLED
+    phases.undo(tree, quiet(), of=report)
+    assert log == []
 
 
 def test_a_report_of_another_task() -> None:

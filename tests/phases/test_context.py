@@ -149,7 +149,7 @@ def test_an_undo_reads_what_its_task_did() -> None:
     """
     results: list[object] = []
     disks = iter(["/dev/a", "/dev/b", "/dev/c"])
-    disk = phases.task("disk", undo=print)(lambda _: next(disks))
+    disk = phases.task("disk", plan=print, undo=print)(lambda _: next(disks))
 
     def look(ctx: Context) -> None:
         results.append(ctx.find("disk").result)
@@ -158,5 +158,5 @@ def test_an_undo_reads_what_its_task_did() -> None:
     again = phases.task("again", undo=lambda ctx: phases.execute(disk, ctx))(print)
     tree = phases.serial(before, disk, after, again, StubTask("x", errors=[OSError()]))
     report = ran(tree, undo_on_failure=True)
-    phases.undo(tree, quiet(), of=report)
+    assert phases.undo(tree, quiet(), of=report).ok
     assert results == ["/dev/a"] * 4

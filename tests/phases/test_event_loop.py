@@ -106,7 +106,11 @@ def test_handlers_of_the_program() -> None:
     assert called == ["during", "after"]
 
 
-def test_a_cancelled_coroutine_waits_for_the_end() -> None:
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [("the agent stops", "the agent stops"), (None, "the coroutine was cancelled")],
+)
+def test_a_cancelled_coroutine_waits_for_the_end(message: str | None, reason: str) -> None:
     """The run is cancelled and undone before the coroutine ends, however often it is cancelled;
     then the cancellation is raised, as anybody expects who has cancelled it.
     """
@@ -117,21 +121,21 @@ def test_a_cancelled_coroutine_waits_for_the_end() -> None:
         undone.append("machine")
 
     machine = phases.task("machine", undo=undo)(WAIT.do)
-    seen = Recorder()
+    seen: list[Step] = []
 
     async def story() -> None:
-        ctx = Context(observers=[seen])
+        ctx = Context(observers=[seen.append])
         run = asyncio.ensure_future(phases.run_async(machine, ctx=ctx, undo_on_failure=True))
-        await soon(lambda: seen.starts)
+        await soon(lambda: seen)
         for _ in range(3):
-            run.cancel("the agent stops")
+            run.cancel(message)
             await asyncio.sleep(0.005)
         with pytest.raises(asyncio.CancelledError):
             await run
         assert undone == ["machine"]
 
     in_loop(story)
-    assert seen.ends[-1] == ("machine", Status.CANCELLED)
+    assert (seen[-1].status, seen[-1].reason) == (Status.CANCELLED, reason)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import phases
 from phases import Context, Step
 from phases.testing import FakeClock, StubTask
 from tests.support.programs import completed
-from tests.support.recorder import Recorder
+from tests.support.recorder import Recorder, ran
 
 
 class Result:
@@ -126,6 +126,7 @@ def test_a_logger_of_ones_own(caplog: pytest.LogCaptureFixture) -> None:
         phases.run(tree, observers=[phases.LogObserver("agent.boot")], logger=logger)
         phases.run(tree, observers=[], logger=logger)
     assert {record.name for record in caplog.records} == {"agent.boot"}
+    assert len({vars(record)["phases"]["run"] for record in caplog.records}) == 4
     assert len(caplog.records) == 3 * 5 + 1
     fetched = next(record for record in caplog.records if record.message == "fetched")
     assert vars(fetched)["phases"] == {"run": report.run, "task": "all/download", "bytes": 12}
@@ -197,8 +198,8 @@ class Terminal(io.StringIO):
     """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
-        """True."""
-        return True
+        """True, unless it is closed."""
+        return not super().isatty()
 
 
 def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
@@ -209,10 +210,14 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return terminal
 
 
-def test_the_live_tree_is_only_on_a_terminal_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_live_tree_is_only_on_a_terminal_that_can(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """The live tree is shown on a terminal, but not in a pipe, on a dumb terminal, or without TERM
     or rich.
     """
+    closed = Terminal()
+    closed.close()
 
     def is_shown() -> bool:
         tree = phases.LiveTree()
@@ -224,6 +229,7 @@ def test_the_live_tree_is_only_on_a_terminal_that_can(monkeypatch: pytest.Monkey
     changes: list[Callable[[pytest.MonkeyPatch], None]] = [
         lambda patch: patch.setattr(sys, "stderr", io.StringIO()),
         lambda patch: patch.setattr(sys, "stderr", None),
+        lambda patch: patch.setattr(sys, "stderr", closed),
         lambda patch: patch.setitem(sys.modules, "rich.console", None),
         lambda patch: patch.setenv("TERM", "dumb"),
         lambda patch: patch.delenv("TERM"),
@@ -232,14 +238,19 @@ def test_the_live_tree_is_only_on_a_terminal_that_can(monkeypatch: pytest.Monkey
         with monkeypatch.context() as patch:
             change(patch)
             assert not is_shown()
+    assert not caplog.records
 
 
 def test_which_runs_have_a_live_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those without observers, and those whose observers have it. It serves several runs."""
+    """Those without observers, and those whose observers have it and see the start. It serves
+    several runs.
+    """
     terminal = on_a_terminal(monkeypatch)
     task = phases.serial()
     phases.run(task, observers=[])
     phases.plan(task)
+    for step in (ran(task), Step(("boot", "routes"))):  # an end, and the start of an inner step
+        phases.LiveTree()(step)
     assert terminal.getvalue() == ""
     for ctx in (None, Context(), Context(observers=[phases.LiveTree()])):
         before = terminal.getvalue().count("serial  running")
@@ -250,10 +261,10 @@ def test_which_runs_have_a_live_tree(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("holder", ["phases.test.live", "phases.test", None])
 def test_log_handlers_make_room_for_the_live_tree(
-    monkeypatch: pytest.MonkeyPatch, holder: str | None
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], holder: str | None
 ) -> None:
     """A handler on a terminal, of the logger or of one above it, is redirected while the tree is
-    shown, and restored afterwards; so is the cursor.
+    shown, and restored afterwards; so is the cursor. What a task prints into a pipe arrives there.
     """
     terminal = on_a_terminal(monkeypatch)
     logger = logging.getLogger("phases.test.live")
@@ -262,13 +273,19 @@ def test_log_handlers_make_room_for_the_live_tree(
     ]
     monkeypatch.setattr(logging.getLogger(holder), "handlers", [logging.NullHandler(), *handlers])
     before = [handler.stream for handler in handlers]
-    look = phases.task("look")(lambda _: [handler.stream for handler in handlers])
+
+    @phases.task("look")
+    def look(_ctx: Context) -> list[object]:
+        sys.stdout.write("looks\n")
+        return [handler.stream for handler in handlers]
+
     during: Any = phases.run(look, observers=[phases.LiveTree(logger)]).result
     is_moved = [now is not then for now, then in zip(during, before, strict=True)]
     assert is_moved == [True, True, False]
     assert [handler.stream for handler in handlers] == before
     hidden, shown = "\x1b[?25l", "\x1b[?25h"
     assert terminal.getvalue().rindex(shown) > terminal.getvalue().rindex(hidden)  # the cursor
+    assert capsys.readouterr().out == "looks\n"
 
 
 PROGRAM = """

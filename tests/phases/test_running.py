@@ -51,7 +51,7 @@ class _Own:
 
 NOT_TASKS: dict[str, object] = {
     "^<function .* cannot be used as a task: it needs a method do": lambda _ctx: None,
-    "StubTask'> cannot be used as a task: .* pass an instance": StubTask,
+    "^<class .*_Own'> cannot be used as a task: .* pass an instance": _Own,
     r"^\[<.*StubTask.*>\] cannot be used as a task": [StubTask("a")],
     "^None cannot be used as a task": None,
     "^task 'own' cannot be used as a task: it needs a method": _Own(do=None),
@@ -241,6 +241,13 @@ REFUSED: dict[str, Callable[[], object]] = {
     r"^OSError\('busy'\) cannot be judged: it has canRetry, and no can_retry": lambda: _raise_with(
         canRetry=False
     ),
+    "can_retry of OSError is 'no'; it must be True or False": lambda: _raise_with(can_retry="no"),
+    "^<built-in function print> cannot be used as a task: it needs": lambda: UNTYPED.serial(
+        print, repr
+    ),
+    "task 'a/b' cannot be used as a task: its name is": lambda: phases.task("a/b")(print),
+    "no step 'b' among those of this report: a$": lambda: REPORT.find("b"),
+    "would_fail of its plan is 5; it must be a sentence": lambda: _plan_with(would_fail=5),
     "plan cannot be used: it has wouldFail, and no would_fail: write": lambda: _plan_with(
         wouldFail="no disk"
     ),

@@ -281,6 +281,9 @@ def report_with(key: str, value: object) -> str:
             r"this is not a whole report: it is not JSON \(.* line 1 .*; pass the text",
         ),
         ("[" * 200_000, "this is not a whole report: it is not JSON .maximum recursion"),
+        (None, r"this is not a whole report: it is not JSON \(the JSON object must be str"),
+        (report_with("task", 5), "TypeError: task is 5; it must be"),
+        (report_with("status", "FAILED"), "not a whole report: ValueError: 'FAILED' is not a"),
         (report_with("fields", None), "TypeError: fields is None; it must be what to_json writes"),
         (report_with("attempts", "x"), "TypeError: attempts is 'x'"),
         (report_with("signal", "x"), "TypeError: signal is 'x'"),
@@ -294,8 +297,11 @@ def test_a_text_that_is_not_a_report(text: str, words: str) -> None:
 
 
 def test_an_error_with_a_list() -> None:
-    """In one line, what is indented is separated, so that each fault can be read."""
+    """In one line, what is indented is separated, so that each fault can be read. Without words, an
+    error is its type.
+    """
     error = ValueError("2 faults:\n  mode: unknown\n  dev: no\n  \nor\nmore")
     assert ran(StubTask("a", errors=[error])).why == (
         "ValueError: 2 faults: mode: unknown; dev: no or more"
     )
+    assert ran(StubTask("a", errors=[OSError()])).why == "OSError"

@@ -1,5 +1,6 @@
 """phases.testing: the fake clock has the contract of the real one."""
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -32,8 +33,14 @@ def test_clocks_keep_their_contract(make: Callable[[], Clock]) -> None:
         clock.wake()
         time.sleep(0.000_1)
     assert woken == []
-    done.append(True)
-    clock.wake()
+
+    def end() -> None:
+        done.append(True)
+        clock.wake()
+
+    threading.Timer(0.001, end).start()
+    clock.wait(lambda: bool(done))
+    assert done, "nothing else ends a wait without an end"
     thread.join()
     assert woken == [True]
     clock.wait(lambda: bool(done), clock.now() + 3600)

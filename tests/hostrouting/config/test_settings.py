@@ -156,6 +156,8 @@ FAULTY_DOCUMENTS = r"""
   probeRewrite.enabled: "yes" is not true or false
 {"probeRewrite": {"enabled": true, "interfaces": "eth0"}}
   probeRewrite.interfaces: "eth0" is not a list; write [...], even around a single item
+{"guard": {"\u0435nabled": true}}
+  guard["\u0435nabled"]: unknown key; did you mean enabled?
 {"hostRouting": {"routeOverlap": {"Mode": 1}}}
   hostRouting.routeOverlap.Mode: unknown key; did you mean mode?
 {"guard": ""}
@@ -301,9 +303,9 @@ NOT_JSON: dict[str, tuple[str | bytes, str]] = {
         "\u201cguard\u201d",
         r"is not JSON: Expecting value: line 1 column 1 (char 0), where '\u201c' is",
     ),
-    "Latin-1": (
-        b'{"\xe9": 1}',
-        "is not JSON: 'utf-8' codec can't decode byte 0xe9 in position 2",
+    "UTF-16": (
+        "{}".encode("utf-16"),
+        "is not JSON: 'utf-8' codec can't decode byte 0xff in position 0",
     ),
     "200,000 lists": ("[" * 200_000, "is not JSON: maximum recursion depth"),
     "a number of 5,001 digits": ('{"a": 1' + "0" * 5000 + "}", "is not JSON: "),
@@ -341,13 +343,18 @@ def test_what_is_not_a_text(text: Any) -> None:
         HostRoutingConfig.from_json(text)
 
 
-def test_load(tmp_path: Path) -> None:
-    """A file is read like its text, with a byte order mark or without; its path may be a text."""
+def test_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is read like its text, with a byte order mark or without; its path may be a text, or
+    `-`, the standard input.
+    """
     path = tmp_path / "right.json"
     path.write_text("\ufeff" + json.dumps({"hostRouting": ROUTES}))
     expected = HostRoutingConfig.from_mapping(ROUTES)
     assert HostRoutingConfig.load(path) == expected
     assert HostRoutingConfig.load(str(path)) == expected
+    with path.open() as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        assert HostRoutingConfig.load("-") == expected
 
 
 def test_load_without_a_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,6 +371,7 @@ def test_load_without_a_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     ("text", "said"),
     [
         pytest.param("{]", " is not JSON: ", id="not JSON"),
+        pytest.param("", " is empty; write one JSON object", id="nothing"),
         pytest.param(
             '{"manageForeign": 2}', ": manageForeign: 2 is not one of leave, keep", id="a fault"
         ),
@@ -390,10 +398,14 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, reason: str) -> N
     assert str(caught.value).startswith(f"{path} cannot be read: {reason}")
 
 
-def test_a_path_that_no_file_can_have() -> None:
-    """It is shown without its control characters."""
-    with pytest.raises(ConfigError, match=r'^"a\\u0000b" is not a path'):
-        HostRoutingConfig.load("a\0b")
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [("a\0b", r'"a\\u0000b" is not a path'), ("", '"" cannot be read: No such file')],
+)
+def test_a_path_that_no_file_can_have(path: str, said: str) -> None:
+    """It is shown in quotes, without its control characters."""
+    with pytest.raises(ConfigError, match=f"^{said}"):
+        HostRoutingConfig.load(path)
 
 
 CONSTRUCT: Any = HostRoutingConfig
@@ -532,12 +544,24 @@ VALUES: dict[str, dict[str, list[Any]]] = {
             *("a.socket", "a/b.service", "@.service", "%n.service", f"{'k' * 244}.service")
         ],
         "is needed for the network, or by the gate": [
-            *("systemd-networkd.service", "nftables.service", "cloud-init.service", "frr.service"),
-            *("messagebus.service", "ifup@eth0.service", "NetworkManager-wait-online.service"),
+            f"{name}.service"
+            for name in (
+                *("systemd-networkd", "udev", "dbus-broker", "messagebus", "NetworkManager"),
+                *("networking", "network", "netplan-ovs-cleanup", "ifup@eth0", "dhcpcd@eth0"),
+                *("dhclient", "wpa_supplicant", "iwd", "connman", "wicked", "frr", "bird"),
+                *("bird6", "openvswitch-switch", "ovs-vswitchd", "ovsdb-server", "openibd"),
+                *("cloud-init-local", "rdma-ndd", "nftables", "iptables", "ip6tables"),
+                *("firewalld", "ufw", "netfilter-persistent"),
+            )
         ],
-        "is how an operator logs in to repair the host": ["ssh@7.service", "dropbear.service"],
+        "is how an operator logs in to repair the host": [
+            *("ssh.service", "ssh@7.service", "sshd.service", "sshd@7.service"),
+            *("dropbear.service", "getty@tty1.service", "serial-getty@ttyS0.service"),
+        ],
         "starts the containers of the whole host; name the unit that must wait, such as "
-        "kubelet.service": ["containerd.service"],
+        "kubelet.service": [
+            *("containerd.service", "crio.service", "snap.microk8s.daemon-containerd.service")
+        ],
     },
     "guard.enabled": {"is not true or false": [1, "yes"]},
     "probeRewrite.interfaces[0]": {"is the loopback device": ["lo"]},
@@ -658,7 +682,7 @@ def test_a_guard_that_has_nothing_left_to_guard() -> None:
 def test_a_link_local_gateway() -> None:
     """It is reached through a device, which has to be given."""
     route = static("fd00::/8", "fe80::1", "eth0")
-    assert str(route).startswith("fd00::/8 via fe80::1")
+    assert str(route) == "fd00::/8 via fe80::1 dev eth0"
     with pytest.raises(
         ConfigError, match=r'^gateway: "fe80::1" is link-local, .*; add dev: the device'
     ):

@@ -267,14 +267,16 @@ def test_a_fault_at_any_request(
     assert take_owned(without_faults).theirs == owned.theirs
 
 
-def test_a_refusal_while_the_run_is_cancelled() -> None:
-    """The refusal is the reason, although the run is cancelled by then."""
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_run_that_is_cancelled(nth: int) -> None:
+    """It stops before the next requests, here before the addition or the deletion."""
     kernel = faulty()
-    plan, before = planned(kernel, [by(PLACE, ROUTER_1)])
-    kernel.fail("change", errno.EINVAL)
-    with pytest.raises(ApplyError) as caught:
-        apply_plan(plan, kernel, before=before, check=cancelling(2))
-    assert caught.value.after == AS_BEFORE
+    put(kernel, [entry(PLACE, ROUTER_1)])
+    plan, before = planned(kernel, [by(PLACE, ROUTER_2)])
+    with pytest.raises(phases.Cancelled) as caught:
+        apply_plan(plan, kernel, before=before, check=cancelling(nth))
+    assert notes_of(caught.value) == [AS_BEFORE]
+    assert kernel.snapshot() == before
 
 
 def arrange(fault: str, kernel: FaultyBackend, nth: int, refusals: int) -> Callable[[], None]:
@@ -421,6 +423,7 @@ def test_another_program_takes_the_place(
         apply_plan(plan, kernel, before=before)
 
     assert kernel.waiting == 0
+    assert f"there should be [{new}], but there is [{prefix} " in str(caught.value)
     now = kernel.snapshot()
     assert routes_to(prefix, now) == [theirs]
     assert says_what_is_true(caught.value, now, before)

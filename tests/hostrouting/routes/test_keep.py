@@ -10,8 +10,7 @@ from hostrouting.testing import FakeKernel
 from tests.hostrouting.routes.own_routes import configured, fake
 from tests.support.ip_text import route_of
 from tests.support.sections import static
-
-WAITS = static("20.3.0.0/16", dev="eth9")
+from tests.support.topologies import WithoutIPv6
 
 
 @pytest.fixture
@@ -39,11 +38,19 @@ def test_what_is_required_before_a_change(kernel: FakeKernel) -> None:
 
 
 def test_a_route_that_waits(kernel: FakeKernel) -> None:
-    """Nothing is changed, and the plan says for what."""
+    """Nothing is changed, and the plan says for what: a warning, or an error if nobody waits any
+    longer, or if it cannot come.
+    """
     before = kernel.snapshot()
-    applied = keep_routes(kernel, configured(static("20.1.0.0/16"), WAITS))
-    assert "the device eth9" in str(applied.plan.waiting)
+    plan, _ = keep_routes(
+        kernel, configured(static("20.1.0.0/16"), static("20.3.0.0/16", dev="eth9"))
+    )
+    [[waits], [failed]] = plan.route_waits, plan.failed_waits
+    assert "the device eth9" in waits.sentence
+    assert (waits.severity, failed.severity) == ("warning", "error")
     assert kernel.snapshot() == before
+    [never] = keep_routes(WithoutIPv6(), configured(static("fd20::/32"))).plan.route_waits
+    assert (never.severity, never.can_retry) == ("error", False)
 
 
 def test_a_conflict_beside_a_route_that_waits(kernel: FakeKernel) -> None:

@@ -158,6 +158,7 @@ def test_what_an_operator_reads(snapshot: object) -> None:
         Route.to("10.3.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS),
         Route.to("10.5.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS),
     ]
+    theirs = Route.to("10.8.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=FOREIGN)
     wanted = [
         static("10.4.0.0/16", metric=9),
         static("10.2.0.0/16"),
@@ -165,9 +166,10 @@ def test_what_an_operator_reads(snapshot: object) -> None:
         static("10.5.0.0/16", dev="x"),
         static("10.6.0.0/16", dev="x"),
         static("10.7.0.0/16", dev="y"),
+        static("10.8.0.0/16"),
         static("172.16.0.0/16"),
     ]
-    plan = plan_static_routes(configured(*wanted), h200().snapshot().with_routes(ours))
+    plan = plan_static_routes(configured(*wanted), h200().snapshot().with_routes([*ours, theirs]))
     findings = [json.dumps(finding.to_mapping()) for finding in plan.findings()]
     assert snapshot == "\n".join([*map(str, plan.steps), *findings])
 
@@ -307,6 +309,7 @@ SIX_A onlink proto ours metric 1024 | six | keep
 # Compared: the weights, which mean nothing in IPv6, where each next hop is a route of its own
 -; default A_AND_B; PLACE proto ours A_AND_B          | | keep
 -; default A_AND_B weight 3; PLACE proto ours A_AND_B | | add, delete
+-; default nexthop via 10.0.0.1 dev eth0 weight 3 nexthop dev eth1 dead; A proto ours | | keep
 -; ::/0 nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth0 weight 3; \
 fd20::/32 proto ours metric 1024 nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth0 \
 | six | keep, keep
@@ -492,10 +495,12 @@ class TestReplyRoute:
         assert 'write another "metric"' not in str(finding)  # the reply route has none
 
     def test_wanted(self) -> None:
-        """There is one for the device of the probe rewrite. Without ensureRoute there is none, and
-        a configured route with its key takes its place.
+        """There is one for the device of the probe rewrite, also without a default route. Without
+        ensureRoute there is none, and a configured route with its key takes its place.
         """
-        assert len(reply_routes(self.config)) == 1
+        [step] = plan_static_routes(self.config, plain_vm().snapshot()).steps
+        assert step.action == "add"
+        assert step.route == Route.to(self.prefix, dev="eth0", metric=1024, protocol=OURS)
         rewrite = self.config.probe_rewrite
         without_it = HostRoutingConfig(probe_rewrite=rewrite._replace(ensure_route=False))
         same_key = static(self.prefix, gateway="fe80::1", dev="eth0", metric=1024)

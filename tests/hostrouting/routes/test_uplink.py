@@ -64,6 +64,7 @@ default dev eth1 table 100; default dev eth0     | | dev eth0 scope link
 unreachable default; default dev eth0 metric 9   | | dev eth0 scope link
 default dev eth1 tos 4; default dev eth0         | | dev eth0 scope link
 default dev eth1 expired; default dev eth0       | | dev eth0 scope link
+local default dev eth0 table 100                 | dev eth0 | an IPv4 default route on eth0
 default dev eth1 expires; default dev eth0 metric 9 | | dev eth1 scope link
 default dev eth1 dead; default dev eth0 metric 9 | | dev eth0 scope link
 default dev eth1 dead                            | | an IPv4 default route
@@ -181,6 +182,11 @@ fd09::/16 dev eth0 metric 1024 | via fd09::1 dev eth0 to fd09::/16 | a destinati
 ::/0 via fd09::1 dev eth0 table 100 | via fe80::1 dev eth0 to fd09::/16 \
 | via fe80::1 dev eth0 metric 1024
 default via 10.0.0.1 dev eth0 | via 10.0.0.1 dev eth0 to 10.0.0.0/25 | via 10.0.0.1 dev eth0
+::/0 via fd09::1 dev eth1; fd09::/16 dev eth1 metric 1024 | via fe80::1 dev eth0 to fd09::/16 \
+| via fe80::1 dev eth0 metric 1024
+fd09::/16 dev eth0 | via fd09::1 dev eth0 to fd0a::/32 | via fd09::1 dev eth0 metric 1024
+::/0 via fd09::1 dev eth0; fd09::1 via fe80::7 dev eth0 metric 2000 \
+| via fe80::1 dev eth0 to fd09::1/128 | via fe80::1 dev eth0 metric 1024
 """
 
 
