@@ -192,7 +192,7 @@ def test_it_rests(seconds: float) -> None:
     guarded.run_until(until)
     of_all = 2 * seconds  # it lists the tables twice
     for before, after in pairwise(guarded.times("all")):
-        assert after - before >= max(min(20 * of_all, 60), 10)
+        assert after - before >= max(min(40 * of_all, 60), 10)
     for (before, kind), (after, _) in pairwise(guarded.passes):
         if kind == "routes":
             assert after - before >= max(min(21 * seconds, 60), 0.1)
