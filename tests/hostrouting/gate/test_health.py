@@ -400,6 +400,12 @@ def test_without_a_configuration(host: FakeHost) -> None:
     assert [(fault.name, fault.sentence) for fault in found] == [
         ("gate-shut", sentence) for sentence in sentences
     ]
+    lose(LAYOUT.python_path)(host)
+    LOST(host)
+    ANOTHER_RELEASE(host)
+    shut, note = find_faults_without_config(host, (MACHINES,))
+    assert shut.sentence == f"{PROGRAM} cannot be run: No such file or directory"
+    assert (note.severity, "hostrouting 0.1" in note.sentence) == ("note", True)
 
 
 @pytest.mark.parametrize(
@@ -410,7 +416,9 @@ def test_without_a_configuration(host: FakeHost) -> None:
         pytest.param("its own", [], id="systemd"),
     ],
 )
-@pytest.mark.parametrize("text", [None, "# Written by hostrouting, and edited\n"])
+@pytest.mark.parametrize(
+    "text", [None, "# Written by hostrouting, and edited\n", "# Of another program\n"]
+)
 def test_no_drop_in(host: FakeHost, manager: Any, further: list[str], text: str | None) -> None:
     """Without its drop-in a unit starts unchecked, whether or not systemd runs."""
     host.files.remove(DROP_IN)
@@ -421,9 +429,13 @@ def test_no_drop_in(host: FakeHost, manager: Any, further: list[str], text: str 
     manager_of(host).reload()
     if manager != "its own":
         host = attrs.evolve(host, manager=manager)
-    [fault, *others] = [fault for fault in find_faults(host, WANTED) if fault.target != DROP_IN]
+    found = find_faults(host, WANTED)
+    of_file = [fault for fault in found if fault.target == DROP_IN]
+    assert len(of_file) == (text is not None)
+    [fault, *others] = [fault for fault in found if fault not in of_file]
     assert fault.sentence == f"{MACHINES} starts unchecked: {DROP_IN} {predicate}"
-    assert (fault.name, fault.severity, fault.remedy) == ("gate-open", "error", APPLY)
+    remedy = Remedy("move that file away") if text == "# Of another program\n" else APPLY
+    assert (fault.name, fault.severity, fault.remedy) == ("gate-open", "error", remedy)
     assert [other.target for other in others] == further
 
 

@@ -34,6 +34,7 @@ LOGGED = ("it logs this", "it logs this")
 
 PROPERTIES: dict[str, dict[str, str]] = {
     "runs": {"ActiveState": "active", "SubState": "running"},
+    "reloading": {"ActiveState": "reloading", "SubState": "reload"},
     "start-pre": {"ActiveState": "activating", "SubState": "start-pre"},
     "start": {"ActiveState": "activating", "SubState": "start"},
     "start-post": {"ActiveState": "activating", "SubState": "start-post"},
@@ -91,6 +92,7 @@ passed | runs passed 2-restarts | runs, and was checked, and was restarted 2 tim
 passed | start passed | is starting, and was checked (since NOW) | |
 passed | start-post passed | is starting, and was checked (since NOW) | |
 passed | runs masked | runs, and was checked (since NOW) | |
+passed | reloading masked | runs, and was checked (since NOW) | |
 # After an older note; without a note; where a drop-in cancels the gate
 old | runs passed | runs, and no note says whether its start was checked (since NOW) | gate-log |
     | start-pre passed | is starting, and no note says whether its start was checked (since NOW) \
@@ -139,6 +141,7 @@ def test_a_unit_without_a_note_can_be_checked_where_it_is_gated(gate: str) -> No
     """Nobody knows whether its start was checked: perhaps /run was full then, or the gate open."""
     remedy = state_of(None, **PROPERTIES["runs"], ExecCondition=gate).remedy
     assert remedy is not None
+    assert not remedy.needs_root
     restarts = [f"systemctl restart {UNIT}"] if gate else []
     assert [way.command for way in [*remedy.ways()][1:]] == restarts
 
@@ -187,6 +190,8 @@ def test_what_has_refused_a_unit(held_by: str, *, is_there: bool, now: str, way:
     assert (state.state, state.held_by) == ("refused", now)
     assert state.remedy is not None
     assert state.remedy.command == way
+    *_, mended = state.remedy.ways()
+    assert mended.command == (f"systemctl restart {UNIT}" if now else way)
     again = manager_with(ActiveState="activating", SubState="condition", InvocationID="next")
     again.properties[UNIT] |= PASSED
     [waiting] = unit_states(files, again, [UNIT])
@@ -257,10 +262,11 @@ def test_instances() -> None:
     units = [template.replace("@", f"@{name}") for name in names]
     masked = {"LoadState": "masked", "ActiveState": "inactive"}
     manager = FakeManager(properties=dict.fromkeys(units, masked))
-    [state] = unit_states(FakeFiles(), manager, [units[0], template])
-    assert state.unit == units[0]
-    assert state.remedy is not None
-    assert state.remedy.command == r"systemctl unmask 'systemd-nspawn@my\x2dvm.service'"
+    for gated in ([template], [units[0]]):
+        [state] = unit_states(FakeFiles(), manager, [units[0], template], gated)
+        assert (state.unit, state.state) == (units[0], "masked")
+        assert state.remedy is not None
+        assert state.remedy.command == r"systemctl unmask 'systemd-nspawn@my\x2dvm.service'"
 
 
 @pytest.mark.parametrize("gated", [(), (UNIT,), ("other.service",)])

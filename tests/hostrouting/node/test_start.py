@@ -291,6 +291,7 @@ def test_the_order_of_scripts() -> None:
         ("10-b.sh", UNIT, "67", "ok"),
         ("50-c.sh", UNIT, "67", "ok"),
     ]
+    assert note_of(host).held_by == ""
 
 
 def test_the_time_that_a_script_gets() -> None:

@@ -265,6 +265,11 @@ def test_an_image_on_which_nothing_is_installed() -> None:
     assert find_status(FakeHost.image()) == Status(HostRoutingConfig())
 
 
+def test_where_nothing_is_gated() -> None:
+    """There is no unit to say anything of."""
+    assert find_status(node({"manageForeign": "keep"})).units == ()
+
+
 def test_where_nothing_is_expected() -> None:
     """No mode is said, and nothing is checked; what is missing is to be applied all the same."""
     status = find_status(right_but(lose_routes, routeOverlap={})())
