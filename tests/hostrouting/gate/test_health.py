@@ -441,23 +441,6 @@ def test_no_drop_in(host: FakeHost, manager: Any, further: list[str], text: str 
 
 @pytest.mark.linux
 @pytest.mark.needs("root")
-@pytest.mark.parametrize("folder", [LAYOUT.config_directory, LAYOUT.gate_directory])
-def test_a_folder_that_others_can_change(tmp_path: Path, folder: str, host: FakeHost) -> None:
-    """Then the gate lets no unit pass: the fault names the repair."""
-    image = Host.offline(str(tmp_path))
-    phases.execute(Configure(WANTED, host=image), phases.Context(observers=[]))
-    path = tmp_path / folder.lstrip("/")
-    path.mkdir(exist_ok=True)
-    path.chmod(0o775)
-    [fault] = find_faults(Host(backend=None, files=image.files, manager=host.manager), WANTED)
-    assert (fault.name, fault.target) == ("gate-shut", folder)
-    assert fault.sentence == IS_OPEN_TO_OTHERS.format(folder)
-    assert fault.remedy is not None
-    assert fault.remedy.command == f"chown root {folder} && chmod go-w {folder}"
-
-
-@pytest.mark.linux
-@pytest.mark.needs("root")
 def test_what_an_image_has(tmp_path: Path) -> None:
     """A link of another user is named, and `apply` makes it anew; a fifo is never read."""
     image = Host.offline(tmp_path)
