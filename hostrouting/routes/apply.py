@@ -92,7 +92,6 @@ class _FailedError(Exception):
     """What Linux has refused, or what is not as planned."""
 
     def __init__(self, problems: list[BackendError]) -> None:
-        super().__init__(problems)
         self.problems = problems
 
 
