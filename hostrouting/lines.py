@@ -37,9 +37,10 @@ def finding_lines(
     If the next finding has the same remedy, only that one has it.
     """
     shown = findings[:SHOWN]
-    for finding, following in zip(shown, [*shown[1:], None], strict=False):
+    following = [*(finding.remedy for finding in shown[1:]), None]
+    for finding, next_remedy in zip(shown, following, strict=False):
         yield f"{finding.name.upper()}: {finding.sentence}"
-        if following is None or following.remedy != finding.remedy:
+        if finding.remedy != next_remedy:
             yield from way_lines(finding.remedy, who, without=without)
     yield from count_of_others(findings)
 

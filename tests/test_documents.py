@@ -185,7 +185,7 @@ def test_documents() -> None:
     shown: dict[str, set[str]] = {}
     for schema, keys in rows_of("docs/scripts.md", r"`(hostrouting/\w+/\d)` \| (.*)"):
         shown[schema] = set(re.findall(r"`(\w+)`", keys))
-    of_many_nodes = "hostrouting/nodes/1"  # tests/hostrouting/test_fleet.py prints that
+    of_many_nodes = "hostrouting/nodes/1"  # tests/hostrouting/cli/test_nodes.py prints that
     assert shown.keys() == {*printed, of_many_nodes}
     for schema, always in printed.items():
         assert always <= shown[schema], schema

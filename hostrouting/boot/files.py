@@ -50,8 +50,7 @@ class ConfigFile(File):
         if writer_of(files) != WRITER:
             return False
         with suppress(ConfigError):
-            installed = HostRoutingConfig.from_json(text, required=True)
-            return installed == HostRoutingConfig.from_json(self.text)
+            return HostRoutingConfig.from_json(text) == HostRoutingConfig.from_json(self.text)
         return False
 
 

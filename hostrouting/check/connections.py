@@ -40,7 +40,7 @@ def connection_of(judge: Judge, plain: Part) -> tuple[PacketKind, Part] | None:
     packets are not.
     """
     sources = sources_of(judge, plain.decision.route)
-    if plain.is_own or len(sources) != 1:
+    if len(sources) != 1:  # or it is an own address, which no route of type unicast leads to
         return None
     packet = PacketKind(Prefix.of(sources[0]))
     connection = _look_up_again(judge, plain, packet)

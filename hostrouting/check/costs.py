@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def find_costs(judge: Judge, blocks: Iterable[Prefix], taken: Iterable[Part]) -> Iterator[Cost]:
-    """What devices lose if routes take these parts, as they were judged without the routes. An
-    operator knows a device by its network: so the prefix of the route that loses them is named, or
-    the expected block inside that.
+    """What devices lose if routes take these parts, as they were judged without the routes; only
+    the opinion on an escape has devices. An operator knows a device by its network: so the prefix
+    of the route that loses them is named, or the expected block inside that.
     """
     for part in taken:
         route = part.decision.route

@@ -143,7 +143,7 @@ class Devices:
 
         Field state of an own address: dual-stack-ptp.
         """
-        if route.type != "unicast" or route.tos or route.source or route.is_passed_over:
+        if route.type != "unicast" or route.is_passed_over:
             return False
         if route.table not in {TABLE_MAIN, *self._fib.tables_for_plain}:
             return False
@@ -155,10 +155,10 @@ class Devices:
 
     # What a device leads to.
 
-    def is_dummy(self, dev: str) -> bool:
-        """Whether the device is a dummy, which sends nothing out of the host."""
-        link = self.links.get(dev)
-        return link is not None and link.kind == "dummy"
+    @cached_property
+    def dummies(self) -> set[str]:
+        """The dummies, which send nothing out of the host."""
+        return {dev for dev, link in self.links.items() if link.kind == "dummy"}
 
     def may_be_card(self, dev: str) -> bool:
         """Whether the device may lead to the network of the host; a CNI's device does not."""

@@ -226,7 +226,7 @@ def _is_only_tunnel_or_dummy(
     """
     if any(devices.may_be_card(dev) for dev in expected):
         return False
-    return any(devices.is_dummy(dev) or dev in doubtful for dev in expected)
+    return not expected.isdisjoint(devices.dummies | doubtful)
 
 
 # Rules by which devices compete.

@@ -71,17 +71,17 @@ def _host_inside(ip: IP, what: str, block: Prefix) -> Finding:
 def _known_addresses(judge: Judge) -> dict[IP, str]:
     """The addresses that this host needs, with what each is; not those of CNIs' devices."""
     devices = judge.devices
-    # kube-proxy and a DNS cache have the addresses of services on dummy devices.
-    of_services = {address.ip for address in devices.addresses if devices.is_dummy(address.dev)}
-    # Kubespray has nodes ask the name server of the cluster, which is a service.
-    name_servers = set(judge.fib.snapshot.name_servers) - of_services
+    # An own address is named below as such. kube-proxy and a DNS cache have the addresses of
+    # services on dummy devices; Kubespray has nodes ask the name server of the cluster.
+    own = {address.ip for address in devices.addresses}
+    name_servers = set(judge.fib.snapshot.name_servers) - own
     known = dict.fromkeys(sorted(name_servers, key=int), _NAME_SERVER)
     for route in judge.fib.routes:
         for hop in route.next_hops:
             if hop.gateway is not None and not devices.cni_rows(hop.dev or ""):
                 known[hop.gateway] = "a gateway"
     for address in devices.addresses:
-        if not devices.is_dummy(address.dev) and not devices.cni_rows(address.dev):
+        if address.dev not in devices.dummies and not devices.cni_rows(address.dev):
             known[address.ip] = f"the address of {address.dev}"
     return known
 

@@ -105,10 +105,7 @@ def prove(case: Case, repair: Repair, unmade: Mapping[Prefix, Why]) -> Repair:
     if any(_is_worse(change) for change in changes):
         # This is proven in turn, and ends: without routes, nothing is worse.
         return _without_routes(case, _WORSE)
-    taken: list[Part] = []
-    for before, after in changes:
-        if before.plain_grade is Grade.ESCAPE and after.decision.route in proposed:
-            taken.append(before)
+    taken = [before for before, after in changes if after.decision.route in proposed]
     attempt = Attempt(case.judge.fib, case.hidden, proposed, unmade)
     lacks = ""
     if proposed:

@@ -346,7 +346,7 @@ class FamilyReport(NamedTuple):
     def lacks_rule(self) -> Finding | None:
         """That no rule looks up table main, so that no default route counts; None if one does."""
         for doubt in self.doubts:
-            if doubt.name == "missing-rule" and doubt.target in {"main", "IPv6"}:
+            if doubt.target in {"main", "IPv6"}:
                 return doubt
         return None
 
@@ -456,9 +456,8 @@ def _default_route_sentence(report: FamilyReport) -> str:
     if report.lacks_rule is not None:
         return f"{report.lacks_rule.sentence}, and no device is expected"
     defaults = report.snapshot.default_routes(report.family)
-    routes = [f"[{route}]" for route in defaults if route.type == "unicast"]
-    if routes:
-        missing += f" that counts, only {spoken(routes)}"
+    if defaults:
+        missing += f" that counts, only {spoken([f'[{route}]' for route in defaults])}"
     return f"{missing}, so no device is expected"
 
 

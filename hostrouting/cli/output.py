@@ -103,18 +103,13 @@ def _width_of(stream: TextIO | None) -> int:
     columns = os.environ.get("COLUMNS", "")
     if columns.isdigit():
         return int(columns)
-    try:
-        return os.get_terminal_size(stream.fileno()).columns
-    except OSError:
-        return 0
+    return os.get_terminal_size(stream.fileno()).columns
 
 
 def wrapped(line: LineToType, width: int) -> list[str]:
     """The line in lines that a terminal of this width shows whole. A command is not broken: it
     begins on a line of its own if there is no room for it.
     """
-    if len(line) <= width:
-        return [line]
     from textwrap import wrap  # noqa: PLC0415  only a terminal needs it
 
     command = line.command
@@ -129,7 +124,7 @@ def wrapped(line: LineToType, width: int) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-    if not rows:  # only a command
+    if not rows:  # nothing, or only a command
         return [line]
     if command and len(f"{rows[-1]} {command}") <= width:
         rows[-1] += f" {command}"

@@ -241,7 +241,7 @@ def make_parser(words: Sequence[str], program: str = PROGRAM) -> argparse.Argume
         vars(parser)["error"] = command.error  # for unknown arguments: the usage of the command
         return parser
     for name, summary in COMMANDS.items():
-        commands.add_parser(name, help=summary, formatter_class=_Formatter)
+        commands.add_parser(name, help=summary)
     if not words:
         parser.error(f"which command? In trouble: {program} status; all: {program} --help")
     return parser

@@ -63,4 +63,4 @@ def _value_of(option: str, value: str) -> str:
 
 def _nearly(word: str, known: Sequence[str]) -> str:
     """The known word that this one nearly is, or the word itself."""
-    return word if word in known else nearest(word, known) or word
+    return nearest(word, known) or word

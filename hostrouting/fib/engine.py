@@ -605,7 +605,7 @@ class Fib:
     @cached_property
     def _numbers_without_to(self) -> list[int]:
         """The rules that are not found by `to`, in order."""
-        return [number for number, rule in enumerate(self.rules) if not _is_found_by_to(rule)]
+        return [number for number, rule in enumerate(self.rules) if _only_to(rule) is None]
 
     @cached_property
     def _numbers_by_from(self) -> ByPrefix[int]:
@@ -625,8 +625,9 @@ class Fib:
         """The rules that are found by `to`."""
         by_to: list[tuple[Prefix, int]] = []
         for number, rule in enumerate(self.rules):
-            if rule.dst is not None and _is_found_by_to(rule):
-                by_to.append((rule.dst, number))
+            to = _only_to(rule)
+            if to is not None:
+                by_to.append((to, number))
         return ByPrefix(self.family, by_to)
 
     @cached_property
@@ -676,9 +677,13 @@ class Fib:
         return Fib(self.snapshot._replace(routes=kept), self.family)
 
 
-def _is_found_by_to(rule: Rule) -> bool:
-    """Whether the rule selects by the destination and not by the source, as a CNI's `to POD`."""
-    return rule.dst is not None and rule.src is None and not rule.invert
+def _only_to(rule: Rule) -> Prefix | None:
+    """The destinations outside of which the rule selects nothing, as of a CNI's `to POD`. None if
+    there are none, or if the rule is found by its source.
+    """
+    if rule.src is not None or rule.invert:
+        return None
+    return rule.dst
 
 
 def pieces(first: int, last: int, borders: Sequence[int]) -> Iterator[tuple[int, int]]:

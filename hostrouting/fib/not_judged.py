@@ -86,7 +86,7 @@ def lacks_a_source(fib: Fib, route: Route) -> bool:
     It takes that address of lo only for a route of scope host, and only if the device of the route
     has no address. Field state: cni-ptp-lost-its-address.
     """
-    if fib.family != IPV4 or route.scope != SCOPE_HOST:
+    if route.scope != SCOPE_HOST:  # IPv6 has no scopes
         return False
     if route.type != "unicast" or route.prefsrc is not None:
         return False
@@ -109,7 +109,7 @@ def _has_rival(fib: Fib, route: Route) -> bool:
     if not route.has_gateway:
         return False
     alike = fib.tables[route.table].routes_to(route.prefix)
-    if not alike or alike[0] is not route:
+    if route not in alike[:1]:
         return False
     for other in alike[1:]:
         is_elsewhere = not set(other.devs) <= set(route.devs)
@@ -122,5 +122,4 @@ def may_change_destination(route: Route) -> bool:
     """Whether an encapsulation may give packets another destination, so that the device of the
     route says nothing.
     """
-    encapsulations = {word for word in route.unread if word.startswith("encap")}
-    return not encapsulations <= KEEPS_DESTINATION
+    return not KEEPS_DESTINATION.issuperset(route.unread)

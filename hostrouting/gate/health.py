@@ -23,6 +23,7 @@ from hostrouting.host.layout import DROP_IN, HostLayout
 
 if TYPE_CHECKING:
     from hostrouting.host.base import Files
+    from hostrouting.host.files import Entry
     from hostrouting.host.host import Host
 
 _OF_GATE = (HostLayout.program_path, HostLayout.python_path)
@@ -33,9 +34,9 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     """What is wrong with the gate of this configuration, which is the installed one. Nothing is
     changed.
     """
-    own = [*_own_files(host, config), *_unwritable_folder(host)]
-    if config.route_overlap.cidrs:
-        own += _unwritable_results(host)
+    own = [*_own_files(host, config)]
+    if host.rights().is_root:  # nobody else may write there anyway
+        own += _unwritable(host, config)
     return _with_others(host, gated_units(config), own)
 
 
@@ -146,22 +147,17 @@ def _own_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
         yield fault
 
 
-def _unwritable_folder(host: Host) -> Iterator[Finding]:
-    """Why no other configuration can be applied, such as that of a repair."""
-    folder = HostLayout.config_directory
-    if host.backend is not None and host.rights().is_root:
-        reason = host.files.why_unwritable(folder)
-        if reason:
-            yield describe_unwritable([folder], reason)
-
-
-def _unwritable_results(host: Host) -> Iterator[Finding]:
-    """Why the next check cannot say what it finds, such as a full /run. An image gets a /run of its
-    own when it boots.
+def _unwritable(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
+    """Why no other configuration can be applied, such as that of a repair; and why the next check
+    cannot say what it finds, such as a full /run. An image gets a /run of its own when it boots.
     """
-    folder = HostLayout.state_directory
-    if host.backend is None or not host.rights().is_root:
+    folder = HostLayout.config_directory
+    reason = host.files.why_unwritable(folder)
+    if reason:
+        yield describe_unwritable([folder], reason)
+    if host.backend is None or not config.route_overlap.cidrs:
         return
+    folder = HostLayout.state_directory
     reason = host.files.why_unwritable(folder)
     if reason:
         sentence = f"no result of a check can be written to {folder}: {reason}"
@@ -184,12 +180,13 @@ def _fault_of(files: Files, file: File, *, is_current: bool) -> Finding | None:
     if obstacle is not None:
         return obstacle
     path = file.path
-    if files.look(path) is None:
+    entry = files.look(path)
+    if entry is None:
         if path.endswith(f"/{DROP_IN}"):
             return None  # `unit_gates` says what the unit does without it
         return _fault(path, "is missing")
     if is_current and file.differs(files):
-        return _fault(path, _how_it_differs(files, file))
+        return _fault(path, _how_it_differs(files, file, entry))
     return None
 
 
@@ -197,12 +194,11 @@ def _fault(path: str, predicate: str) -> Finding:
     return Finding("file", "error", f"{path} {predicate}", path, APPLY)
 
 
-def _how_it_differs(files: Files, file: File) -> str:
+def _how_it_differs(files: Files, file: File, entry: Entry) -> str:
     """What is wrong with a file that is there."""
     if file.path == HostLayout.program_path:
         return "is not the program of this release, or is damaged"
-    entry = files.look(file.path)
-    if entry is not None and not entry.is_trusted:
+    if not entry.is_trusted:
         return foreign_owner(entry)
     if not file.target and files.read(file.path) == file.text:
         return "has another mode"

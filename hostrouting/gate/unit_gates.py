@@ -266,18 +266,18 @@ def _why_not_loaded(files: Files, unit: str, properties: Mapping[str, str]) -> I
 def _faults_of_our_drop_in(files: Files, unit: str) -> Iterator[_Cause]:
     """That our drop-in is missing, or does not run the gate."""
     ours = HostLayout.drop_in_path(unit)
-    if not files.look(ours):
+    entry = files.look(ours)
+    if entry is None:
         yield _Cause("missing", f"starts unchecked: {ours} is missing", APPLY)
-    elif not _runs_gate(files, ours):
+    elif not _runs_gate(files, ours, entry):
         remedy = APPLY
         if not is_ours(files, ours):  # `apply` does not replace another program's file
             remedy = Remedy("move that file away")
         yield _Cause("outdated", f"starts unchecked: {ours} was overwritten", remedy)
 
 
-def _runs_gate(files: Files, drop_in: str) -> bool:
-    entry = files.look(drop_in)
-    if entry is None or entry.kind != "file":  # which `read` would follow or refuse
+def _runs_gate(files: Files, drop_in: str, entry: Entry) -> bool:
+    if entry.kind != "file":  # which `read` would follow or refuse
         return False
     return _RUNS_GATE.search(files.read(drop_in) or "") is not None
 
@@ -285,11 +285,15 @@ def _runs_gate(files: Files, drop_in: str) -> bool:
 def _drop_ins_against_ours(files: Files, unit: str, drop_ins: Iterable[str]) -> Iterator[_Cause]:
     """Those of these drop-ins, which systemd has read for the unit or for an instance of it, that
     take the gate away: by the name of ours, or by an empty ExecCondition= that comes after ours.
+    One that has gone since takes nothing away any more.
     """
     ours = HostLayout.drop_in_path(unit)
     for path in drop_ins:
+        entry = files.look(path)
+        if entry is None:
+            continue
         name = path.rpartition("/")[2]
-        if name == DROP_IN and path != ours and not _runs_gate(files, path):
+        if name == DROP_IN and path != ours and not _runs_gate(files, path, entry):
             predicate = f"starts unchecked: {path} overrides {ours}"
             yield _Cause("drop-in", predicate, Remedy(f"remove {path}"))
         elif name > DROP_IN and _has_reset(files, path):

@@ -322,7 +322,7 @@ def _waiting(
     locked = _held_by_lock(state, manager, read_holders())
     if locked is not None:
         return locked
-    if last is not None and last.refused and _is_script(last.held_by, files):
+    if last is not None and _is_script(last.held_by, files):
         reasons = [f"its last start was refused: {error}" for error in last.errors[-1:]]
         state = state._replace(held_by=last.held_by, reasons=tuple(reasons))
         return state._replace(remedy=_without_script(state))

@@ -53,7 +53,7 @@ class Entry:
         return bool(self.mode & 0o022) or not self.is_trusted
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Entry) and repr(self) == repr(other)
+        return repr(self) == repr(other)
 
     def __hash__(self) -> int:
         return hash(repr(self))
@@ -317,11 +317,7 @@ def open_lock(place: str) -> int:
     """
     _make_folder(os.path.dirname(place))
     descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
-        os.fchmod(descriptor, 0o600)
-    except BaseException:
-        os.close(descriptor)
-        raise
+    os.fchmod(descriptor, 0o600)
     return descriptor
 
 
@@ -337,7 +333,7 @@ def _replace(place: str, make: Callable[[str], object]) -> None:
         make(temporary)
         os.replace(temporary, place)
     except BaseException:
-        _discard(temporary)
+        _unlink(temporary)
         raise
     _flush_folder(folder)
 
@@ -350,13 +346,6 @@ def _write(place: str, content: bytes, mode: int) -> None:
         os.fchmod(descriptor, mode)
         # Before the rename: a power loss leaves the old text or the new one.
         os.fsync(descriptor)
-
-
-def _discard(place: str) -> None:
-    try:
-        os.unlink(place)
-    except OSError:
-        return
 
 
 def _make_folder(place: str) -> None:
@@ -421,11 +410,8 @@ class _HostErrors:
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         if not isinstance(error, OSError):
             return
-        reason = error.strerror
-        if error.filename not in {None, self._place}:  # the temporary file, or a folder
-            reason = f"{error.filename}: {reason}"
         remedy = _REMEDIES.get(error.errno or 0, "dmesg may have the cause")
-        sentence = f"cannot {self._verb} {self._place}: {reason}; {remedy}"
+        sentence = f"cannot {self._verb} {self._place}: {error.strerror}; {remedy}"
         raise _error(self._place, sentence, error.errno) from error
 
 

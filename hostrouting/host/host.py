@@ -212,7 +212,7 @@ class Host:
             path = "/"
         until = ctx.clock.now() + _LOCK_WAIT
         with ExitStack() as turn:
-            if self.backend is not None and files.look(HostLayout.turn_path) is not None:
+            if files.look(HostLayout.turn_path) is not None:
                 turn.enter_context(_locked(files, HostLayout.turn_path, ctx, until))
             with _locked(files, path, ctx, until):
                 turn.close()

@@ -62,7 +62,7 @@ def lock_holders(place: str) -> tuple[LockHolder, ...]:
             if any(_is_locked(pid, number, place) for number in numbers):
                 pids.add(pid)
     holders: list[LockHolder] = []
-    for pid in sorted(pids, key=int):
+    for pid in sorted(pids):
         with suppress(OSError):  # as above
             holders.append(_holder(pid, pids))
     return tuple(holders)

@@ -111,7 +111,7 @@ def _begin(ctx: phases.Context, plan: Plan, wanted: Wanted, keep: Keep) -> None:
     configuration may not have them either, so to go back to it deletes them.
     """
     for finding in plan.obstacles:
-        ctx.log.log(finding.level, "%s", finding, extra={"finding": finding.name})
+        ctx.log.log(finding.level, "%s", finding)
     if not plan.is_empty:
         keep(wanted.former, [RouteRequest("delete", route) for route in plan.routes.deleted])
 
@@ -134,20 +134,12 @@ def _do_as_steps(
 
 
 def _do(part: Part, wanted: Wanted, keep: Keep, ctx: phases.Context) -> Effects | phases.Skip:
-    """The work of a part. It may change more than was planned, also if it fails, which undo needs
-    to know.
-    """
-    outcome: object = None
-    try:
-        outcome = part.carry_out(ctx, wanted)
-    except BaseException as error:
-        outcome = error
-        raise
-    finally:
-        changes = effects_of(outcome).changes
-        if changes:
-            keep(wanted.former, changes)
-    return outcome
+    """The work of a part. It may change more than was planned, which undo needs to know."""
+    result = part.carry_out(ctx, wanted)
+    changes = effects_of(result).changes
+    if changes:
+        keep(wanted.former, changes)
+    return result
 
 
 def _result(

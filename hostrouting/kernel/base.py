@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
 
 from hostrouting.errors import BackendError
-from hostrouting.model.prefix import IP, IPV6, Prefix
+from hostrouting.model.prefix import IP, Prefix
 from hostrouting.model.route import REFUSING, Route, RouteType
 from hostrouting.model.snapshot import Snapshot
 
@@ -61,11 +61,6 @@ class RouteRequest(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.verb} {self.route}"
-
-
-def has_weights(route: Route) -> bool:
-    """Whether Linux keeps the weights of the next hops: not that of the only one in IPv4."""
-    return len(route.next_hops) > 1 or route.prefix.family == IPV6
 
 
 _NOTHING_TO_DO: dict[Verb, tuple[str, ...]] = {

@@ -33,7 +33,6 @@ from hostrouting.kernel.netlink.socket import (
     NLM_F_DUMP,
     NLM_F_DUMP_INTR,
     NLM_F_REQUEST,
-    UNSUPPORTED,
     KernelError,
     Netlink,
     kernel_errors,
@@ -193,11 +192,7 @@ class _Handle(Netlink):
         return errors
 
     def dump(self, type_: int, body: bytes) -> Iterator[bytes]:
-        try:
-            yield from self._answers(type_, NLM_F_DUMP, body)
-        except KernelError as error:
-            if error.number not in UNSUPPORTED:
-                raise
+        yield from self._answers(type_, NLM_F_DUMP, body)
 
     def parts(self, type_: int, body: bytes) -> Iterator[bytes]:
         """See Netlink; all messages are one part."""

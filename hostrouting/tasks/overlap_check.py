@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -135,16 +136,17 @@ class CheckRouteOverlap(SectionTask):
         try:
             with self.host.open_kernel() as kernel:
                 servers = self.host.name_servers
+                check = partial(check_kernel, kernel, config, name_servers=servers)
 
                 def attempt() -> tuple[CheckReport | None, str]:
-                    report = check_kernel(kernel, config, name_servers=servers)
+                    report = check()
                     missing = find_what_may_come(report, config)
                     return (None if missing else report), missing
 
                 if ctx is not None:
                     with suppress(NotReady):
                         return await_result(ctx, kernel, attempt, wait=self.wait)
-                return check_kernel(kernel, config, name_servers=servers)
+                return check()
         except BaseException:
             # Perhaps without the lock, for which it could wait long: at worst, a marker is gone
             # that another run has just written, and no unit waits for one.
@@ -170,7 +172,7 @@ class CheckRouteOverlap(SectionTask):
             else:
                 others.append(finding)
         for finding in worst_first(others)[:_SHOWN]:
-            ctx.log.log(finding.level, "%s", finding, extra={"verdict": report.verdict})
+            ctx.log.log(finding.level, "%s", finding)
 
         lines = [*first_of(wrong, _SHOWN), *first_of(remedies, _SHOWN)]
         if wrong and mode == "STRICT":  # not logged, too: whoever catches the error reports it
@@ -179,4 +181,4 @@ class CheckRouteOverlap(SectionTask):
                 "; ".join(lines), findings=findings, report=report, check=document
             )
         for line in lines:
-            ctx.log.warning("%s", line, extra={"verdict": report.verdict})
+            ctx.log.warning("%s", line)

@@ -56,7 +56,7 @@ class ConfigureStaticRoutes(SectionTask):
                 with having_changed(deleted.changes):  # the error has them, too
                     raise
         for finding in applied.plan.warnings:
-            ctx.log.warning("%s", finding, extra={"finding": finding.name})
+            ctx.log.warning("%s", finding)
         effects = Effects(applied.changes, warnings=applied.plan.warnings)
         if effects != Effects():
             return effects
@@ -107,8 +107,7 @@ class ConfigureStaticRoutes(SectionTask):
         """Delete the routes that are not configured, though no other change is possible: an undo
         leaves none of what it takes back.
         """
-        done: list[RouteRequest] = []
-        with self.changing(ctx, wanted) as config, having_changed(done):
+        with self.changing(ctx, wanted) as config:
             snapshot = backend.snapshot()
             plan = plan_static_routes(config, snapshot).deletions
-            return apply_plan(plan, backend, before=snapshot, check=ctx.check, done=done)
+            return apply_plan(plan, backend, before=snapshot)

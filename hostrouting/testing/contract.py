@@ -104,6 +104,8 @@ _PATIENCE = 60.0
 """Seconds for what another thread does: what has not come by then never comes."""
 _SOON = 0.5
 """Seconds after which another thread wakes a wait that has begun by then."""
+_FOR_EVER = 1e9
+"""Seconds that somebody waits who has no deadline."""
 _THEIRS = 4
 """The route protocol of another program's routes: `static`."""
 
@@ -322,7 +324,10 @@ class BackendContract:
         by_gateway = _ours("0.0.0.0/0")._replace(protocol=_THEIRS)
         added = [
             *(by_gateway._replace(prefix=Prefix.parse(prefix)) for prefix in theirs),
-            Route.to("203.0.113.0/24", type="unreachable", protocol=_THEIRS),
+            *(
+                Route.to(prefix, type="unreachable", protocol=_THEIRS)
+                for prefix in ("203.0.113.0/24", "203.0.115.0/24")
+            ),
             *(_ours("203.0.114.0/24"), _ipv6_route()),
         ]
         of_ipv4 = {str(route.prefix) for route in added if route.prefix.family == 4}
@@ -453,6 +458,7 @@ class BackendContract:
             _ipv6_route(protocol=_THEIRS),
             _ipv6_route(metric=1025),
             _ipv6_route(gateway="2001:db8::2"),
+            _with_hop(_ipv6_route(), dev="ib0"),
         ]
         with self.make() as backend:
             for is_open in (False, True):
@@ -543,11 +549,14 @@ class BackendContract:
 
     def test_sources_are_those_of_packets(self) -> None:
         """Each destination has the address that a packet to it would have as its source."""
+        by_ib0 = _ours("192.0.2.0/24")._replace(prefsrc=as_ip("172.16.1.10"))
         with self.make() as backend:
-            _accepts(backend, "add", _ours("192.0.2.0/24")._replace(prefsrc=as_ip("172.16.1.10")))
+            _accepts(backend, "add", by_ib0, _ours("192.0.4.0/24"))
             sources = {
                 "192.0.2.9": "172.16.1.10",
+                "192.0.4.9": "10.0.0.4",
                 "10.0.0.99": "10.0.0.4",
+                "2001:db8::77": "2001:db8::4",
                 "10.0.0.4": "10.0.0.4",
                 "203.0.113.65": None,
             }
@@ -601,6 +610,8 @@ class BackendContract:
             _equal(is_woken, True, "`wake` ends the present wait, which is False")
             _accepts(backend, "add", _ours("192.0.2.0/24"))
             _equal(watch.wait(5), True, "a change after `wake` is reported")
+            watch.wake()
+            _equal(watch.wait(_FOR_EVER), False, "a wait may be longer than any wait of Linux")
             watch.close()
             watch.wake()
 

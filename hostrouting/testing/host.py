@@ -84,11 +84,10 @@ class FakeHost(Host):
                 f"hostrouting needs: {', '.join(sorted(NODE_PROGRAMS))}"
             )
         must_be(FaultyBackend, self.faults, "faults", "a FaultyBackend around the kernel")
-        inner = self.faults.inner
-        if isinstance(inner, FakeKernel) and inner is not self.kernel:
+        if self.faults.inner is not self.kernel:
             raise ValueError("faults is around another kernel; give that one as kernel=, too")
         require_connects(self.backend)
-        if self.manager is not None and self.manager.files is None:
+        if self.manager is not None:
             self.manager.files = self.files
             self.manager.gate = partial(why_refused, self)
             self.manager.boot()

@@ -52,7 +52,6 @@ from hostrouting.kernel.base import (
     RouteRequest,
     Verb,
     Watch,
-    has_weights,
 )
 from hostrouting.kernel.netlink.routes import encode
 from hostrouting.kernel.netlink.socket import KernelError
@@ -388,8 +387,10 @@ class FakeKernel(RouteBackend):
         self._require_reachable(hop, route.prefix.family)
         if not self._links[hop.dev].up:
             raise KernelError(errno.ENETDOWN, f"{hop.dev} is down")
-        weight = hop.weight if has_weights(route) else 1
-        return hop._replace(weight=weight, linkdown=False, dead=False)
+        stored = hop._replace(linkdown=False, dead=False)
+        if len(route.next_hops) == 1 and route.prefix.family == IPV4:
+            return stored._replace(weight=1)
+        return stored
 
     def _require_reachable(self, hop: NextHop, family: int) -> None:
         """KernelError unless Linux reaches the gateway of this next hop directly, if there is
@@ -557,7 +558,7 @@ def _ipv4_routes_of(address: Address, link: Link) -> list[Route]:
         prefsrc=address.ip,
     )
     routes = [local]
-    if network != own and link.loopback:
+    if link.loopback:
         routes.append(local._replace(prefix=network))
     elif network != own:
         connected = local._replace(type="unicast", table=TABLE_MAIN, scope=SCOPE_LINK)

@@ -130,14 +130,15 @@ class FakeManager:
         if seconds is None:
             return
         must_be_number(seconds, f"seconds[{unit!r}]")
+        passing = min(seconds, timeout)
         self._set_state(unit, "activating")
         try:
             running = RUNNING.get()
             if ctx is not None:
-                ctx.sleep(min(seconds, timeout))
+                ctx.sleep(passing)
             elif running is not None:
                 with running.shielded() as safe:
-                    safe.sleep(min(seconds, timeout))
+                    safe.sleep(passing)
         except BaseException:
             self.stop(unit)
             raise
@@ -239,11 +240,10 @@ class FakeManager:
         }
 
     def _units_on_disk(self) -> dict[str, str]:
-        """What is below the folder of units, by path: texts, and the targets of links."""
+        """The files by path, units and others: texts, and the targets of links."""
         if self.files is None:
             return {}
-        paths = {**self.files.texts, **self.files.links}
-        return {path: text for path, text in paths.items() if path.startswith(_FOLDER)}
+        return {**self.files.texts, **self.files.links}
 
 
 def _require_property(name: str) -> None:

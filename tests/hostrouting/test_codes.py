@@ -71,10 +71,19 @@ def test_an_error_before_the_run() -> None:
     assert hostrouting.exit_code(denied) == 3
 
 
+class SomebodyElses(Exception):  # noqa: N818  it says whose
+    """An error with a document of its own."""
+
+    def to_mapping(self) -> dict[str, int]:
+        """The document."""
+        return {"exitCode": 77}
+
+
 def test_the_worst_counts() -> None:
     """A failure of somebody else's task is a problem, and a problem is worse than no answer."""
     assert code_of_run(fails(HostRoutingError("ours"))) == 1
     assert code_of_run(fails(OSError("somebody else's"))) == 1
+    assert code_of_run(fails(SomebodyElses())) == 1
     assert code_of_run(fails(HostError("systemd", what="systemd", kind="no-answer"))) == 3
     assert code_of_run(fails(HostError("denied", what="file", errno=errno.EACCES))) == 3
     assert worst_code(3, 0, 1, 2) == 1

@@ -45,6 +45,12 @@ EVERY = [
             [errors.Fault("dev", "", "is not there")], "", "dev is not there", id="a predicate"
         ),
         pytest.param(
+            [errors.Fault("", "[]", "is not an object")],
+            "a.json",
+            "a.json: [] is not an object",
+            id="of a whole file",
+        ),
+        pytest.param(
             [MODE, DEV], "", f"the configuration has 2 faults:\n  {MODE}\n  {DEV}", id="two"
         ),
         pytest.param(
@@ -121,15 +127,17 @@ def test_an_error_as_a_finding() -> None:
     """
     of_a_file = errors.HostError("cannot be read", what="file", target="/etc/x")
     of_a_program = errors.HostError("no", what="nft", output="it cannot")
-    late = errors.BackendError("late", kind="timeout")
+    late = errors.BackendError("late", kind="timeout", kernel="it died")
     assert of_a_file.findings == (Finding("file", "error", "cannot be read", "/etc/x"),)
     assert of_a_program.findings == (Finding("requirement", "error", "no (nft: it cannot)", "nft"),)
-    assert late.findings == (Finding("requirement", "error", "late", can_retry=True),)
+    sentence = "late (kernel: it died)"
+    assert late.findings == (Finding("requirement", "error", sentence, can_retry=True),)
 
     [failed] = errors.ApplyError("no", after="after").findings
-    [busy] = errors.NotReady("held", kind="busy").findings
+    busy = errors.NotReady("held", kind="busy")
     assert "no; after" in failed.sentence
-    assert busy.name == "lock"
+    assert (busy.kind, busy.findings[0].name) == ("busy", "lock")
+    assert errors.NotReady("late", findings=[NO_DEFAULT]).findings == (NO_DEFAULT,)
     assert errors.ConfigError([MODE]).findings == ()
 
 
@@ -147,6 +155,7 @@ def test_findings_say_whether_to_try_again(findings: list[Finding], *, can_retry
     """The error can be retried if all findings that are errors can."""
     error = errors.RouteOverlapError("it escapes", findings=findings)
     assert error.can_retry is can_retry
+    assert error.repair == (({"destination": "10.0.0.0/8"},) if REPAIR in findings else ())
 
 
 def test_many_reasons() -> None:
@@ -177,6 +186,9 @@ def test_the_lines_of_an_error() -> None:
     assert errors.RequirementError(findings=[finding]).lines_for(who) == ["it fails", way]
     assert errors.RequirementError("no", findings=[finding]).lines_for(who) == ["no"]
     faults = [errors.Fault("a", "1", "is wrong"), errors.Fault("b", "2", "is too")]
-    first, *others = errors.ConfigError(faults, "f.json", remedy=remedy).lines_for(who)
-    assert first == "f.json has 2 faults:"
-    assert others == ["  a: 1 is wrong", "  b: 2 is too", way]
+    below = ["  a: 1 is wrong", "  b: 2 is too", way]
+    refused = errors.ConfigError(faults, "f.json", remedy=remedy)
+    assert refused.lines_for(who) == ["f.json has 2 faults:", *below]
+    refused = errors.ConfigError(faults[:1], "f.json", headline="no:", remedy=remedy)
+    assert refused.lines_for(who) == ["no:", below[0], way]
+    assert errors.HostRoutingError().lines_for(who) == [""]

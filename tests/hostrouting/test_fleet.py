@@ -4,15 +4,11 @@ group.
 
 import json
 import os
-import re
 import signal
-import sys
-from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 
@@ -24,60 +20,26 @@ from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.testing import FakeKernel, h200, plain_vm
+from hostrouting.testing import FakeKernel, plain_vm
 from tests.support.cli import say
-from tests.support.programs import completed
+from tests.support.fleets import save, save_every_kind
 from tests.support.sections import expect
-from tests.support.topologies import dual_stack_h200, marked_vm, refusing
+from tests.support.tasks import WANTED
+from tests.support.topologies import dual_stack_h200, vm_of
 
 CIDR = "172.16.0.0/16"
 CONFIG = HostRoutingConfig(route_overlap=expect(CIDR))
 
 
-def save(folder: Path, nodes: dict[str, Snapshot | str]) -> Path:
-    """Write a file for each node, and return the folder."""
-    folder.mkdir(exist_ok=True)
-    for name, node in nodes.items():
-        (folder / f"{name}.json").write_text(node if isinstance(node, str) else node.to_json())
-    return folder
-
-
-def with_other_numbers(snapshot: str) -> str:
-    """The same node, whose ib0 and ib3 have changed their names."""
-    names = {'"ib0"': '"ib3"', '"ib3"': '"ib0"'}
-    return re.sub('"ib[03]"', lambda name: names[name[0]], snapshot)
-
-
 @pytest.fixture
 def nodes(tmp_path: Path) -> Path:
-    """Nodes of every kind: on two of them, another InfiniBand device has the route that captures
-    the CIDR.
-    """
-    escaping = h200().snapshot().to_json()
-    by_a_bridge = refusing().snapshot().to_json().replace('"ib0"', '"br-1f3bf2e4c5d6"')
-    return save(
-        tmp_path / "nodes",
-        {
-            "gpu-0": escaping,
-            "gpu-1": with_other_numbers(escaping),
-            "gpu-2": with_other_numbers(escaping),
-            "broken": "{",
-            "refusing": by_a_bridge,
-            "bare": FakeKernel().snapshot(),
-            "marked": marked_vm().snapshot(),
-            "vm": plain_vm().snapshot(),
-        },
-    )
+    """Nodes of every kind."""
+    return save_every_kind(tmp_path / "nodes")
 
 
+HALVES = ("fd16::/49", "fd16:0:0:8000::/49")
 REPAIRABLE = {"gpu-0", "gpu-1", "gpu-2"}
 """The nodes that static routes repair whole."""
-
-
-def in_this_process() -> Any:
-    """While the block runs, the command judges in a thread of this process."""
-    name = "hostrouting.cli.nodes.ProcessPoolExecutor"
-    return mock.patch(name, side_effect=lambda **_: ThreadPoolExecutor(1))
 
 
 def results_of(nodes: Path, config: HostRoutingConfig = CONFIG) -> list[fleet.NodeResult]:
@@ -120,19 +82,39 @@ def test_connections_from_the_addresses_of_the_nodes(tmp_path: Path) -> None:
     assert group.problem.startswith(f"addresses of {CIDR} leave through ibN;")
 
 
+def test_several_devices(tmp_path: Path) -> None:
+    """They are in one order, whatever each worker would have: its sets have others."""
+    hops = " ".join(f"nexthop dev {dev}" for dev in ("wg1", "tun0", "ib0", "eth1"))
+    [group] = groups_of(save(tmp_path, {"a": vm_of(f"link tun0 tun; {CIDR} {hops}")}))
+    assert "leave through ethN, ibN, tunN and wgN" in group.problem
+
+
 def test_a_route_of_ours_that_apply_deletes_hinders_no_repair(tmp_path: Path) -> None:
     """The configuration does not have it any more, so it is not in the way once that is applied."""
     stale = dual_stack_h200()
-    route = Route.to("fd16::5/128", dev="ib0", metric=100, protocol=OURS)
-    stale.ip_route("add", route)
+    in_the_way = Route.to("fd16::5/128", dev="ib0", metric=100, protocol=OURS)
+    stale.ip_route("add", in_the_way)
+    repaired = dual_stack_h200()
+    for half in HALVES:
+        route = Route.to(half, dev="eth0", gateway="fe80::1", metric=100, protocol=OURS)
+        repaired.ip_route("add", route)
     nodes: dict[str, Snapshot | str] = {
         "a": dual_stack_h200().snapshot(),
         "b": stale.snapshot(),
+        "c": repaired.snapshot(),
     }
     config = HostRoutingConfig(route_overlap=expect("fd16::/48"))
-    [group] = groups_of(save(tmp_path, nodes), config)
-    assert group.nodes == ("a", "b")
-    assert [*map(str, group.repair)] == ["fd16::/49", "fd16:0:0:8000::/49"]
+    escaping, right = groups_of(save(tmp_path, nodes), config)
+    assert escaping.nodes == ("a", "b")
+    assert tuple(map(str, escaping.repair)) == HALVES
+    assert (right.verdict, right.problem, right.repair) == ("ok", "", ())
+
+
+def test_a_configuration_that_is_not_applied_yet(nodes: Path) -> None:
+    """Nothing is to be added to it."""
+    [escaping, *_] = groups_of(nodes, WANTED)
+    assert escaping.problem.endswith("leave through ibN; the configuration repairs it: apply it")
+    assert escaping.repair == ()
 
 
 def configured(routes: list[dict[str, Any]]) -> dict[str, Any]:
@@ -155,52 +137,6 @@ def test_each_is_as_check_says(nodes: Path) -> None:
             assert result.repair == repaired.static_routes.routes
         else:
             assert result.repair == ()
-
-
-class TestTheCommand:
-    """`check --snapshots`, in a thread of this process."""
-
-    @pytest.fixture(autouse=True)
-    def here(self) -> Iterator[None]:
-        """No process is started."""
-        with in_this_process():
-            yield
-
-    def test_the_page(self, nodes: Path) -> None:
-        """It has the numbers, then each problem with its nodes and the repair."""
-        said = say("check", "--snapshots", str(nodes), CIDR)
-        assert said.err == ""
-        assert said.code == 1
-        assert said.lines[:7] == [
-            "8 nodes: 4 overlap, 1 no verdict, 1 no-default-route, 1 undecided, 1 ok",
-            "",
-            f"OVERLAP: 3 nodes: addresses of {CIDR} leave through ibN",
-            "  gpu-0, gpu-1 and gpu-2",
-            "  repair, for staticRoutes.routes of their configuration:",
-            '    {"destination": "172.16.0.0/17"},',
-            '    {"destination": "172.16.128.0/17"}',
-        ]
-        see = f"  see: hostrouting check {CIDR} --snapshot {nodes}"
-        seen = [line for line in said.lines if line.startswith("  see: ")]
-        assert seen == [f"{see}/{name}.json" for name in ("refusing", "bare", "marked")]
-
-    @pytest.mark.parametrize(
-        ("names", "code"),
-        [
-            pytest.param(["vm"], 0, id="ok"),
-            pytest.param(["vm", "marked"], 3, id="a doubt"),
-            pytest.param(["vm", "bare"], 3, id="no default route"),
-            pytest.param(["vm", "marked", "broken"], 2, id="a file that cannot be read"),
-            pytest.param(["broken", "gpu-0"], 1, id="an overlap"),
-        ],
-    )
-    def test_the_exit_code(self, nodes: Path, names: list[str], code: int) -> None:
-        """An overlap is worse than a file that cannot be read, and that than a doubt."""
-        for file in nodes.iterdir():
-            if file.stem not in names:
-                file.unlink()
-        words = ("--snapshots", str(nodes))
-        assert say("check", CIDR, *words).code == code
 
 
 def test_what_is_not_a_snapshot_is_a_row(tmp_path: Path) -> None:
@@ -277,6 +213,7 @@ def test_a_killed_worker(tmp_path: Path) -> None:
         results += fleet.check_snapshots([tmp_path], CONFIG, executor)
     assert len(results) == 16
     assert caught.value.output.startswith("BrokenProcessPool: ")
+    assert caught.value.exit_code == 3
 
 
 def test_paths_without_snapshots(tmp_path: Path) -> None:
@@ -289,14 +226,3 @@ def test_paths_without_snapshots(tmp_path: Path) -> None:
         "cannot be read: No such file or directory",
         "has no *.json file",
     ]
-
-
-@pytest.mark.linux
-def test_processes_of_its_own(nodes: Path) -> None:
-    """The program judges in processes, and its answer is that of one process."""
-    done = completed(
-        [sys.executable, "-m", "hostrouting", "check", CIDR, "--snapshots", str(nodes), "--json"]
-    )
-    assert done.stderr == ""
-    assert done.returncode == 1
-    assert json.loads(done.stdout)["groups"] == [group.to_mapping() for group in groups_of(nodes)]

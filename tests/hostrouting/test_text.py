@@ -2,6 +2,8 @@
 of a value is shown.
 """
 
+from ipaddress import ip_network
+
 import pytest
 
 from hostrouting.text import agreeing, counted, first_of, nearest, show, spoken
@@ -66,11 +68,14 @@ def test_the_predicate_of_several_things(of_one: str, of_several: str) -> None:
         pytest.param("chokk", "check", None, id="two of five letters are others"),
         pytest.param("chcek", "check", "check", id="two of five have changed places"),
         pytest.param("plam", "plan", "plan", id="one of four is another"),
+        pytest.param("tatus", "Statuses", None, id="three letters are missing"),
+        pytest.param("the status", "status", None, id="four letters too many"),
+        pytest.param("--rootss", "--root --roots", "--roots", id="another one is nearer"),
     ],
 )
 def test_the_known_word_that_is_meant(word: str, known: str, meant: str | None) -> None:
     """At most two edits away; in a short word one, or two letters that have changed places."""
-    assert nearest(word, [known, "elsewhere"]) == meant
+    assert nearest(word, [*known.split(), "elsewhere"]) == meant
 
 
 @pytest.mark.parametrize(
@@ -83,6 +88,10 @@ def test_the_known_word_that_is_meant(word: str, known: str, meant: str | None) 
         ([1], "a list"),
         ((1,), "a list"),
         ([], "[]"),
+        (None, "null"),
+        (65_536, "65536"),
+        ({1}, "a Python set"),
+        (ip_network("10.0.0.0/8"), '"10.0.0.0/8"'),
     ],
 )
 def test_a_long_value(value: object, shown: str) -> None:

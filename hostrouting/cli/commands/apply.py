@@ -29,6 +29,7 @@ from hostrouting.codes import FINE, PROBLEM
 from hostrouting.command import Operator
 from hostrouting.gate.unit_gates import starts_unchecked
 from hostrouting.host.host import Host
+from hostrouting.host.layout import HostLayout
 from hostrouting.install.installed import installed_or_none
 from hostrouting.status import Status, find_status, status_lines
 from hostrouting.tasks.configure import Configure
@@ -97,10 +98,10 @@ def _run_confirmed(
     task: Configure, host: Host, arguments: argparse.Namespace, who: Operator
 ) -> Run:
     """Apply, and take everything back unless that is confirmed."""
-    option = "--confirm" if arguments.confirm_if is None else "--confirm-if"
     if installed_or_none(host) is None:
-        rule = "the installed configuration cannot be read, so it could not be installed again"
-        raise bad_input(option, rule, "repair that first, or leave the option out")
+        rule = "is unusable, so it could not be installed again"
+        remedy = "repair it first, or leave --confirm and --confirm-if out"
+        raise bad_input(HostLayout.config_path, rule, remedy)
     with _confirmation(arguments, host) as confirmation:
         if_changed = phases.when(
             lambda ctx: any(change_lines(host, ctx)), confirmation, reason="nothing was changed"

@@ -29,7 +29,6 @@ from hostrouting.kernel.netlink.numbers import (
 from hostrouting.kernel.netlink.socket import (
     HEADER,
     NUMBER,
-    UNSUPPORTED,
     Netlink,
     attribute,
     attributes_of,
@@ -168,6 +167,7 @@ _NETCONF = struct.Struct("=B3x")  # struct netconfmsg: family
 _NETCONFA_IFINDEX = 1
 _NETCONFA_FORWARDING = 2
 _OF_ALL_DEVICES = struct.pack("=i", -1)  # NETCONFA_IFINDEX_ALL
+_WITHOUT_IPV6 = {errno.EOPNOTSUPP, errno.EAFNOSUPPORT}
 
 
 def forwards_ipv6(netlink: Netlink) -> bool | None:
@@ -179,7 +179,7 @@ def forwards_ipv6(netlink: Netlink) -> bool | None:
     if isinstance(answer, bytes):
         _, settings = parts_of(answer, _NETCONF)
         return bool(number_in(settings, _NETCONFA_FORWARDING))
-    if answer.number not in UNSUPPORTED:
+    if answer.number not in _WITHOUT_IPV6:
         raise answer
     return None
 
@@ -353,7 +353,7 @@ def _dscp(value: bytes) -> str:
 
 def _protocol(value: bytes) -> str:
     number = number_of(value)
-    return IP_PROTOCOLS.get(number) or str(number)
+    return IP_PROTOCOLS.get(number, str(number))
 
 
 def _range(value: bytes) -> str:

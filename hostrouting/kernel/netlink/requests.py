@@ -89,10 +89,6 @@ def change_routes(netlink: Netlink, requests: Sequence[RouteRequest]) -> tuple[O
     return tuple(map(Outcome, requests, errors))
 
 
-_NOT_ENCODED = {errno.ERANGE, errno.ENODEV}
-"""The errors of `encode`."""
-
-
 def _send(netlink: Netlink, requests: Sequence[RouteRequest]) -> dict[int, KernelError]:
     """Send the requests; return the refusals by place, which is a message's sequence number."""
     refused: dict[int, KernelError] = {}
@@ -111,8 +107,6 @@ def _send(netlink: Netlink, requests: Sequence[RouteRequest]) -> dict[int, Kerne
             try:
                 template = _RequestTemplate(request, index_of)
             except KernelError as error:
-                if error.number not in _NOT_ENCODED:
-                    raise  # there was no answer about a device
                 refused[place] = error
                 continue
         messages.append(template.message_of(request, place))

@@ -5,12 +5,12 @@ A message about a route has a header, a fixed part and attributes:
     struct rtmsg     family, dst_len, src_len, tos, table, protocol, scope, type, flags
     struct rtattr    length, number (RTA_…), value, zeros up to a multiple of four; then the next
 
-rtmsg is older than most fields of a route: the newer ones are attributes, and so is a table whose
-number needs more than a byte. A single next hop is spread over the message: its flags are those of
-rtmsg, its device and its gateway are attributes. Several next hops are the value of RTA_MULTIPATH:
-for each a struct rtnexthop (length, flags, weight minus one, device), then its gateway. A gateway
-of the other family is RTA_VIA, which begins with that family. RTA_METRICS has attributes with
-numbers of their own (RTAX_…).
+rtmsg is older than most fields of a route: the newer ones are attributes, and so is the table, for
+whose number rtmsg has only a byte. A single next hop is spread over the message: its flags are
+those of rtmsg, its device and its gateway are attributes. Several next hops are the value of
+RTA_MULTIPATH: for each a struct rtnexthop (length, flags, weight minus one, device), then its
+gateway. A gateway of the other family is RTA_VIA, which begins with that family. RTA_METRICS has
+attributes with numbers of their own (RTAX_…).
 """
 
 import errno
@@ -18,7 +18,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from hostrouting.kernel.base import Verb, has_weights
+from hostrouting.kernel.base import Verb
 from hostrouting.kernel.netlink.numbers import (
     AF_OF,
     FAMILY_OF,
@@ -26,6 +26,7 @@ from hostrouting.kernel.netlink.numbers import (
     RTM_NEWROUTE,
     ip_of,
     number_in,
+    number_of,
     prefix_of,
 )
 from hostrouting.kernel.netlink.socket import (
@@ -69,16 +70,17 @@ _RTNH_F_DEAD = 0x1
 _RTNH_F_ONLINK = 0x4
 _RTNH_F_LINKDOWN = 0x10
 
-_LARGEST_IN_RTMSG = 0xFF  # the field of the table is a byte
-_RT_TABLE_COMPAT = 252  # in that field, if the table is in its attribute
-
 _NLM_F_EXCL = 0x200
 _NLM_F_CREATE = 0x400
 _NLM_F_APPEND = 0x800
 
 _TYPES = {name: number for number, name in enumerate(ROUTE_TYPES)}
 _PREFERENCES: dict[int | None, Preference] = {1: "high", 3: "low"}
-_ENCAPS = ("none", "mpls", "ip", "ila", "ip6", "seg6", "bpf", "seg6local", "rpl", "ioam6", "xfrm")
+_ENCAPS = dict(
+    enumerate(
+        ("none", "mpls", "ip", "ila", "ip6", "seg6", "bpf", "seg6local", "rpl", "ioam6", "xfrm")
+    )
+)
 """The types of encapsulation by number, as `ip` names them."""
 
 
@@ -88,7 +90,7 @@ _ENCAPS = ("none", "mpls", "ip", "ila", "ip6", "seg6", "bpf", "seg6local", "rpl"
 def decode(packed: bytes, names: Mapping[int, str]) -> Route:
     """The route of one message; `names` has one for any number of a device, as `Names` does."""
     fixed = _RTMSG.unpack_from(packed, HEADER.size)
-    af, dst_len, src_len, tos, table, protocol, scope, type_, flags = fixed
+    af, dst_len, src_len, tos, _, protocol, scope, type_, flags = fixed
     attributes = attributes_of(packed, ROUTE_ATTRIBUTES_AT)
     metrics: dict[int, bytes] = {}
     if _RTA_METRICS in attributes:
@@ -107,7 +109,7 @@ def decode(packed: bytes, names: Mapping[int, str]) -> Route:
     return Route(
         prefix=prefix_of(family, attributes.get(RTA_DST), dst_len),
         next_hops=next_hops,
-        table=number_in(attributes, RTA_TABLE) or table,
+        table=number_of(attributes[RTA_TABLE]),
         metric=number_in(attributes, _RTA_PRIORITY) or 0,
         tos=tos,
         type=route_type,
@@ -137,11 +139,9 @@ def _raw_hops(attributes: Mapping[int, bytes], flags: int) -> list[_RawHop]:
     """The next hops of a route that has these attributes and flags."""
     if _RTA_MULTIPATH in attributes:
         return _hops_of_multipath(attributes[_RTA_MULTIPATH])
-    device = number_in(attributes, _RTA_OIF) or 0
-    has_gateway = _RTA_GATEWAY in attributes or _RTA_VIA in attributes
-    if not device and not has_gateway:
+    if _RTA_OIF not in attributes:
         return []
-    return [_RawHop(attributes, device, flags)]
+    return [_RawHop(attributes, number_of(attributes[_RTA_OIF]), flags)]
 
 
 def _hops_of_multipath(packed: bytes) -> list[_RawHop]:
@@ -151,7 +151,7 @@ def _hops_of_multipath(packed: bytes) -> list[_RawHop]:
         length, flags, weight, device = _RTNEXTHOP.unpack_from(packed, at)
         attributes = attributes_of(packed[at + _RTNEXTHOP.size : at + length])
         hops.append(_RawHop(attributes, device, flags, weight + 1))
-        at += max(aligned(length), _RTNEXTHOP.size)  # goes on even if the length is 0
+        at += aligned(length)
     return hops
 
 
@@ -160,7 +160,7 @@ def _next_hop(hop: _RawHop, names: Mapping[int, str]) -> NextHop:
     if _RTA_VIA in hop.attributes:
         gateway = hop.attributes[_RTA_VIA][2:]  # after its family
     return NextHop(
-        dev=names[hop.device] if hop.device else None,
+        dev=names[hop.device],
         gateway=ip_of(gateway),
         weight=hop.weight,
         onlink=bool(hop.flags & _RTNH_F_ONLINK),
@@ -190,15 +190,9 @@ def _encaps(hops: Iterable[_RawHop]) -> tuple[str, ...]:
     encaps: set[str] = set()
     for hop in hops:
         if _RTA_ENCAP_TYPE in hop.attributes:
-            encaps.add(f"encap {_encap_name(hop.attributes)}")
+            number = number_of(hop.attributes[_RTA_ENCAP_TYPE])
+            encaps.add(f"encap {_ENCAPS.get(number, number)}")
     return tuple(sorted(encaps))
-
-
-def _encap_name(attributes: Mapping[int, bytes]) -> str:
-    number = number_in(attributes, _RTA_ENCAP_TYPE) or 0
-    if number < len(_ENCAPS):
-        return _ENCAPS[number]
-    return str(number)
 
 
 # From a route to a message.
@@ -252,15 +246,12 @@ def _packed_rtmsg(verb: Verb, route: Route) -> bytes:
     if route.next_hops and not _uses_multipath(verb, route):
         [hop] = route.next_hops  # several would use RTA_MULTIPATH
         flags = _flags_of(hop)
-    table = route.table
-    if table > _LARGEST_IN_RTMSG:
-        table = _RT_TABLE_COMPAT
     return _RTMSG.pack(
         AF_OF[route.prefix.family],
         route.prefix.length,
         0,  # no source
         route.tos,
-        table,
+        0,  # the table is an attribute
         route.protocol,
         route.scope,
         _TYPES[route.type],
@@ -276,8 +267,7 @@ def _packed_attributes(verb: Verb, route: Route, index_of: Callable[[str], int])
         attributes += attribute(_RTA_NH_ID, NUMBER.pack(route.nexthop_id))
     if _needs_empty_gateway(verb, route):
         attributes += attribute(_RTA_GATEWAY, bytes(16))
-    if route.table > _LARGEST_IN_RTMSG:
-        attributes += attribute(RTA_TABLE, NUMBER.pack(route.table))
+    attributes += attribute(RTA_TABLE, NUMBER.pack(route.table))
     attributes += attribute(_RTA_PRIORITY, NUMBER.pack(route.metric))
     if route.prefsrc is not None:
         attributes += attribute(_RTA_PREFSRC, route.prefsrc.packed)
@@ -288,14 +278,14 @@ def _uses_multipath(verb: Verb, route: Route) -> bool:
     """Whether the next hops of this route, which has some, are sent as RTA_MULTIPATH.
 
     Several always are. A single one is in a request to delete an IPv4 route, because Linux would
-    otherwise also take a route that begins with this next hop; and in a request to add an IPv6
-    route if it has a weight, because no other attribute has one.
+    otherwise also take a route that begins with this next hop; and in a request to add a route if
+    it has a weight, because no other attribute has one.
     """
     if len(route.next_hops) > 1:
         return True
     if verb == "delete":
         return route.prefix.family == IPV4
-    return route.prefix.family == IPV6 and route.next_hops[0].weight > 1
+    return route.next_hops[0].weight > 1
 
 
 def _needs_empty_gateway(verb: Verb, route: Route) -> bool:
@@ -327,9 +317,8 @@ def _packed_next_hops(verb: Verb, route: Route, index_of: Callable[[str], int]) 
 def _packed_rtnexthop(route: Route, hop: NextHop, index_of: Callable[[str], int]) -> bytes:
     gateway = _packed_gateway(route, hop)
     length = _RTNEXTHOP.size + len(gateway)
-    weight = hop.weight if has_weights(route) else 1  # a single one in IPv4 has none
     device = 0 if hop.dev is None else index_of(hop.dev)
-    return _RTNEXTHOP.pack(length, _flags_of(hop), weight - 1, device) + gateway
+    return _RTNEXTHOP.pack(length, _flags_of(hop), hop.weight - 1, device) + gateway
 
 
 def _flags_of(hop: NextHop) -> int:

@@ -17,6 +17,7 @@ lets only root send messages to a socket of another process.
 from __future__ import annotations
 
 import errno
+import math
 import os
 import socket
 import struct
@@ -39,7 +40,6 @@ NLM_F_REQUEST = 0x1
 NLM_F_ACK = 0x4
 NLM_F_DUMP_INTR = 0x10
 NLM_F_DUMP = 0x300
-_NLM_F_ACK_TLVS = 0x200
 _NLMSGERR_ATTR_MSG = 1
 _NLA_TYPE_MASK = 0x3FFF  # without the flags for nesting and byte order
 
@@ -59,8 +59,6 @@ _LONGEST_PART = 1 << 16  # the kernel sends a list in parts of up to 32 KiB
 _CHANGES_AT_ONCE = 128  # one takes up to 64 KiB, and the error that answers it up to 1 KiB
 _QUESTIONS_AT_ONCE = 32  # an answer takes up to 5 KiB
 
-UNSUPPORTED = {errno.EOPNOTSUPP, errno.EAFNOSUPPORT}
-"""The errors of a list that the kernel was built without."""
 _NEEDS_NEWER = ("unavailable", "netlink of Linux 4.20 or later is needed")
 _EXPLANATIONS: dict[int, tuple[str, str]] = {
     errno.EPERM: ("not-permitted", "run this as root, or with the capability CAP_NET_ADMIN"),
@@ -80,10 +78,7 @@ _EXPLANATIONS: dict[int, tuple[str, str]] = {
 
 
 class KernelError(Exception):
-    """The kernel answered with an error: its number, and the kernel's own words if it gave any.
-
-    ENOBUFS means that answers were lost, EAGAIN that none came in time.
-    """
+    """The kernel answered with an error: its number, and the kernel's own words if it gave any."""
 
     def __init__(self, number: int, words: str = "") -> None:
         """Keep the number and the words."""
@@ -158,9 +153,9 @@ def _is_error(answer: bytes) -> bool:
 
 def error_of(data: bytes, at: int = 0) -> KernelError:
     """The error in an acknowledgement, or at the end of a list; number 0 is success."""
-    length, type_, flags, _, _ = HEADER.unpack_from(data, at)
+    length, type_, _, _, _ = HEADER.unpack_from(data, at)
     (code,) = _ERROR.unpack_from(data, at + HEADER.size)
-    if type_ != _NLMSG_ERROR or not flags & _NLM_F_ACK_TLVS:
+    if type_ != _NLMSG_ERROR:
         return KernelError(-code)
     # Then comes only the header of the refused message: the socket asks for that (CAP_ACK).
     refused_header = at + HEADER.size + _ERROR.size
@@ -188,10 +183,7 @@ class Netlink(Protocol):
         """
 
     def dump(self, type_: int, body: bytes) -> Iterator[bytes]:
-        """The messages of one of the kernel's lists.
-
-        There are none if the kernel was built without support for what the list is about.
-        """
+        """The messages of one of the kernel's lists."""
 
     def parts(self, type_: int, body: bytes) -> Iterator[bytes]:
         """One of the kernel's lists as it comes: parts of many messages, which stand back to back.
@@ -229,12 +221,8 @@ class NetlinkSocket(Netlink):
 
     def _opened(self) -> socket.socket:
         opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC)
-        try:
-            self._set_options(opened)
-            opened.bind((0, self._groups))
-        except BaseException:
-            opened.close()
-            raise
+        self._set_options(opened)
+        opened.bind((0, self._groups))
         return opened
 
     def _set_options(self, opened: socket.socket) -> None:
@@ -246,9 +234,7 @@ class NetlinkSocket(Netlink):
         opened.setsockopt(_SOL_NETLINK, _NETLINK_EXT_ACK, 1)
         opened.setsockopt(_SOL_NETLINK, _NETLINK_GET_STRICT_CHK, 1)
         # This takes one system call for each answer; Python's own time-out takes two.
-        seconds = int(self._timeout)
-        microseconds = int(self._timeout % 1 * 1e6) or 1  # zeros would mean: wait for ever
-        timeval = struct.pack("=qq", seconds, microseconds)
+        timeval = struct.pack("=qq", math.ceil(self._timeout), 1)  # zeros would mean: wait for ever
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
 
     def _reopen(self) -> None:
@@ -306,15 +292,11 @@ class NetlinkSocket(Netlink):
         return errors
 
     def dump(self, type_: int, body: bytes) -> Iterator[bytes]:
-        try:
-            for part in self.parts(type_, body):
-                at = 0
-                while size := self.size_at(part, at):
-                    yield part[at : at + size]
-                    at += size
-        except KernelError as error:
-            if error.number not in UNSUPPORTED:
-                raise
+        for part in self.parts(type_, body):
+            at = 0
+            while size := self.size_at(part, at):
+                yield part[at : at + size]
+                at += size
 
     def parts(self, type_: int, body: bytes) -> Iterator[bytes]:
         self._send([message(type_, NLM_F_DUMP, body)])
@@ -343,13 +325,10 @@ class NetlinkSocket(Netlink):
         self._socket.send(b"".join(messages))
 
     def receive(self) -> bytes:
-        """The next answer, with all its messages whole; KernelError if none comes in time, or if
-        answers were lost.
+        """The next answer, with all its messages whole; OSError if none comes in time (EAGAIN), or
+        if answers were lost (ENOBUFS).
         """
-        try:
-            answer = self._socket.recv(_LONGEST_PART)
-        except OSError as error:
-            raise KernelError(error.errno or errno.EIO) from error
+        answer = self._socket.recv(_LONGEST_PART)
         if len(answer) == _LONGEST_PART:
             raise KernelError(errno.EBADMSG, "the answer was cut short")
         return answer

@@ -350,7 +350,9 @@ AZURE, CILIUM = (
 def test_whether_azure_vnet_may_be_active(files: dict[str, str], wanted: str) -> None:
     """Any file that a runtime reads can make it so, also by a text in its document."""
     texts = {f"{FOLDER}/{name}": text for name, text in files.items()}
-    assert active_file(FakeFiles(texts)).removeprefix(f"{FOLDER}/") == wanted
+    leads_nowhere = {f"{FOLDER}/00-cni.conf": "/opt/cni.conf"}
+    host = FakeFiles(texts, links=leads_nowhere)
+    assert active_file(host).removeprefix(f"{FOLDER}/") == wanted
 
 
 @pytest.mark.parametrize(

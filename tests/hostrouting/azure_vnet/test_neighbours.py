@@ -30,12 +30,18 @@ POD, OTHER, NODE = "0a:00:00:00:00:55", "0a:00:00:00:00:66", "0a:00:00:00:00:01"
 FIRST = Neighbour("10.1.0.5", "0a:00:00:00:00:05", "azure0")
 SECOND = Neighbour("fd00::5", "0a:00:00:00:00:05", "azure0")
 VIEW = LinkLayerView(
-    macs={"lo": "00:00:00:00:00:00", "azure0": NODE, "pod0": "0a:00:00:00:00:02", "other": OTHER},
+    macs={
+        "lo": "00:00:00:00:00:00",
+        "azure0": NODE,
+        "pod0": "0a:00:00:00:00:02",
+        "other": OTHER,
+        "above": "0a:00:00:00:00:77",
+    },
     peers={"pod0": POD},
     neighbours=(FIRST, SECOND),
     learned=(("0a:00:00:00:00:88", "pod0"), ("0a:00:00:00:00:99", "pod0")),
 )
-"""A bridge of which a pod's veth is a port, and two neighbours."""
+"""A bridge of which a pod's veth is a port, a device above another one, and two neighbours."""
 NO_NEIGHBOURS = [f"neigh flush all{nud}" for nud in ("", " nud permanent", " nud noarp")]
 """Without a state, entries with these two stay."""
 RTM_GETNEIGH = 30
@@ -53,6 +59,8 @@ def hosts() -> Iterator[tuple[Namespace, Namespace]]:
             [
                 f"link add azure0 address {NODE} type bridge mcast_snooping 0",
                 f"link add other index 77 address {OTHER} type ifb",
+                # It names another device, too, which is not its other end.
+                f"link add above link other address {VIEW.macs['above']} type macvlan",
                 "link set pod0 master azure0",
                 "tuntap add dev tun0 mode tun",  # it has no MAC address
             ]

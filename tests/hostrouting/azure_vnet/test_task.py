@@ -140,6 +140,16 @@ def test_a_dry_run(caplog: pytest.LogCaptureFixture) -> None:
     assert host.files.writes == []
 
 
+def test_nothing_configured() -> None:
+    """Nothing is read or done."""
+    host = azure.host()
+    task = azure.task(HostRoutingConfig(), host=host)
+    before = state_of(host)
+    assert isinstance(run(task), phases.Skip)
+    assert str(task.plan()) == "nothing to delete"
+    assert state_of(host) == before
+
+
 def test_an_image(tmp_path: Path) -> None:
     """It is refused, because it has no kernel."""
     task = CleanStaleAzureVnet(azure.config(), host=Host.offline(str(tmp_path)))
@@ -174,6 +184,7 @@ def test_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     plan = azure.task(azure.config(), host=host).plan()
     dry_run = clean(host, dry_run=True)
     assert tuple(map(str, plan.errors)) == error.lines
+    assert (plan.would_fail, dry_run.plan.would_fail) == (plan.errors[0], "")
     assert len(plan.deletions) == 13
     assert dry_run.plan.deletions == plan.deletions
 

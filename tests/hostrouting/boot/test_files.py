@@ -51,6 +51,7 @@ def test_no_gate_without_a_gated_unit() -> None:
     """Where foreign routes are only kept, no unit waits for anything, and no program runs."""
     files = files_of(HostRoutingConfig.from_mapping({"manageForeign": "keep"}), python=PYTHON)
     assert [file.path for file in files] == [LAYOUT.config_path, LAYOUT.networkd_path]
+    assert files_of(HostRoutingConfig(), python=PYTHON) == ()
 
 
 FULL = HostRoutingConfig.from_mapping(

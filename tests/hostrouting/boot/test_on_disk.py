@@ -1,15 +1,20 @@
 """hostrouting.boot.on_disk: what is ours of the files of a host."""
 
 import json
+from unittest.mock import Mock
 
+import attrs
 import pytest
 from hypothesis import given
 
 from hostrouting.boot.files import WRITER, files_of, files_on, writer_of
-from hostrouting.boot.on_disk import owned_paths, proof_of_installation
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.boot.on_disk import gated_on_disk, owned_paths, proof_of_installation
+from hostrouting.boot.program import Program
+from hostrouting.config.settings import MACHINES, HostRoutingConfig
+from hostrouting.errors import HostError
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.testing import FakeFiles, FakeHost
+from hostrouting.testing.interpreter import FakeInterpreter
 from tests.hostrouting.boot.test_files import FULL, PYTHON
 from tests.support.configs import configs
 
@@ -52,24 +57,66 @@ def test_owned(config: HostRoutingConfig) -> None:
     assert list(owned[len(owned) - len(last) :]) == last
 
 
+BY_SOMEBODY = ("[1]", "{", "{}", "[" * 100_000, json.dumps({"writtenBy": 5}))
+
+
 @pytest.mark.parametrize(
-    ("writer", "is_kept"), [(WRITER, True), ("hostrouting 0.1", False), (5, False), (None, False)]
+    ("text", "writer", "is_kept"),
+    [
+        (json.dumps({"writtenBy": WRITER, "hostRouting": FULL.to_mapping()}), WRITER, True),
+        (json.dumps({"writtenBy": WRITER}), WRITER, False),
+        (json.dumps({"writtenBy": WRITER, "hostRouting": 5}), WRITER, False),
+        (json.dumps({"writtenBy": "another", "hostRouting": FULL.to_mapping()}), "another", False),
+        *((text, "", False) for text in BY_SOMEBODY),
+    ],
+    ids=lambda value: repr(value)[:30],
 )
-def test_a_config_json_in_another_layout(writer: object, *, is_kept: bool) -> None:
-    """It stays as it is if this release has written it. What does not say its writer was written by
-    somebody else.
+def test_a_config_json_in_another_layout(text: str, writer: str, *, is_kept: bool) -> None:
+    """It stays as it is if this release has written it, and it says the same. What does not say its
+    writer was written by somebody else.
     """
     host = FakeHost()
-    text = json.dumps({"writtenBy": writer, "hostRouting": FULL.to_mapping()})
     host.files.texts[LAYOUT.config_path] = text
-    assert writer_of(host.files) == (writer if isinstance(writer, str) else "")
+    assert writer_of(host.files) == writer
     written = {file.path: file for file in files_on(host, FULL)}[LAYOUT.config_path]
     assert written.differs(host.files) is not is_kept
 
 
 def test_the_opening_alone() -> None:
-    """It is the administrator's."""
-    assert owned_paths(FakeFiles({LAYOUT.opening_path: "ticket 4711\n"})) == ()
+    """It is the administrator's. Beside what a removal that was ended has left, it goes."""
+    files = FakeFiles({LAYOUT.opening_path: "ticket 4711\n"})
+    assert owned_paths(files) == ()
+    files.texts[LAYOUT.config_path] = ""
+    assert owned_paths(files) == (LAYOUT.opening_path, LAYOUT.config_path)
+
+
+def test_which_units_are_gated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those with a drop-in of ours. What cannot be read is left out: a page says what is known."""
+    files = put(FULL)
+    files.texts[LAYOUT.drop_in_path("a.service")] = "of somebody else\n"
+    files.links[LAYOUT.drop_in_path("b.service")] = "/etc"
+    assert gated_on_disk(files) == (MACHINES,)
+    denied = HostError("it cannot be read", what="file")
+    monkeypatch.setattr(FakeFiles, "names", Mock(side_effect=denied))
+    assert gated_on_disk(files) == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "link"), [("/usr/bin/python3.12", "/usr/bin/python3.12"), ("", "/usr/bin/python3")]
+)
+def test_the_interpreter(path: str, link: str) -> None:
+    """A host's compiles the program; an image gets only sources, and perhaps the interpreter
+    later.
+    """
+    interpreter = FakeInterpreter(path=path)
+    host = FakeHost(interpreter=interpreter)
+    image = attrs.evolve(FakeHost.image(), interpreter=interpreter)
+    for each, compiles in ((host, interpreter), (image, None)):
+        program, python, *_ = files_on(each, FULL)
+        assert isinstance(program, Program)
+        assert program.interpreter is compiles
+        assert (program.content() == Program().content()) is (compiles is None)
+        assert python.target == link
 
 
 def test_an_earlier_release() -> None:

@@ -85,6 +85,7 @@ class TestDiffers:
             ({"hostrouting/a.py": b"ab"}, False),
             ({"hostrouting/a.py": b"ab", "attrs/a.py": b"another release"}, False),
             ({"hostrouting/b.py": b"ab"}, True),
+            ({"hostrouting/a.py": b"cd"}, True),
             ({"hostrouting/a.py": b"a", "phases/a.py": b"b"}, True),
         ],
     )

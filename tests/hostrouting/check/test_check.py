@@ -39,6 +39,16 @@ def test_a_default_route_may_come() -> None:
     assert find_what_may_come(check_kernel(plain_vm(), of_ipv4), of_ipv4) == ""
 
 
+def test_an_expected_device_may_come_up() -> None:
+    """One that is down is awaited as one that is missing."""
+    section = expect(CIDR, expected_devs=["eth1", "eth9"])
+    expecting = HostRoutingConfig(route_overlap=section)
+    kernel = plain_vm()
+    kernel.add_link(Link(name="eth1", index=0, up=False))
+    missing = find_what_may_come(check_kernel(kernel, expecting), expecting)
+    assert missing == "the device eth1 is not up and the device eth9 is not up"
+
+
 def test_linux_without_ipv6_gets_no_default_route() -> None:
     """It is not awaited; that of a host with IPv6 is."""
     of_ipv6 = config(cidrs=(CIDR6,))
@@ -227,6 +237,19 @@ def test_ipv6_is_asked_about_the_lowest_address() -> None:
     assert [int(address) for address in call.args[0]] == [part.first for part in family.parts]
 
 
+def test_a_source_that_linux_does_not_know() -> None:
+    """It has no answer for a route that has changed meanwhile: what is not known stays in doubt."""
+    host = mock.Mock(wraps=FakeKernel())
+    host.snapshot.return_value = vm_of(
+        "-default; default via 10.9.9.9 dev eth1; address 10.1.0.4/24 dev ib0; elsewhere; "
+        "rule from 10.1.0.4/32"
+    )
+    host.sources.side_effect = lambda addresses: (None,) * len(addresses)
+    host.lookup.side_effect = lambda addresses: (Answer("no-route", None),) * len(addresses)
+    doubts = check_kernel(host, config(cidrs=(CIDR,))).doubts
+    assert "unknown-source" in [doubt.name for doubt in doubts]
+
+
 def test_nothing_to_check() -> None:
     """Without an expected CIDR there is no verdict."""
     kernel = h200()
@@ -235,6 +258,21 @@ def test_nothing_to_check() -> None:
         check_snapshot(kernel.snapshot(), HostRoutingConfig())
     with pytest.raises(ConfigError, match=words):
         check_kernel(kernel, HostRoutingConfig())
+
+
+@pytest.mark.parametrize(
+    ("backend", "configuration", "words"),
+    [
+        (NetlinkBackend, config(cidrs=(CIDR,)), "backend is <class .*; it must be a connected"),
+        (h200(), {}, "config is {}; it must be a HostRoutingConfig"),
+    ],
+)
+def test_what_is_not_a_host_or_a_configuration(
+    backend: Any, configuration: Any, words: str
+) -> None:
+    """The error names it: not every author checks types."""
+    with pytest.raises(TypeError, match=words):
+        check_kernel(backend, configuration)
 
 
 def test_packets_of_pods_that_escape() -> None:

@@ -29,8 +29,8 @@ def test_a_doubtful_default_route(host: str, candidates: list[str], now: str) ->
 
 
 def test_only_a_tunnel_has_a_default_route() -> None:
-    """The card has none, and may be meant all the same: it has a command, too."""
-    [doubt] = check_findings(checked(vm_of("-default; default dev wg1")))
+    """The card with an address has none, and may be meant all the same: it has a command, too."""
+    [doubt] = check_findings(checked(vm_of("-default; default dev wg1; link eth1 nic")))
     assert doubt.sentence.endswith("through wg1 or a network card; they leave through wg1 now")
     assert doubt.facts == {"candidates": ["wg1", "eth0"]}
     assert doubt.remedy is not None

@@ -24,6 +24,8 @@ def test_a_packet(address: str, dev: str, verdict: str, *, is_expected: bool) ->
     assert explained.rules[-1].route == explained.decision.route
     assert explained.report.verdict == verdict
     assert explained.is_expected == is_expected
+    without_cidrs = explain_packet(h200().snapshot(), as_ip(address), HostRoutingConfig())
+    assert without_cidrs.is_expected
     assert [str(escape.cidr) for escape in explained.report.escapes] == (
         [f"{address}/32"] if is_expected else []
     )

@@ -16,6 +16,8 @@ from tests.support.topologies import checked, checked_as, vm_of
 halves are a capture beside a default route, and one without; of two to a half, the first is used
   overlap, expected eth0 | default via 10.0.0.1 dev eth0; 0.0.0.0/1 dev eth0; 128.0.0.0/1 dev eth1
   ok, expected eth0 eth1 | -default; 0.0.0.0/1 dev eth0; 128.0.0.0/1 dev eth1
+a rule for all but some destinations says nothing about the uplink
+  overlap, expected eth0 | default via 10.1.0.1 dev eth1 table 100; rule not to 10.99.0.0/16
 a default route by InfiniBand is not one
 + -default; 0.0.0.0/1 dev eth0; 128.0.0.0/1 dev eth1; default dev ib0; 0.0.0.0/1 dev ib0
   ok, expected eth0 eth1
@@ -46,6 +48,8 @@ these look like Ethernet, and all but the bond are tunnels
   undecided | link dev0 batadv
   undecided | link dev0 tun
   ok        | link dev0 bond
+a tap that has another tunnel beside it may be a VPN's
+  undecided | -default; -addresses; link tap0 tun; default dev tap0; default dev wg1 metric 500
 what the hidden card leads to a router is not for neighbours, although it lies in its network
 + default dev wg1
   ok      |                                               | 10.0.0.128/25 dev=wg1
@@ -100,12 +104,21 @@ a bridge's address in the network of the link, which every device has, says noth
   undecided | address fd00::1/64 dev cni0 | fd16::/56
 a default route by a bridge hides no pods
   ok | default dev cni0 metric 500
+while pods move from one CNI to another, those of both are right
+  ok | link lxc1 veth; 172.16.2.7/32 dev cali1; 172.16.2.8/32 dev lxc1
 a CNI that serves the pods of another does so by its tunnels, and not by its bridge
 + link cali1 veth; link cbr0 bridge; 172.16.1.0/24 dev cbr0
   ok
   undecided | 172.16.2.7/32 dev cali1
+pods of this node may be hidden by an uplink that is named as a pod's device, or by a rule
++ link veth7 veth; 172.16.5.7/32 dev cali1
+  overlap | 172.16.5.0/24 via 10.0.0.1 dev veth7 table 100; rule | 172.16.5.0/24 dev=veth7
+  overlap | rule to 172.16.5.0/24 prohibit
 pods that the plain bridge plugin has attached may be those of any CNI
   ok | link flannel.1 vxlan; link veth7 veth; 172.16.1.0/24 dev flannel.1; 172.16.2.7/32 dev veth7
+multicast is fine by any device, and not if it is refused
+  ok      | 224.0.0.0/4 dev ib0               | 224.0.0.0/4
+  overlap | blackhole 224.0.0.0/4 proto 4     | 224.0.0.0/4
 what is refused around a pod may be a block of a CNI, unless it is too wide
 + ipv6
   undecided | prohibit 172.16.0.0/20 proto 4; 172.16.0.0/32 dev cali1 | 172.16.0.0/20
@@ -116,6 +129,7 @@ a refused range that begins with the address of Flannel's device is its own, unl
 + ipv6; -addresses; link flannel.1 vxlan; link cni0 bridge
   ok      | blackhole 172.0.0.0/8 proto 3; address 172.0.0.0/8 dev flannel.1 | 172.0.0.0/8
   overlap | blackhole 172.0.0.0/7 proto 3; address 172.0.0.0/7 dev flannel.1 | 172.0.0.0/7
+  overlap | blackhole 172.0.0.0/8 proto 3; address 172.0.0.0/8 dev eth1      | 172.0.0.0/8
   ok      | blackhole fd16::/48 proto 3; address fd16::/48 dev flannel.1     | fd16::/48
   overlap | blackhole fd16::/47 proto 3; address fd16::/47 dev flannel.1     | fd16::/47
 only a pod of Calico inside shows that BIRD refuses a block for Calico
@@ -218,6 +232,14 @@ pods here may have addresses in a part; Cilium names an address of its own as th
   undecided | 10.9.0.0/24 via 10.9.0.1 dev cni0
   ok        | 10.9.0.0/25 dev cni0
   ok        | default dev cni0 table 100 metric 9
+a CNI's rule for a pod names the pod's device, too
++ address 10.9.0.4/32 dev eth0; default via 10.1.0.1 dev eth1 table 100
+  undecided | rule pref 2048 from 10.9.0.4/32
+  undecided | rule iif cni0; 10.244.0.0/24 dev cni0
+what a CNI's bridge with the default route sends itself is the host's own
++ -default; -addresses; link azure0 bridge; address 10.9.0.4/24 dev azure0
++ default via 10.0.0.1 dev azure0; address 10.0.0.4/24 dev azure0; elsewhere
+  undecided | rule from 10.9.0.0/24
 only IPv6 chooses a source without a route, and looks up again
   overlap | throw 172.16.0.0/16; default via 10.0.0.1 dev eth0 table 100; rule from 10.0.0.4/32
 an intended rule is about connections, too

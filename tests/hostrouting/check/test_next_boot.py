@@ -19,7 +19,7 @@ from tests.hostrouting.check.test_proposal import BOTH, HALF, NONE, addresses_of
 from tests.support.nodes import block_of, nodes
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, REPAIR, config
-from tests.support.topologies import ELSEWHERE, cni_node, dual_stack_h200, rule
+from tests.support.topologies import ELSEWHERE, cni_node, dual_stack_h200, rule, vm_of
 
 KEEP = Remedy("to keep them", "repair | apply")
 
@@ -45,8 +45,12 @@ def test_routes_that_are_needed_and_not_configured(
 ) -> None:
     """The finding names them, and what escapes without them; the remedy keeps them."""
     [finding] = lost(with_routes(protocol, *there).snapshot(), configured)
+    routes, are = ("routes", "are") if " and " in named else ("route", "is")
     assert finding.name == "route-not-configured"
-    assert finding.sentence.startswith(f"after the next boot, {ranges} will escape: the route")
+    assert finding.sentence == (
+        f"after the next boot, {ranges} will escape: the {routes} to {named} {are} not in the "
+        "configuration"
+    )
     assert finding.target == named
     assert finding.remedy == KEEP
 
@@ -64,6 +68,13 @@ def test_no_route_is_needed_and_not_configured(
 ) -> None:
     """Then there is nothing to say."""
     assert lost(with_routes(OURS, *there).snapshot(), configured) == []
+
+
+def test_configured_routes_that_would_wait() -> None:
+    """While the default route is in doubt, they stay as they are, and nothing is said of them."""
+    ways = "; ".join(f"{to} via 10.0.0.1 dev eth0 proto ours" for to in REPAIR)
+    host = vm_of(f"{CIDR} dev ib0; {ways}; default via 10.1.0.1 dev eth1 metric 100")
+    assert lost(host, BOTH) == []
 
 
 TYPED = ("10.128.0.0/10", "10.192.0.0/10")
@@ -128,8 +139,9 @@ def test_addresses_of_ipv6_that_are_as_small_as_those_of_ipv4() -> None:
     kernel = dual_stack_h200()
     kernel.ip_route("add", Route.to("::/2", dev="ib0"))
     kernel.ip_route("add", Route.to("::/3", dev="eth0", gateway="fe80::1", protocol=OURS))
+    kernel.ip_route("add", Route.to("10.9.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS))
     [finding] = lost(kernel.snapshot(), config(cidrs=(CIDR, "::/3")))
-    assert finding.facts["ranges"] == ["::/3"]
+    assert finding.facts == {"unconfigured": ["::/3"], "ranges": ["::/3"]}
 
 
 @given(nodes())

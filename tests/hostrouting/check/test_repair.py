@@ -192,11 +192,20 @@ def test_packets_that_would_still_escape_are_not_called_doubtful() -> None:
     assert unsafe.why.cause == "with these routes, packets there would still escape"
 
 
-@pytest.mark.parametrize(("type_", "count"), [("unicast", 1), ("multicast", 0)])
-def test_a_rule_for_what_table_main_has_there(type_: str, count: int) -> None:
-    """It is proposed unless something that is fine would be in doubt."""
+@pytest.mark.parametrize(
+    ("in_main", "count"),
+    [
+        ("172.16.5.0/24 via 10.0.0.1 dev eth0", 1),
+        ("multicast 172.16.5.0/24 via 10.0.0.1 dev eth0", 0),
+        ("172.16.6.0/24 dev ib0", 0),
+    ],
+)
+def test_a_rule_for_what_table_main_has_there(in_main: str, count: int) -> None:
+    """It is proposed unless something that is fine would be in doubt, or something would still
+    escape.
+    """
     way = "172.16.5.0/24 via 10.0.0.1 dev eth0"
-    report = checked(vm_of(f"{way} table 100; {type_} {way}; elsewhere; rule"))
+    report = checked(vm_of(f"{way} table 100; {in_main}; elsewhere; rule"))
     [reason] = {unsafe.why for unsafe in family_of(report).repair.unrepairable}
     assert len(reason.rules) == count
 

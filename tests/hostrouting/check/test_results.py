@@ -34,6 +34,8 @@ of several addresses on the expected device, Linux writes the one in the network
   10.1.0.4 | default via 10.1.0.1 dev eth0 metric 1; address 10.1.0.4/24 dev eth0
 of two default routes with one metric, either may be the intended one
   none | default via 10.1.0.1 dev eth1 metric 100; address 10.1.0.4/24 dev eth1
+by a device without an address, Linux writes one of another device that is not only for its link
+  10.0.0.4 | -default; default via 10.1.0.1 dev eth1; address 169.254.7.7/16 dev ib0
 Linux chooses one of several next hops by a hash, unless one is dead
 + -default; address 10.1.0.4/24 dev eth1; address 10.255.0.4/32 dev lo
   none     | default nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1
@@ -41,6 +43,8 @@ Linux chooses one of several next hops by a hash, unless one is dead
   10.0.0.4 | default nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1 dead
   10.1.0.4 | default nexthop via 10.0.0.1 dev eth0 dead nexthop via 10.1.0.1 dev eth1
 the source of the default route is often an address on lo, which both uplinks share
+  10.255.0.4 | -default; -addresses; address 10.8.0.1/24 dev cni0; \
+address 10.255.0.4/32 dev lo; default via 10.0.0.1 dev eth0
   10.255.0.4 | -default; address 10.255.0.4/32 dev lo; \
 default src 10.255.0.4 nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1
 """)
@@ -111,6 +115,7 @@ def test_linux_without_ipv6(expected_devs: tuple[str, ...]) -> None:
     [finding] = [finding for finding in findings if reason in finding.sentence]
     remedy = "boot it with IPv6, or take the IPv6 networks out of the configuration"
     assert str(finding.remedy) == remedy
+    assert checked(here).verdict == "ok"  # of IPv4
 
 
 def test_families_without_a_default_route() -> None:

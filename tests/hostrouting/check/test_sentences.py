@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hostrouting.check.sentences import addition_command, check_findings
+from hostrouting.check.sentences import addition_command, caveat_of_repair, check_findings
 from hostrouting.config.settings import Mode
 from hostrouting.finding import WRONG, Finding
 from hostrouting.model.prefix import Prefix, as_ip
@@ -57,6 +57,7 @@ HOSTS: dict[str, Snapshot | str] = {
     "no route": "throw 172.16.5.0/24",
     "blackhole": "blackhole 172.16.5.0/24 proto 12",
     "unreachable": "unreachable 172.16.5.0/24 proto 4",
+    "a rule that refuses": "rule pref 50 to 172.16.5.0/24 prohibit",
     "no default route": "-default",
     "by InfiniBand": "-default; default dev ib0 proto 16",
     "by the loopback device": "-default; default dev lo",
@@ -87,13 +88,16 @@ HOSTS: dict[str, Snapshot | str] = {
     "a rule for the pods of a second card": f"{BY_ETH1}; rule pref 1536 from 10.0.1.7/32 lookup 2",
     "a rule for all but what is sent": f"{BY_ETH1}; rule pref 50 iif lo lookup 254; "
     "rule pref 60 lookup 2",
-    "a rule for connections": f"{BY_ETH1}; rule pref 50 from 10.0.0.4/32 lookup 2",
+    "a rule for connections": f"{BY_ETH1}; rule pref 50 from 10.0.0.4/32 lookup 2; "
+    "rule pref 40 to 172.16.5.0/24 prohibit",
     "in table local": "multicast 172.16.0.0/16 dev ib0 table 255",
     "as specific as a route can be": "link docker0 bridge; 172.16.5.5/32 dev docker0 proto 4",
     "our own, as specific as a route can be": "ipv6; fd16::5/128 dev ib0 metric 100 proto ours",
     "what hides pods": CNI.with_routes([HIDING, Route.to("10.244.128.0/17", dev="wg1")])._replace(
         links=(*CNI.links, DOCKER, WG1)
     ),
+    "a rule that hides pods": "address 10.244.0.1/24 dev cni0; 10.244.0.0/24 dev cni0; "
+    "10.244.0.0/25 dev eth1 table 7; default via 10.1.0.1 dev eth1 table 100; rule",
     "a blackhole that hides pods": CNI.with_routes(
         [HIDING._replace(type="blackhole", next_hops=())]
     ),
@@ -105,6 +109,7 @@ HOSTS: dict[str, Snapshot | str] = {
 CIDRS = {
     "our own, as specific as a route can be": "fd16::/64",
     "what hides pods": "10.244.0.0/16",
+    "a rule that hides pods": "10.244.0.0/16",
     "a blackhole that hides pods": "10.244.0.0/16",
 }
 SECTIONS: dict[str, dict[str, Any]] = {
@@ -187,12 +192,19 @@ def test_to_allow_a_card_is_no_remedy(link: Link) -> None:
 
 
 def test_the_gateway_of_an_escape() -> None:
-    """Programs read that of the next hop by which packets escape."""
+    """Programs read that of the next hop by which packets escape, and what leads there."""
     expected = NextHop("eth0", gateway=as_ip("10.0.0.1"))
     other = NextHop("docker0", gateway=as_ip("10.9.0.1"))
     [escape, *_] = findings(vm_with(Route(INSIDE, (expected, other)), links=(DOCKER,)))
     assert escape.facts["devs"] == ["docker0"]
-    assert escape.facts["via"]["gateway"] == "10.9.0.1"
+    assert escape.facts["via"] == {
+        "dev": "docker0",
+        "gateway": "10.9.0.1",
+        "route": str(INSIDE),
+        "table": "main",
+        "protocol": "unspec",
+        "rule": 32766,
+    }
 
 
 @pytest.mark.parametrize("kind", ["blackhole", "unreachable", "prohibit"])
@@ -206,6 +218,19 @@ def test_the_kind_of_an_escape(kind: Refusing) -> None:
         [escape, *_] = findings(node)
         assert escape.name == "refused"
         assert escape.facts["kind"] == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "caveat"),
+    [
+        ("what a static route lacks", ""),
+        ("blackhole", " (repairs only a part)"),
+        ("a bridge of containers", " (cuts off what is behind docker0)"),
+    ],
+)
+def test_what_stands_beside_the_command_of_a_repair(name: str, caveat: str) -> None:
+    """That something is left, or what the repair cuts off."""
+    assert caveat_of_repair(checked(vm_of(str(HOSTS[name])))) == caveat
 
 
 def test_the_sentence_of_a_verdict_with_several_doubts() -> None:
@@ -242,6 +267,10 @@ def test_a_card_without_an_address(links: list[Link], words: str) -> None:
     host = NO_DEFAULT._replace(addresses=(), links=tuple(links))
     [finding] = named("no-default-route", host)
     assert finding.sentence == f"there is no IPv4 default route, so no device is expected{words}"
+    only_of_link = host._replace(addresses=(address("fe80::7/64", "eth0"),))
+    [of_ipv6] = named("no-default-route", only_of_link, "fd00::/8")
+    words_for_ipv6 = finding.sentence.replace("IPv4", "IPv6")
+    assert of_ipv6.sentence == words_for_ipv6.replace("DHCP", "router advertisements")
     with_address = host._replace(addresses=(address("10.0.0.4/24", "eth0"),))
     [finding] = named("no-default-route", with_address)
     assert "eth0" not in finding.sentence

@@ -325,7 +325,7 @@ def test_an_unreadable_configuration(confirm: Callable[..., Said], installed: Fa
     assert said.code == 2
     assert state(installed) == before
     assert terminal.logged == []
-    assert "--confirm: the installed configuration cannot be read" in said.err
+    assert f"{LAYOUT.config_path} is unusable, so it could not be installed again" in said.err
 
 
 def test_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

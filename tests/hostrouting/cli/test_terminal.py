@@ -53,12 +53,15 @@ def test_the_colour_of_a_line(line: str, colours: list[str]) -> None:
 def test_a_line_is_as_wide_as_the_terminal(
     words: list[str], indent: int, command: str, width: int
 ) -> None:
-    """No word is lost or broken, and no command. Only one that is too long is."""
+    """No word is lost or broken, and no command. Only one that is too long is; a line for which
+    there is room stays as it is.
+    """
     text = " " * indent + " ".join(words)
     line = LineToType(f"{text} " if command else text, command)
     rows = wrapped(line, width)
     assert " ".join(rows).split() == line.split()
     assert command in rows[-1]
+    assert (rows == [line]) or len(line) > width
     for row in rows:
         assert len(row) <= width or row.strip() in {*words, command} or rows == [line]
         assert row.startswith(" " * indent)

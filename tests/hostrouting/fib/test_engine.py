@@ -5,7 +5,7 @@ partition.
 from ipaddress import ip_address
 
 import pytest
-from hypothesis import assume, event, given
+from hypothesis import assume, event, given, strategies as st
 
 from hostrouting.fib.engine import NO_ROUTE, Decision, Fib, PacketKind
 from hostrouting.fib.trace import trace_rules
@@ -20,21 +20,25 @@ from tests.support.scan import scanned
 from tests.support.topologies import vm_of
 
 
-@given(nodes())
-def test_a_lookup_is_a_naive_scan(node: tuple[int, Snapshot]) -> None:
-    """For each address of the block, the engine and the scan name the same route.
+@given(nodes(), st.integers(0, 63), st.sampled_from(["lo", "cali1", "cni0"]))
+def test_a_lookup_is_a_naive_scan(node: tuple[int, Snapshot], place: int, iif: str) -> None:
+    """For each address of the block, the engine and the scan name the same route: for plain
+    packets, and for those of a connection, or of a pod, from an address of the block.
 
     Kills: `not to`, `iif lo`, a mark rule that 0 fulfils, suppressed routes, throw.
     """
     family, snapshot = node
     fib = Fib(snapshot, family)
     block = block_of(family)
+    source = block.first + place
+    packet = PacketKind(Prefix.around(family, source, fib.width), iif)
     for address in range(block.first, block.last + 1):
         decision = fib.lookup(ip_at(family, address))
-        kind, route = scanned(snapshot, family, address)
-        event(kind)
-        assert decision.kind == kind
-        assert decision.route == route
+        event(decision.kind)
+        assert (decision.kind, decision.route) == scanned(snapshot, family, address)
+        decision = fib.lookup(ip_at(family, address), packet)
+        of_these = scanned(snapshot, family, address, source=source, iif=iif)
+        assert (decision.kind, decision.route) == of_these
 
 
 @given(nodes())
@@ -145,6 +149,7 @@ def test_ipv4_without_the_rule_for_table_main() -> None:
     """Linux follows the rule that is left. Only in IPv6 may it use the table all the same."""
     fib = Fib(plain_vm().snapshot()._replace(rules=default_rules(4)[:1]), 4)
     assert fib.lookup("8.8.8.8") == NO_ROUTE
+    assert str(NO_ROUTE) == "no-route"
     assert not fib.lacks_main
 
 
@@ -170,6 +175,7 @@ def test_a_rule_that_does_nothing() -> None:
 
     assert decision.devs == ("eth0",)
     assert decision == Fib(host, 4).lookup("8.8.8.8")
+    assert str(decision) == str(decision.route)
 
 
 def test_rules_of_one_priority() -> None:
@@ -180,29 +186,41 @@ def test_rules_of_one_priority() -> None:
     assert fib.lookup("8.8.8.8").rule == added_first
 
 
-def test_a_rule_for_users() -> None:
-    """It selects some connections of this host, also those from a known source; but nothing that
-    is forwarded, which is of user 0.
+def test_rules_by_source() -> None:
+    """They are asked in the order of their priorities, and not the one for the longest prefix
+    first.
     """
-    for_users = Rule(family=4, priority=9, table=7, others=(("uidrange", "1000-1999"),))
-    fib = Fib(vm_with_table_7(for_users), 4)
-    source = Prefix.parse("10.0.0.4/32")
-    sent = PacketKind()
-    of_a_connection = PacketKind(source)
-    forwarded = PacketKind(source, "eth1")
-    assert rules_of_others(fib, sent) == [for_users]
-    assert rules_of_others(fib, of_a_connection) == [for_users]
-    assert rules_of_others(fib, forwarded) == []
+    wider_first = "rule pref 8 from 10.0.0.0/8 lookup 254; rule pref 9 from 10.0.0.4/32 lookup 7"
+    fib = Fib(vm_of(f"default dev eth1 table 7; {wider_first}"), 4)
+    assert fib.lookup("8.8.8.8", KINDS["of a connection"]).devs == ("eth0",)
 
 
-def test_a_rule_for_bound_sockets() -> None:
-    """It selects nothing of a connection, nor of what is forwarded."""
-    bound = Rule(family=4, priority=9, table=7, others=(("oif", "eth1"),))
-    fib = Fib(vm_with_table_7(bound), 4)
-    source = Prefix.parse("10.0.0.4/32")
-    assert rules_of_others(fib, PacketKind()) == [bound]
-    assert rules_of_others(fib, PacketKind(source)) == []
-    assert rules_of_others(fib, PacketKind(source, "eth1")) == []
+SOURCE = Prefix.parse("10.0.0.4/32")
+KINDS = {
+    "sent": PacketKind(),
+    "of a connection": PacketKind(SOURCE),
+    "forwarded": PacketKind(SOURCE, "eth1"),
+}
+
+
+@pytest.mark.parametrize(
+    ("selector", "kinds"),
+    [
+        ("fwmark 1/1", ["sent", "of a connection", "forwarded"]),
+        ("uidrange 1000-1999", ["sent", "of a connection"]),  # what is forwarded is of user 0
+        ("oif eth1", ["sent"]),
+        ("iif eth1", ["sent"]),  # what arrives; of what is forwarded, it selects all
+    ],
+)
+def test_which_packets_a_rule_tells_apart(selector: str, kinds: list[str]) -> None:
+    """The kinds of which it selects some packets and not others. One behind it with the same
+    selector changes nothing.
+    """
+    rules = f"rule pref 8 {selector} lookup 7; rule pref 9 {selector} lookup 254"
+    fib = Fib(vm_of(f"default dev eth1 table 7; {rules}"), 4)
+    first, *_ = [rule for rule in fib.rules if rule.priority == 8]
+    told_apart = {name: [first] if name in kinds else [] for name in KINDS}
+    assert {name: rules_of_others(fib, packet) for name, packet in KINDS.items()} == told_apart
 
 
 def test_a_rule_for_vrfs() -> None:
@@ -236,13 +254,12 @@ def test_all_that_this_host_sends_is_captured_first() -> None:
     fib = Fib(host._replace(rules=(unmarked, sent, marked, everything)), 4)
 
     _, others = fib.outcomes(0x08080808)
-    connection = PacketKind(Prefix.parse("10.0.0.4/32"))
 
     assert {other.rule: other.decision.devs for other in others} == {
         marked: ("eth1",),
         unmarked: ("eth0",),
     }
-    assert rules_of_others(fib, connection) == [unmarked]
+    assert rules_of_others(fib, KINDS["of a connection"]) == [unmarked]
 
 
 def test_a_rule_for_all_packets_to_other_addresses() -> None:

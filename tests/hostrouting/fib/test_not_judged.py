@@ -4,11 +4,6 @@ named.
 
 import pytest
 
-from hostrouting.fib.engine import Fib
-from hostrouting.fib.not_judged import not_judged
-from hostrouting.model.route import Route
-from hostrouting.model.rule import default_rules
-from hostrouting.model.snapshot import Link, Snapshot
 from tests.support.ip_text import HostRow, host_rows
 from tests.support.topologies import checked, checked_as, vm_of
 
@@ -36,6 +31,8 @@ a rule that only packets of pods take is named where these are expected
 a route is named, and matters where it lies
   route 172.16.5.0/24 proto unspec nhid 7 (its next hops are not listed) | 172.16.5.0/24 nhid 7
   ok | 172.16.5.0/24 nhid 7 | 10.99.0.0/16
+  ok | local default dev eth1 scope 254 table 100; rule fwmark 1/1
+  ok | throw 172.16.5.0/24 table 100; rule to 172.16.5.0/24
   (for packets with tos 0x10) | 172.16.5.0/24 via 10.0.0.1 dev eth0 tos 16
   ok | 172.16.5.0/24 via 10.0.0.1 dev eth0 tos 16 | 10.99.0.0/16
   encap ip encap bpf (an encapsulation that may change \
@@ -43,7 +40,9 @@ a route is named, and matters where it lies
   encap 99 (an encapsulation that may change the destination) \
 | 172.16.5.0/24 via 10.0.0.1 dev eth0 encap 99
   ok | 172.16.5.0/24 via 10.0.0.1 dev eth0 encap 99 | 10.99.0.0/16
-  (its device has no address, so Linux finds no source for | 172.16.5.0/24 dev eth1 scope 254
+  (its device has no address, so Linux finds no source for \
+| 172.16.5.0/24 dev eth1 scope 254; address fe80::1/64 dev eth1
+  ok | 172.16.5.0/24 dev eth1 | allow=eth1
   ok | 172.16.5.0/24 dev eth1 scope 254 src 10.0.0.4 | allow=eth1
 without another default route, that is what the verdict names, and not that there is none
   route default via 10.0.0.1 dev eth0 tos 0x10 | -default; default via 10.0.0.1 dev eth0 tos 16
@@ -68,36 +67,23 @@ def test_what_is_not_judged_for_marked_packets(action: str) -> None:
     assert checked(host, intended_rules=["fwmark 0x1/0xff"]).verdict == "ok"
 
 
-DEFAULT = Route.to("::/0", dev="eth0", gateway="fe80::1")
-
-
-@pytest.mark.parametrize(
-    ("forwarding", "metric", "gateway", "verdict"),
-    [
-        (False, 1024, "fe80::2", "undecided"),
-        (None, 1024, "fe80::2", "undecided"),
-        (True, 1024, "fe80::2", "ok"),
-        (False, 2000, "fe80::2", "ok"),
-        (False, 1024, None, "ok"),
-    ],
-)
-def test_equal_ipv6_routes(
-    metric: int, gateway: str | None, verdict: str, *, forwarding: bool | None
+@pytest.mark.parametrize("forwards", [False, None, True])
+@host_rows("""
+a host that does not forward turns to an equal route through another device, in IPv6 alone
++ ipv6; 8000::/4 via fe80::1 dev eth0 metric 1024 proto 9
+  undecided | 8000::/4 via fe80::2 dev ib0 metric 1024 proto 9  | 8000::/4
+  ok        | 8000::/4 via fe80::2 dev ib0 metric 2000 proto 9  | 8000::/4
+  ok        | 8000::/4 via fe80::2 dev eth0 metric 1024 proto 9 | 8000::/4
+  ok        | 172.16.0.0/16 via 10.0.0.1 dev eth0; 172.16.0.0/16 via 10.1.0.1 dev ib0
+it does so only while a gateway does not answer, and if it uses the first route at all
++ ipv6; 8000::/4 via fe80::2 dev ib0 metric 1024 proto 9
+  ok        | 8000::/4 dev eth0 metric 512 proto 9; 8000::/4 dev eth0 metric 1024 proto 9 | 8000::/4
+  ok        | 8000::/4 via fe80::1 dev eth0 metric 512; 8000::/4 via fe80::1 dev eth0 metric 1024 \
+| 8000::/4
+""")
+def test_equal_routes_that_several_routers_advertise(
+    row: HostRow, *, forwards: bool | None
 ) -> None:
-    """Of routes that several routers advertise, a host that does not forward uses one whose gateway
-    answers.
-    """
-    links = tuple(Link(name=name, index=index) for index, name in enumerate(["eth0", "ib0"]))
-    first = Route.to("8000::/4", dev="eth0", gateway=gateway, metric=1024, protocol=9)
-    other = Route.to("8000::/4", dev="ib0", gateway="fe80::2", metric=metric, protocol=9)
-    routes = (DEFAULT, first, other)
-    host = Snapshot(links, (), default_rules(6), routes, ipv6_forwarding=forwarding)
-    assert checked(host, "8000::/4").verdict == verdict
-
-
-def test_equal_ipv6_routes_behind_a_better_one() -> None:
-    """Linux uses neither of them, so it does not matter which one it would use."""
-    better = Route.to("8000::/4", dev="eth0", gateway="fe80::1", metric=512)
-    equal = [better._replace(metric=1024), Route.to("8000::/4", dev="ib0", metric=1024)]
-    host = Snapshot((), (), default_rules(6), (DEFAULT, better, *equal), ipv6_forwarding=False)
-    assert [*not_judged(Fib(host, 6))] == []
+    """The verdict of a host that does not forward, or of which that is not known."""
+    host = vm_of(row.host)._replace(ipv6_forwarding=forwards)
+    assert checked_as(host, row.asked).verdict == ("ok" if forwards else row.answer)

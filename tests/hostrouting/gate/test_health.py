@@ -14,12 +14,19 @@ import phases
 from hostrouting.boot.files import WRITER
 from hostrouting.boot.program import pack, stamp_of
 from hostrouting.command import AS_ROOT
-from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
+from hostrouting.config.settings import (
+    GateConfig,
+    HostRoutingConfig,
+    RouteOverlapConfig,
+    gated_units,
+)
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy
 from hostrouting.gate.health import find_faults, find_faults_without_config
-from hostrouting.gate.unit_gates import APPLY, find_ineffective_gates, judge_gates
+from hostrouting.gate.unit_gates import APPLY, RELOAD, find_ineffective_gates, judge_gates
 from hostrouting.host.host import Host
+from hostrouting.host.interpreter import TO_INSTALL
+from hostrouting.kernel.rights import Rights
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager
 from tests.support.tasks import GUARDED, LAYOUT, WANTED, configured, manager_of
@@ -114,6 +121,21 @@ def break_interpreter(reason: str) -> Change:
     return change
 
 
+def uninstall_python(host: FakeHost) -> None:
+    """The distribution has no interpreter any more where our link leads."""
+    host.interpreter.broken = "No such file or directory"
+
+
+def have_no_python(host: FakeHost) -> None:
+    """It has none that could run the program."""
+    host.interpreter.path = ""
+
+
+def fill(folder: str) -> Change:
+    """Nothing can be written there."""
+    return lambda host: host.files.broken.update({folder: "read-only"})
+
+
 def use_python_13(host: FakeHost) -> None:
     """The distribution has a newer Python than when the program was compiled."""
     host.files.links["/usr/bin/python3"] = "python3.13"
@@ -182,7 +204,7 @@ FILES: dict[str, tuple[Sequence[Change], str]] = {
         f"file error: {CHECK} is a directory, where a file of hostrouting has to be",
     ),
     "a link that leads elsewhere": (
-        [put_link(LAYOUT.python_path)],
+        [put_link(LAYOUT.python_path), write("/srv/copy", "")],
         f"file error: {LAYOUT.python_path} is not what {LAYOUT.config_path} asks for",
     ),
     "no program": ([lose(PROGRAM), LOST], f"gate-shut error: {PROGRAM} is missing"),
@@ -198,6 +220,18 @@ FILES: dict[str, tuple[Sequence[Change], str]] = {
         [break_interpreter("it is Python 3.9")],
         f"gate-shut error: {PROGRAM} cannot be run: it is Python 3.9",
     ),
+    "a damaged program": (
+        [damage, break_interpreter("bad magic number")],
+        f"gate-shut error: {PROGRAM} cannot be run: bad magic number",
+    ),
+    "an uninstalled interpreter": (
+        [uninstall_python],
+        (f"gate-shut error: {LAYOUT.python_path} leads to /usr/bin/python3, which does not exist"),
+    ),
+    "no interpreter is left": (
+        [uninstall_python, have_no_python],
+        (f"gate-shut error: {LAYOUT.python_path} leads to /usr/bin/python3, which does not exist"),
+    ),
     "another interpreter": (
         [use_python_13],
         (
@@ -212,6 +246,14 @@ FILES: dict[str, tuple[Sequence[Change], str]] = {
     "an unknown program": (
         [written_by("")],
         f"file note: {LAYOUT.config_path} was written by an unknown program, but this is {WRITER}",
+    ),
+    "a read-only disk": (
+        [fill(LAYOUT.config_directory)],
+        f"requirement error: nothing can be changed in {LAYOUT.config_directory}: read-only",
+    ),
+    "a full /run": (
+        [fill("/run")],
+        f"file warning: no result of a check can be written to {LAYOUT.state_directory}: read-only",
     ),
     "others can change the program": (
         [open_to_others(PROGRAM)],
@@ -273,6 +315,10 @@ def test_files_of_another_release(row: str, host: FakeHost) -> None:
         ("a folder", Remedy("move it away")),
         ("a link that leads elsewhere", APPLY),
         ("a masked unit", Remedy(command=f"systemctl unmask {LAYOUT.check_unit}")),
+        ("an old interpreter", TO_INSTALL),
+        ("a damaged program", APPLY),
+        ("an uninstalled interpreter", APPLY),
+        ("no interpreter is left", TO_INSTALL),
     ],
 )
 def test_remedies(row: str, remedy: Remedy, host: FakeHost) -> None:
@@ -280,6 +326,24 @@ def test_remedies(row: str, remedy: Remedy, host: FakeHost) -> None:
     for change in FILES[row][0]:
         change(host)
     assert find_faults(host, WANTED)[0].remedy == remedy
+
+
+@pytest.mark.parametrize(
+    ("wanted", "parts"),
+    [
+        pytest.param(WANTED, {"rights": lambda: Rights(is_root=False)}, id="another user"),
+        pytest.param(WANTED._replace(route_overlap=RouteOverlapConfig()), {}, id="no check"),
+        pytest.param(WANTED, {"backend": None}, id="an image"),
+    ],
+)
+def test_a_full_run_matters_where_root_checks_something(
+    wanted: HostRoutingConfig, parts: dict[str, Any]
+) -> None:
+    """Anybody else may not write there anyway, and an image gets a /run of its own."""
+    host = configured(wanted)
+    fill("/run")(host)
+    found = find_faults(attrs.evolve(host, **parts), wanted)
+    assert "result of a check" not in str(found)
 
 
 def stop_systemd(host: FakeHost) -> None:
@@ -295,7 +359,7 @@ OPEN: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("change", OPEN.values(), ids=OPEN)
-@pytest.mark.parametrize("row", ["no program", "others can change a script"])
+@pytest.mark.parametrize("row", ["no program", "others can change a script", "a read-only disk"])
 def test_where_no_start_asks_the_gate(row: str, change: Change, host: FakeHost) -> None:
     """What would shut it is an error of a file, and does not hide that it is open."""
     changes, wanted = FILES[row]
@@ -303,6 +367,15 @@ def test_where_no_start_asks_the_gate(row: str, change: Change, host: FakeHost) 
         each(host)
     assert wanted.replace("gate-shut", "file") in faults(host)
     assert len(openings(host, WANTED)) == 1
+
+
+@pytest.mark.parametrize("change", OPEN.values(), ids=OPEN)
+def test_where_nothing_is_gated(change: Change) -> None:
+    """There is no gate that could be open."""
+    wanted = HostRoutingConfig(manage_foreign="keep")
+    host = configured(wanted)
+    change(host)
+    assert openings(host, wanted) == []
 
 
 def test_a_program_that_runs_slowly_is_only_noted(host: FakeHost) -> None:
@@ -537,6 +610,7 @@ class TestSystemd:
         assert (fault.name, fault.severity, fault.target) == ("gate-open", "error", folder)
         assert fault.sentence.startswith(f"{folder} starts unchecked: {cause.format(path)}")
         host.files.remove(path)
+        assert find_faults(host, WANTED)[0].remedy == RELOAD
         manager_of(host).reload()
         assert faults(host) == []
 

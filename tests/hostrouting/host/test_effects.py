@@ -3,10 +3,15 @@
 import pytest
 
 import phases
+from hostrouting.check.check import check_snapshot
+from hostrouting.finding import Finding
 from hostrouting.host.effects import Effects, Operation, effects_of, having_changed
 from hostrouting.host.fileset import FileChanges
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.route import Route
+from hostrouting.tasks.overlap_check import CheckResult
+from hostrouting.testing import plain_vm
+from tests.support.tasks import config
 
 ROUTE = Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1", protocol=213)
 
@@ -40,7 +45,16 @@ def test_in_words() -> None:
 def test_whatever_comes_out_carries_it(kind: type[BaseException]) -> None:
     """Every error can have effects, including Cancelled; earlier changes come first."""
     add, delete = RouteRequest("add", ROUTE), RouteRequest("delete", ROUTE)
-    earlier = having_changed([add], ["/a"])
-    with pytest.raises(kind) as caught, earlier, having_changed([delete], ["/b", "/a"]):
+    start, stop = Operation("start", "x", ""), Operation("stop", "x", "")
+    earlier = having_changed([add], ["/a"], [start])
+    with pytest.raises(kind) as caught, earlier, having_changed([delete], ["/b", "/a"], [stop]):
         raise kind("x")
-    assert effects_of(caught.value) == Effects((add, delete), ("/a", "/b"))
+    assert effects_of(caught.value) == Effects((add, delete), ("/a", "/b"), (start, stop))
+
+
+def test_the_sum() -> None:
+    """Both warnings are in it, and what only the last one has."""
+    one, other = (Finding("unit", "warning", words) for words in ("one", "other"))
+    report = check_snapshot(plain_vm().snapshot(), config(cidrs=("10.9.0.0/16",)))
+    whole = Effects(warnings=(one,)) + CheckResult(warnings=(other,), report=report)
+    assert whole == CheckResult(warnings=(one, other), report=report)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from hostrouting.host.fileset import File, is_ours
+from hostrouting.host.fileset import File, FileChanges, is_masked, is_ours
 from hostrouting.testing import FakeFiles
 
 UNIT = "/etc/systemd/system/static-routes.service"
@@ -47,6 +47,7 @@ def test_whose(path: str, text: str, *, ours: bool, refused: str) -> None:
         file.write(files)
         assert is_ours(files, path)
     assert not is_ours(files, "/etc/systemd/system/absent.service")
+    assert File("/etc/systemd/system/absent.service").find_obstacle(files) is None
 
 
 @pytest.mark.parametrize("target", [UNIT, "/dev/null", "/etc/another.service"])
@@ -72,6 +73,23 @@ def test_the_place_of_a_link(target: str) -> None:
         str(obstacle)
         == f"{CONFIG} is a link to {target}, where a file of hostrouting has to be; move it away"
     )
+
+
+def test_what_is_not_a_file() -> None:
+    """A link to a text of ours is ours, and a folder is neither ours nor a mask."""
+    files = FakeFiles({"/opt/unit": OURS, f"{UNIT}/file": OURS})
+    link = f"{UNIT}.d"
+    files.links[link] = "/opt/unit"
+    assert is_ours(files, link)
+    assert not is_ours(files, UNIT)
+    assert not is_masked(files, UNIT)
+
+
+def test_changes() -> None:
+    """Files that only go are changes, too."""
+    assert FileChanges(removes=(CONFIG,))
+    assert FileChanges(writes=(File(CONFIG),))
+    assert not FileChanges()
 
 
 def test_difference() -> None:

@@ -1,22 +1,30 @@
 """hostrouting.host.host: the edges of a host, and the lock on it."""
 
 import os
+import re
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 import phases
 from hostrouting.errors import HostError, NotReady
+from hostrouting.host.base import LockHolder
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from hostrouting.testing import FakeHost, FakeKernel
+from hostrouting.host.systemd import SystemdManager
+from hostrouting.testing import FakeFiles, FakeHost, FakeKernel
 from tests.support.locks import locking, locking_in_turn, wait_until_no_thread_locks
-from tests.support.tasks import context
+from tests.support.tasks import context, manager_of
 
 LAYOUT = HostLayout()
+ANYBODY = "another run, the guard, or the start of a gated unit"
 
 
 def test_the_lock_is_held() -> None:
@@ -70,6 +78,38 @@ def test_the_turn_of_an_earlier_version() -> None:
     assert host.files.locked == {LAYOUT.turn_path}
 
 
+@pytest.mark.parametrize(
+    ("holders", "by"),
+    [
+        ((LockHolder(7, "tar"),), "process 7 (tar); {}; if that hangs, as root: kill 7"),
+        ((), f"{ANYBODY} (to see the process: lslocks); {{}}"),
+    ],
+)
+def test_who_is_waited_for(
+    holders: tuple[LockHolder, ...], by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has the lock is named, with the command that ends it. No process is found in another pid
+    namespace.
+    """
+    host = FakeHost()
+    host.files.locked.add(LAYOUT.lock_path)
+    monkeypatch.setattr(FakeFiles, "lock_holders", lambda *_: holders)
+    with pytest.raises(NotReady) as caught, host.locked(context()):
+        pytest.fail("two at once")
+    words = by.format("wait until it is free")
+    assert str(caught.value) == f"this host is still locked after 150 s, by {words}"
+    assert caught.value.kind == "busy"
+
+
+def test_a_manager_that_runs() -> None:
+    """In a container there may be none, and an image has none."""
+    host = FakeHost()
+    assert host.running_manager is host.manager
+    manager_of(host).running = False
+    assert host.running_manager is None
+    assert FakeHost.image().running_manager is None
+
+
 @pytest.mark.linux
 def test_a_cancelled_wait(tmp_path: Path) -> None:
     """Whoever waits for the lock is cancelled from another thread at once, and then keeps it from
@@ -111,6 +151,7 @@ def test_an_image(tmp_path: Path) -> None:
     """
     for image in (Host.offline(tmp_path), Host(backend=None, files=LocalFiles(tmp_path))):
         assert (image.backend, image.manager) == (None, None)
+    assert Host.local().manager is not None
     first, second, waiting = Host.offline(str(tmp_path)), Host.offline(f"{tmp_path}/"), context()
     with (
         first.locked(context()),
@@ -170,3 +211,36 @@ def test_what_has_to_be_looked_at(path: str, *, is_ours: bool) -> None:
     assert not host.may_have_ours
     host.files.write(path, "text")
     assert host.may_have_ours is is_ours
+
+
+def test_what_cannot_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of ours may be there."""
+    denied = HostError("Permission denied", what="file")
+    monkeypatch.setattr(FakeFiles, "names", Mock(side_effect=denied))
+    assert FakeHost().may_have_ours
+
+
+WRONG: Any = 5
+WRONG_MODE: Any = "5"
+MISTAKES: dict[str, Callable[[], object]] = {
+    "root is '//', which is this machine: use Host.local": lambda: Host.offline("//"),
+    "backend must be a function that connects, not a FakeKernel; ": lambda: Host(
+        backend=FakeKernel()  # type: ignore[arg-type]  # the mistake
+    ),
+    "content is 5; it must be a str or bytes": lambda: LocalFiles().write("/a", WRONG),
+    "mode is 600; it must be from 0 to 0o777": lambda: LocalFiles().write("/a", "", mode=600),
+    "mode is '5'; it must be from 0 to": lambda: LocalFiles().write("/a", "", mode=WRONG_MODE),
+    "names is 'Id'; it must be a tuple of properties: ('Id',)": lambda: SystemdManager().show("Id"),
+    **{
+        f"unit is {name!r}; it must be the name of a unit": partial(SystemdManager().stop, name)
+        for name in (WRONG, "", "a/b", "a\n")
+    },
+}
+"""What no edge of a host takes, by what it says."""
+
+
+@pytest.mark.parametrize("said", MISTAKES)
+def test_a_mistake(said: str) -> None:
+    """It is refused before anything is done."""
+    with pytest.raises((TypeError, ValueError), match=f"^{re.escape(said)}"):
+        MISTAKES[said]()

@@ -10,6 +10,7 @@ from threading import Event
 import pytest
 
 from hostrouting.errors import HostError
+from hostrouting.host import lock
 from hostrouting.host.base import Files, LockHolder, command_to_end, in_words
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.layout import HostLayout
@@ -64,10 +65,10 @@ def test_a_lock_is_that_of_flock(tmp_path: Path, name: str) -> None:
     files, place = LocalFiles(str(tmp_path)), tmp_path / name
     take = ["flock", "--nonblock", str(place), "true"]
     for _ in range(2):
-        lock = files.lock(f"/{name}", list)
-        assert lock.is_held()
+        ours = files.lock(f"/{name}", list)
+        assert ours.is_held()
         assert subprocess.run(take, check=False).returncode == 1
-        lock.release()
+        ours.release()
         assert in_child(lambda: subprocess.run(take, check=False).returncode) == 0
         assert not name or stat.S_IMODE(place.stat().st_mode) == 0o600
         place.chmod(0o777)
@@ -117,6 +118,22 @@ def test_who_has_a_lock(tmp_path: Path) -> None:
         assert files.lock_holders("/lock") == (LockHolder(pid, "sleep", service),)
         next_.kill()
     assert files.lock_holders("/lock") == ()
+
+
+@pytest.mark.linux
+def test_a_service_that_has_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether each process of the service has it; none is known without a unified control group."""
+    files, place = LocalFiles(str(tmp_path)), tmp_path / "lock"
+    monkeypatch.setattr(lock, "service_of", lambda _: "a.service")
+    with locking(place, "--exclusive") as pid:
+        for processes, is_of_all in (([pid], True), ([pid, 1], False), ([], False)):
+            texts = [*map(str, processes)]
+            monkeypatch.setattr(lock, "_processes_in", lambda _, texts=texts: texts)
+            [holder] = files.lock_holders("/lock")
+            assert holder == LockHolder(pid, "sleep", "a.service", is_of_all)
+        monkeypatch.setattr(lock, "service_of", lambda _: "")
+        monkeypatch.setattr(lock, "_processes_in", lambda _: [str(pid)])
+        assert files.lock_holders("/lock") == (LockHolder(pid, "sleep"),)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ UNIT = "x.service"
 INACTIVE = "ActiveState=inactive\n"
 FAILED = "Result=exit-code\nExecMainStatus=3\nConditionTimestamp=Thu 09:00\n"
 STOP = "systemctl --no-ask-password --no-pager --job-mode=ignore-dependencies stop x.service"
-VERBS = ("start", "stop", "show", "daemon-reload", "reset-failed")
+VERBS = ("start", "stop", "show", "daemon-reload")
 
 
 class Systemctl(Programs):
@@ -216,5 +216,7 @@ def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_name_of_a_unit() -> None:
     """A service may be given by its short name, as to systemctl."""
-    names = {"kubelet": "kubelet.service", "a.timer": "a.timer", "a.b": "a.b.service", "m@*": "m@*"}
+    names = {"kubelet": "kubelet.service", "a.b": "a.b.service", "m@*": "m@*"}
+    kinds = "service socket target timer path mount automount swap device slice scope"
+    names |= {f"a.{kind}": f"a.{kind}" for kind in kinds.split()}
     assert {name: unit_name(name) for name in names} == names

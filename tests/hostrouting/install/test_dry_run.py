@@ -237,7 +237,8 @@ CASES: dict[str, Case] = {
         "is an address of this host", of(own_probe_address), wanted=settings(**OWN_ADDRESS)
     ),
     "a program": case(
-        "bash is not installed", of(files=FakeFiles({SCRIPT: "exit 0\n"}), missing=["bash"])
+        "bash is not installed, or not executable; ",
+        of(files=FakeFiles({SCRIPT: "exit 0\n"}), missing=["bash"]),
     ),
     "a program for a step": case(
         "each step in gate.steps needs it", of(missing=["bash"]), wanted=settings(gate=STEP)
@@ -253,10 +254,16 @@ CASES: dict[str, Case] = {
         "/usr/bin has no Python 3.10 or newer, which hostrouting needs on a node; install Python",
         of(interpreter=FakeInterpreter(path="")),
     ),
-    "a unit that the network waits for": case(
-        f"{MACHINES} starts before network.target, which the gate waits for",
-        with_properties(PROBE_UNIT, Before="a.service network.target"),
-    ),
+    **{
+        f"a unit that {target} waits for": case(
+            f"{MACHINES} starts before {target}, which the gate waits for",
+            with_properties(PROBE_UNIT, Before=f"a.service {target}"),
+        )
+        for target in (
+            *("sysinit.target", "basic.target"),
+            *("network-pre.target", "network.target", "network-online.target"),
+        )
+    },
     "another name of a unit": case(
         "k8s.service is another name of kubelet.service, and the gate needs the unit's own; name "
         "kubelet.service in gate.units instead",
@@ -393,6 +400,7 @@ def test_each_cause(name: str) -> None:
         assert dry.ok
         assert dry.exit_code == 0
     assert dry.result.to_mapping()["wouldFail"] == dry.result.would_fail
+    assert ("nothing to do" in str(dry.result)) is dry.result.is_empty
 
 
 def test_configured_routes_that_go_while_one_waits() -> None:
@@ -480,3 +488,4 @@ def test_a_gate_that_only_configure_installs() -> None:
     assert words in str(task.plan())
     run(Configure(wanted, host=host))
     assert words not in str(task.plan())
+    assert words not in str(ConfigureStaticRoutes(REPAIRED, host=host).plan())

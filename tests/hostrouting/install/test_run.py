@@ -67,15 +67,29 @@ class TestLastingConflict:
         assert host.files.texts == before
 
 
+class Dying(FakeManager):
+    """A manager whose units end after their start."""
+
+    def start(self, unit: str, *, timeout: float, ctx: phases.Context | None = None) -> None:
+        """See Manager."""
+        super().start(unit, timeout=timeout, ctx=ctx)
+        self.states[unit] = "failed"
+
+
 class TestGuard:
     """The routes do not need the guard."""
 
     CONFLICTING = CONFLICTING._replace(guard=GuardConfig(enabled=True))
 
-    @pytest.fixture
-    def host(self) -> FakeHost:
-        """A host on which its start fails."""
-        manager = FakeManager(failing={LAYOUT.guard_unit: ("bash was not found",)})
+    @pytest.fixture(params=["it fails", "it ends at once"])
+    def host(self, request: pytest.FixtureRequest) -> FakeHost:
+        """A host on which its start fails, or is in vain."""
+        manager = FakeManager()
+        manager.failing[LAYOUT.guard_unit] = ("bash was not found",)
+        if request.param == "it ends at once":
+            manager = Dying()
+            manager.errors[LAYOUT.guard_unit] = ("bash was not found",)
+            manager.properties[LAYOUT.guard_unit] = {"InactiveExitTimestamp": "Thu 09:00"}
         return FakeHost(kernel=h200(), manager=manager)
 
     def test_it_does_not_start(self, host: FakeHost) -> None:

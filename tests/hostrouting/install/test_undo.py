@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 import phases
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config import GuardConfig, HostRoutingConfig
 from hostrouting.errors import BackendError, HostRoutingError, NotReady, RouteConflict
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.route import OURS, Route
-from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, h200
 from phases.testing import StubTask
@@ -32,6 +32,7 @@ from tests.hostrouting.install.test_install import (
 from tests.support.examples import scaled
 from tests.support.mishaps import ctrl_c, full, mishap_host
 from tests.support.tasks import (
+    GUARDED,
     LAYOUT,
     REPAIR,
     WANTED,
@@ -54,6 +55,8 @@ CHECKED = config(cidrs=("10.9.0.0/16",))
 FORMER = config("10.8.0.0/16")
 OTHER = config("10.7.0.0/16")
 CONFLICTING = config("172.16.0.0/16")
+NEW_ROUTER = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.9").next_hops
+"""A router in the place of 10.0.0.1."""
 
 
 @settings(max_examples=scaled(100))
@@ -128,6 +131,15 @@ class TestOtherRuns:
         failure_of(undo, task, of=HostRoutingError, match="another run")
         assert read_installed(host) == OTHER
         assert our_destinations(host) == ["10.7.0.0/16"]
+
+    def test_a_removal_since(self) -> None:
+        """Where the section was empty before, nothing is left to take back, nor to guard."""
+        host = configured(CHECKED._replace(guard=GuardConfig(enabled=True)))
+        task = ConfigureStaticRoutes(FORMER, host=host)
+        run(task)
+        run(Remove(host=host))
+        undo(task)
+        assert read_installed(host) == NOTHING
 
 
 def deleting_a_typed_route(host: FakeHost) -> Configure:
@@ -211,6 +223,17 @@ class TestFormer:
         changes = [(change.verb, str(change.route)) for change in effects_of(error).changes]
         assert changes == [("delete", route) for route in added]
 
+    def test_another_gateway_since(self) -> None:
+        """A configured route comes back as the default route is now, and not as it was."""
+        host = configured(FORMER)
+        for route in host.kernel.snapshot().default_routes(4):
+            host.kernel.ip_route("delete", route)
+            host.kernel.ip_route("add", route._replace(next_hops=NEW_ROUTER))
+        task = Configure(OTHER, host=host)
+        run(task)
+        undo(task)
+        assert ours(host) == ["10.8.0.0/16 via 10.0.0.9 dev eth0 proto hostrouting"]
+
     def test_no_wait(self) -> None:
         """Undo does not wait for what may come: `apply --confirm` promises it for now."""
         host = configured(WANTED)
@@ -280,6 +303,15 @@ class TestReports:
         run(task)
         undo(task)
         assert host.files.texts == {}
+
+    def test_a_part_that_had_nothing_to_do(self, host: FakeHost, task: Configure) -> None:
+        """What another program has taken away since comes back, too."""
+        guarded = Configure(GUARDED, host=host)
+        report = phases.run(guarded, observers=[])
+        lose_routes(host)
+        assert phases.undo(guarded, of=report).ok
+        assert read_installed(host) == task.config
+        assert len(ours(host)) == 2
 
     @pytest.mark.parametrize("make", [Configure, ConfigureStaticRoutes])
     def test_by_another_object(

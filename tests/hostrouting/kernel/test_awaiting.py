@@ -36,6 +36,14 @@ def test_nobody_waits() -> None:
     assert kernel.watch.call_count == 0
 
 
+def test_what_comes_ends_the_wait() -> None:
+    """At once: the rest of the time is not waited for."""
+    kernel, ctx = FakeKernel(), context()
+    kernel.later(partial(kernel.add_link, "eth0"))
+    assert await_result(ctx, kernel, links_of(kernel, "eth0"), wait=30) == "all"
+    assert ctx.clock.now() == 0
+
+
 def test_what_is_waited_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Each time that something else is missing, the log says what; the time of the failure is the
     deadline, which is said in tenths of a second.

@@ -137,6 +137,11 @@ def tool(answer: Ended | OSError) -> Ended:
         (OSError(8, "bad format"), "refused", r"nft could not list it \(nft: bad format\)$"),
         (Ended(1, err="Operation not permitted\n\n"), "not-permitted", "run it as root with CAP"),
         (Ended(4, err="Permission denied (you must be root)\n"), "not-permitted", "root"),
+        (
+            Ended(1, err="Failed to connect to bus: Host is down"),
+            "no-answer",
+            "^systemd does not answer; check that it runs",
+        ),
         (Ended(255, err="The kernel doesn't support the ebtables"), "not-loaded", "load their mod"),
         (Ended(1, err="Failed to initialize nft: not supported"), "not-loaded", "no such tables"),
         (Ended(1, err="a b\n  ^^~~\nc\nc\n"), "refused", r"could not list it \(nft: a b \| c\)$"),
@@ -150,7 +155,7 @@ def test_failures_of_a_tool(answer: Ended | OSError, kind: str, words: str) -> N
     """Each kind of failure has its own error, with the remedy or with the tool's own text."""
     with raises(HostError, kind, match=words) as caught:
         tool(answer)
-    assert caught.value.can_retry is (kind == "timeout")
+    assert caught.value.can_retry is (kind in {"timeout", "no-answer"})
 
 
 def test_the_environment_of_a_tool(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,10 @@ the contract is proven in test_contract.py.
 
 import errno
 import socket
+import time
+from collections.abc import AsyncIterator
 from typing import Any
+from unittest import mock
 
 import pyroute2
 import pytest
@@ -21,6 +24,34 @@ def test_what_is_no_handle(handle: object) -> None:
     """The error names what is missing, before anything is asked."""
     with pytest.raises(TypeError, match=r"must be a pyroute2\.IPRoute; a (str|NoneType|type) "):
         Pyroute2Backend(handle)
+
+
+class Asynchronous:
+    """A handle like `pyroute2.AsyncIPRoute`."""
+
+    async def nlm_request_batch(self, _: list[Any]) -> AsyncIterator[Any]:
+        """See pyroute2."""
+        yield None
+
+
+def test_a_handle_that_is_asynchronous() -> None:
+    """The error names the one to pass."""
+    with pytest.raises(TypeError, match=r"pass a pyroute2\.IPRoute, not an Asynchronous"):
+        Pyroute2Backend(Asynchronous())
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RuntimeError("x"), "the handle cannot read the host's routes: RuntimeError: x"),
+        (OSError(errno.ENOBUFS, "x"), "cannot read the host's routes: answers were lost"),
+    ],
+)
+def test_a_handle_that_fails(error: Exception, said: str) -> None:
+    """A bug in it is told from an error of its socket."""
+    handle = mock.Mock(nlm_request_batch=mock.Mock(side_effect=error))
+    with Pyroute2Backend(handle) as backend, pytest.raises(BackendError, match=f"^{said}"):
+        backend.snapshot()
 
 
 class Listed(dict[str, dict[str, int]]):
@@ -89,4 +120,7 @@ def test_a_watch_reads_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hostrouting.kernel.pyroute2._BETWEEN_READINGS", 0.001)
     with Pyroute2Backend(Growing()) as backend, backend.watch() as watch:
         assert watch.wait(60) is True
+        monkeypatch.setattr("hostrouting.kernel.pyroute2._BETWEEN_READINGS", 9.0)
+        began = time.monotonic()
         assert watch.wait(0) is False
+        assert time.monotonic() - began < 9

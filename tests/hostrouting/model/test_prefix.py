@@ -14,6 +14,7 @@ from hostrouting.model.prefix import (
     Prefix,
     as_ip,
     as_ipv4,
+    borders_of,
     extent,
     ip_at,
     is_reserved,
@@ -51,10 +52,16 @@ def test_text_and_back(prefix: Prefix) -> None:
     SMALL.flatmap(lambda block: st.tuples(prefixes(block, wider=True), prefixes(block, wider=True)))
 )
 def test_containment(pair: tuple[Prefix, Prefix]) -> None:
-    """One prefix is in another exactly if its first and last addresses are."""
+    """One prefix is in another exactly if its first and last addresses are; two overlap if one is
+    in the other.
+    """
     outer, inner = pair
     ends = [ip_at(inner.family, inner.first), ip_at(inner.family, inner.last)]
-    assert (inner in outer) == all(end in outer.to_network() for end in ends)
+    inside = [end in outer.to_network() for end in ends]
+    assert [end in outer for end in ends] == inside
+    assert (inner in outer) == all(inside)
+    overlap = outer.to_network().overlaps(inner.to_network())
+    assert outer.overlaps(inner) is inner.overlaps(outer) is overlap
 
 
 @given(SMALL.flatmap(lambda block: st.lists(prefixes(block, wider=True))))
@@ -68,9 +75,14 @@ def test_outermost_blocks(blocks: list[Prefix]) -> None:
 
 
 def test_joined_blocks() -> None:
-    """Two halves are one block, and a block inside another is not named."""
-    blocks = map(Prefix.parse, ["10.128.0.0/9", "10.0.0.0/9", "10.1.0.0/16", "11.0.0.0/9"])
+    """Two halves are one block, and a block inside another is not named; a border of two blocks is
+    named once.
+    """
+    texts = ["10.128.0.0/9", "10.0.0.0/9", "10.1.0.0/16", "11.0.0.0/9"]
+    blocks = [*map(Prefix.parse, texts)]
     assert [*map(str, joined(blocks))] == ["10.0.0.0/8", "11.0.0.0/9"]
+    borders = ["10.0.0.0", "10.1.0.0", "10.2.0.0", "10.128.0.0", "11.0.0.0", "11.128.0.0"]
+    assert [ip_at(4, border) for border in borders_of(blocks)] == [*map(as_ip, borders)]
 
 
 @given(FAMILIES, st.integers(0, 300), st.integers(0, 300))

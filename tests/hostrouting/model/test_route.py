@@ -17,7 +17,10 @@ from tests.support.ip_text import route_of
 
 ECMP = Route(
     Prefix.parse("fd00::/8"),
-    (NextHop("a", gateway=as_ip("fe80::1")), NextHop("b", weight=3, dead=True, linkdown=True)),
+    (
+        NextHop("a", gateway=as_ip("fe80::1"), onlink=True),
+        NextHop("b", weight=3, dead=True, linkdown=True),
+    ),
     tos=16,
     protocol=77,
     mtu=1400,
@@ -39,8 +42,8 @@ ROUTES = {
     "local ::1/128 proto unspec scope host expires 0sec": Route.to("::1", type="local")._replace(
         scope=254, expired=True
     ),
-    "::1/128 proto unspec encap ip6 pref low": Route.to("::1")._replace(
-        preference="low", expired=False, unread=("encap ip6",)
+    "::1/128 from fd01::/16 proto unspec encap ip6 pref low": Route.to("::1")._replace(
+        source=Prefix.parse("fd01::/16"), preference="low", expired=False, unread=("encap ip6",)
     ),
     "blackhole 10.9.0.0/16 table 100 proto unspec": Route.to(
         "10.9.0.0/16", type="blackhole", table=100
@@ -49,7 +52,7 @@ ROUTES = {
         "10.9.0.0/16", dev="eth0", gateway="fe80::1", protocol=213
     ),
     "fd00::/8 tos 0x10 table local proto 77 scope 7 src fd00::2 mtu 1400 advmss 1300 nhid 9 "
-    "nexthop via fe80::1 dev a weight 1 nexthop dev b dead linkdown weight 3": ECMP,
+    "nexthop via fe80::1 dev a onlink weight 1 nexthop dev b dead linkdown weight 3": ECMP,
 }
 
 
@@ -68,6 +71,13 @@ def test_a_route_without_the_state_of_its_next_hop(state: str) -> None:
     assert bare(route._replace(next_hops=(listed,))) == route
 
 
+def test_the_devices_of_a_route() -> None:
+    """Each once; packets leave by those that are not dead."""
+    assert ECMP._replace(next_hops=(*ECMP.next_hops, NextHop("a"))).devs == ("a", "b")
+    assert ECMP.usable_devs == ("a",)
+    assert Route.to("10.9.0.0/16", gateway="10.0.0.1").devs == ()
+
+
 def test_entries() -> None:
     """In IPv6 each next hop is an entry; those with a gateway are listed as one, with nothing
     between them.
@@ -76,7 +86,8 @@ def test_entries() -> None:
     assert [(entry.next_hops, entry.protocol) for entry in entries] == [
         ((hop,), 77) for hop in ECMP.next_hops
     ]
-    assert as_stored(ECMP) == (ECMP,)
+    for whole in (ECMP, Route.to("fd00::/8", type="blackhole")):
+        assert as_stored(whole) == (whole,)
     ipv4 = ECMP._replace(prefix=Prefix(4, 0, 0), nexthop_id=None)
     assert as_stored(ipv4) == as_listed([ipv4]) == (ipv4,)
     (via, on_link), other = (
@@ -102,7 +113,10 @@ def test_an_entry_with_a_nexthop_object() -> None:
 @pytest.mark.parametrize(
     ("route", "words"),
     [
-        ("9.0.0.0/8 via 10.0.0.1 dev eth0 metric 7 proto 4", "table main metric 7 proto static"),
+        (
+            "9.0.0.0/8 via 10.0.0.1 dev eth0 metric 7 proto 16",
+            "ip route del 9.0.0.0/8 via 10.0.0.1 dev eth0 table main metric 7 proto dhcp",
+        ),
         ("9.0.0.0/8 via 10.0.0.1 dev eth0 proto 213", "via 10.0.0.1 dev eth0 table main proto 213"),
         ("9.0.0.0/8 dev a;reboot", "dev 'a;reboot' table main"),
         ("local 9.0.0.0/8 dev lo table 255", "9.0.0.0/8 table local"),

@@ -59,9 +59,21 @@ def test_rules_of_linux() -> None:
     )
 
 
-def test_a_rule_for_vrfs() -> None:
-    """It looks up the table of a device, which has no number in the rule."""
-    assert str(Rule(4, 1000, l3mdev=True)) == "1000: from all lookup [l3mdev-table]"
+@pytest.mark.parametrize(
+    ("fields", "effect"),
+    [
+        # The table of a device, which has no number in the rule.
+        ({"l3mdev": True}, "lookup [l3mdev-table]"),
+        ({"action": "goto", "target": 9}, "goto 9"),
+        (
+            {"table": 254, "suppress_prefixlength": 0, "suppress_ifgroup": 7},
+            "lookup main suppress_prefixlength 0 suppress_ifgroup 7",
+        ),
+    ],
+)
+def test_an_effect(fields: dict[str, Any], effect: str) -> None:
+    """What `ip rule` prints after the selectors."""
+    assert str(Rule(4, 1000, **fields)) == f"1000: from all {effect}"
 
 
 def test_a_device_that_a_shell_would_run() -> None:
@@ -76,5 +88,5 @@ def test_the_priority_before_a_rule() -> None:
     """
     rules = (Rule(4, 100), Rule(4, 99), Rule(6, 98))
     assert priority_before(rules[0], rules) == 98
-    assert priority_before(Rule(4, 1), rules) == 0
+    assert priority_before(Rule(4, 1), default_rules(4)) == 0
     assert priority_before(Rule(4, 0), rules) is None

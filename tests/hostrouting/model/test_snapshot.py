@@ -87,11 +87,21 @@ def test_what_a_document_leaves_out(cls: Any, values: list[object]) -> None:
 
 def test_routes_that_are_added() -> None:
     """They take the place of ours with their keys, and of no others."""
-    ours, theirs, added = routes_of(
-        "9.0.0.0/8 dev eth0 proto ours; 9.0.0.0/8 dev eth1 proto 4; 9.0.0.0/8 dev eth2 proto ours"
+    ours, theirs, added, other = routes_of(
+        "9.0.0.0/8 dev eth0 proto ours; 9.0.0.0/8 dev eth1 proto 4; 9.0.0.0/8 dev eth2 proto ours; "
+        "8.0.0.0/8 dev eth0 proto ours"
     )
-    there = Snapshot((), (), default_rules(4), (ours, theirs))
-    assert there.with_routes([added]).routes == (theirs, added)
+    there = Snapshot((), (), default_rules(4), (ours, theirs, other))
+    assert there.with_routes([added]).routes == (theirs, other, added)
+
+
+def test_default_routes() -> None:
+    """Those of the family, in every table and of any type; not their halves."""
+    first, *others, last = routes_of(
+        "default dev a; 0.0.0.0/1 dev a; ::/0 dev a; blackhole 0.0.0.0/0 table 7"
+    )
+    there = Snapshot((), (), (), (first, *others, last))
+    assert there.default_routes(4) == [first, last]
 
 
 def test_rules_that_are_added() -> None:
@@ -112,6 +122,7 @@ def test_a_family_that_linux_lacks(
     """It has neither a rule nor a route, and was read."""
     there = Snapshot((), (), (*default_rules(4), *rules), (), family=family)
     assert there.lacks(6) is lacks
+    assert not there._replace(routes=(ROUTE,)).lacks(6)
 
 
 def test_the_network_of_an_address() -> None:
@@ -134,6 +145,8 @@ def message_about(text: Any) -> str:
 {"links": [{"name": "a"}]} | links[0].index: missing
 {"links": null} | links: missing
 {"addresses": null} | addresses: missing
+{"addresses": [{"ip": "::1", "dev": "lo"}]} | addresses[0].length: missing
+{"addresses": [{"length": 64, "dev": "lo"}]} | addresses[0].ip: missing
 {"rules": null} | rules: missing
 {"routes": null} | routes: missing
 {"routes": [{"prefix": "\\u001b[2J"}]} | routes[0].prefix: "\\u001b[2J" is not a network without

@@ -1,18 +1,19 @@
-"""hostrouting.probe.load, with a real nft: the table is in force only as it was loaded."""
+"""hostrouting.probe.load: the table is in force only as it was loaded."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from hostrouting.config.settings import ProbeRewriteConfig
+from hostrouting.errors import HostError
 from hostrouting.kernel.nftables import NftProgram
 from hostrouting.probe.load import find_difference, load_table
 from hostrouting.probe.table import TABLE
+from hostrouting.testing.nftables import FakeNftables
 from tests.support.namespace import Namespace, private_namespace
 
-pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "nft")]
-
 SETTINGS = ProbeRewriteConfig(enabled=True, interfaces=("eth0", "eth1"), ensure_route=False)
+OFF = ProbeRewriteConfig()
 
 
 @pytest.fixture(name="namespace")
@@ -21,6 +22,8 @@ def _namespace() -> Iterator[Namespace]:
         yield namespace
 
 
+@pytest.mark.linux
+@pytest.mark.needs("root", "nft")
 @pytest.mark.parametrize(
     "change",
     [
@@ -32,6 +35,7 @@ def _namespace() -> Iterator[Namespace]:
         "add chain ip6 {} late {{ type filter hook forward priority 0; policy drop; }}",
         "add table ip6 {} {{ flags dormant; }}",
         "flush table ip6 {}",
+        "flush chain ip6 {0} postrouting; add rule ip6 {0} postrouting counter drop",
     ],
 )
 def test_a_table_that_another_program_has_changed(namespace: Namespace, change: str) -> None:
@@ -48,3 +52,38 @@ def test_a_table_that_another_program_has_changed(namespace: Namespace, change: 
         assert find_difference(nftables, SETTINGS) == "different"
         assert load_table(nftables, SETTINGS) == "different"
         assert find_difference(nftables, SETTINGS) == ""
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root", "nft")
+def test_other_settings(namespace: Namespace) -> None:
+    """The table of other settings is replaced, and goes with the rewrite."""
+    other = SETTINGS._replace(interfaces=("eth2",))
+    with namespace.inside():
+        nftables = NftProgram()
+        for settings, difference in (
+            (OFF, ""),
+            (SETTINGS, "missing"),
+            (other, "different"),
+            (OFF, "unwanted"),
+        ):
+            assert find_difference(nftables, settings) == difference
+            assert load_table(nftables, settings) == difference
+            assert load_table(nftables, settings) == ""
+
+
+def test_a_table_that_another_program_deletes_again() -> None:
+    """It is loaded twice, because something may flush nftables just then. If that does not help,
+    the error says so.
+    """
+    nftables = FakeNftables()
+    nftables.meanwhile(nftables.tables.clear, nth=3)
+    assert load_table(nftables, SETTINGS) == "missing"
+    assert find_difference(nftables, SETTINGS) == ""
+
+    nftables.tables.clear()
+    nftables.meanwhile(nftables.tables.clear, nth=3)
+    nftables.meanwhile(nftables.tables.clear, nth=5)
+    with pytest.raises(HostError, match="something on this host changes nftables") as caught:
+        load_table(nftables, SETTINGS)
+    assert (caught.value.what, caught.value.kind) == ("nft", "failed")

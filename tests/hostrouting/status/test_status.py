@@ -6,7 +6,6 @@ To write the pages anew, after a look at the difference: pytest --snapshot-updat
 from collections.abc import Callable
 from itertools import groupby
 
-import attrs
 import pytest
 
 from hostrouting.config.settings import HostRoutingConfig
@@ -14,7 +13,6 @@ from hostrouting.errors import HostRoutingError
 from hostrouting.finding import SEVERITIES, Finding
 from hostrouting.gate.unit_gates import APPLY
 from hostrouting.gate.unit_states import State
-from hostrouting.kernel.rights import Rights
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
@@ -250,14 +248,12 @@ def test_an_image_on_which_nothing_is_installed() -> None:
     assert find_status(FakeHost.image()) == Status(HostRoutingConfig())
 
 
-def test_a_full_run_matters_to_root_where_something_is_checked() -> None:
-    """Anybody else may not write there anyway, and an image gets a /run of its own."""
-    full = INCIDENTS["differs: /run is full, so that a start has no note"].make
-    assert find_status(full()).code == 1
-    of_user = attrs.evolve(full(), rights=lambda: Rights(is_root=False))
-    image = attrs.evolve(full(), backend=None)
-    for host in (of_user, image, right_but(fill("/run"), routeOverlap={})()):
-        assert not [each for each in find_status(host).findings if "result of a check" in str(each)]
+def test_where_nothing_is_expected() -> None:
+    """No mode is said, and nothing is checked; what is missing is to be applied all the same."""
+    status = find_status(right_but(lose_routes, routeOverlap={})())
+    assert (status.state, status.mode, status.unanswered) == ("differs", "", ())
+    assert_what_is_to_be_typed_stands_once(status)
+    assert status.command == APPLY.command
 
 
 def test_many_things_of_one_kind() -> None:

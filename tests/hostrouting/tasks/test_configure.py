@@ -20,7 +20,9 @@ from tests.support.tasks import (
     LAYOUT,
     WANTED,
     config,
+    configured,
     manager_of,
+    paths_on,
     run,
 )
 
@@ -39,6 +41,14 @@ def test_nothing_is_configured(make: type[Any]) -> None:
     assert host.files.writes == []
     assert manager_of(host).calls == []
     assert host.kernel.snapshot() == before
+
+
+@pytest.mark.parametrize("make", TASKS)
+def test_nothing_is_configured_here(make: type[Any]) -> None:
+    """The same where another section is installed."""
+    host = configured(HostRoutingConfig(manage_foreign="keep"))
+    result = run(make(HostRoutingConfig(), host=host))
+    assert result == phases.Skip(make.reason_to_skip)
 
 
 def test_report() -> None:
@@ -76,6 +86,15 @@ def test_report() -> None:
     again = run(Configure(WANTED, host=host))
     assert isinstance(again, CheckResult)
     assert not again.changed
+
+    without = run(Configure(config("10.9.0.0/16"), host=host))
+    assert isinstance(without, CheckResult)
+    assert without.changed
+    assert without.findings == ()
+
+    assert not Remove(host=host).plan().is_empty
+    run(Remove(host=host))
+    assert paths_on(host) == set()
 
 
 def test_a_wrapper_that_hides_it() -> None:

@@ -70,6 +70,20 @@ class TestModes:
         assert "OVERLAP" not in caplog.text
         assert {*effects_of(error).files} == paths_on(host) - {LAYOUT.detected_path}
 
+    @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
+    def test_what_is_not_wrong(self, mode: str, caplog: pytest.LogCaptureFixture) -> None:
+        """It is logged in both modes, and is not in the error: no unit waits for it."""
+        host = FakeHost(kernel=h200())
+        host.files.texts["/etc/resolv.conf"] = "nameserver 10.96.0.10\n"
+        section = expect(CIDR, mode=mode, service_cidrs=("10.96.0.0/16",))
+        task = CheckRouteOverlap(HostRoutingConfig(route_overlap=section), host=host)
+        report = phases.run(task, observers=[], clock=FakeClock())
+        assert (report.error is None) is (mode == "WARN")
+        assert "10.96.0.10" not in str(report.error)
+        [record] = [each for each in caplog.records if "10.96.0.10" in each.getMessage()]
+        assert record.levelname == "WARNING"
+        assert ("ACTION: " in caplog.text) is (mode == "WARN")
+
     def test_warn(self, caplog: pytest.LogCaptureFixture) -> None:
         """The log has the same lines."""
         result = checked(FakeHost(kernel=h200()), CIDR)
@@ -84,6 +98,7 @@ class TestModes:
         """It has no routes to check: the result has no verdict, in no form."""
         result = checked(FakeHost.image(), CIDR)
         assert result.report is None
+        assert str(result).startswith("changed /etc/hostrouting/")
         assert result.findings == ()
         assert result.node_ips == {}
         assert {"verdict", "findings"}.isdisjoint({**result.log_fields(), **result.to_mapping()})

@@ -17,7 +17,7 @@ from hostrouting.probe.table import TABLE, render_probe_table
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.testing import FakeHost, FakeKernel
-from tests.support.tasks import failure_of, our_routes, ours, run
+from tests.support.tasks import LAYOUT, failure_of, our_routes, ours, run
 
 KNOWN = "2603:1062:0:1:fe80:1234:5678:9abc"
 REPLY = f"{KNOWN}/128 dev eth0 proto hostrouting metric 1024"
@@ -105,6 +105,16 @@ class TestInTheWay:
         assert TABLE in host.nftables.tables
 
 
+def test_an_image() -> None:
+    """It gets no table: that of this machine is another host's."""
+    host = attrs.evolve(FakeHost(), backend=None, manager=None)
+    result = run(RewriteProbeSource(rewrite(ensureRoute=False), host=host))
+    assert isinstance(result, Effects)
+    again = run(RewriteProbeSource(rewrite(ensureRoute=False), host=host))
+    assert again == phases.Skip("an image has no table; it is loaded when it boots")
+    assert host.nftables.tables == {}
+
+
 class TestNft:
     """nft is asked only where somebody may have loaded the table."""
 
@@ -127,7 +137,15 @@ class TestNft:
         apply(host)
         run(Remove(host=attrs.evolve(host, missing={"nft"})))
         assert host.files.texts == {}
+        assert TABLE in host.nftables.tables
         assert caplog.text.count(f"{TABLE} stays until the next boot") == 1
+
+    def test_nobody_asked_for_it(self) -> None:
+        """If this process may not ask, or Linux has no nftables, that does not matter."""
+        host = FakeHost()
+        host.nftables.fault = HostError("nft failed", what="nft", kind="not-permitted")
+        run(Configure(HostRoutingConfig(manage_foreign="keep"), host=host))
+        assert LAYOUT.config_path in host.files.texts
 
     def test_uninstalled_while_the_table_is_wanted(self) -> None:
         """That the program is missing is all that is said: no table is to be deleted."""

@@ -2,11 +2,14 @@
 the same time.
 """
 
+import errno
+
 import pytest
 
 import phases
 from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.errors import (
+    ApplyError,
     ConfigError,
     NotReady,
     RequirementError,
@@ -14,7 +17,7 @@ from hostrouting.errors import (
 )
 from hostrouting.host.effects import effects_of
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model.route import Route
+from hostrouting.model.route import OURS, Route
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeKernel, h200
@@ -95,7 +98,10 @@ class TestDefaultRoute:
         assert locked == [set()]
 
     def test_never_comes(self, host: FakeHost) -> None:
-        """After the deadline the failure says what was waited for; the files stay."""
+        """After the deadline the failure says what was waited for; the files stay, and so does a
+        route that is no longer configured: it is all or none.
+        """
+        host.kernel.ip_route("add", Route.to("10.7.0.0/16", dev="eth0", protocol=OURS))
         task = ConfigureStaticRoutes(config("10.9.0.0/16"), host=host, wait=30)
         error = failure_of(
             run, task, of=NotReady, match=r"gave up after 30 s: .* needs an IPv4 default route"
@@ -105,8 +111,11 @@ class TestDefaultRoute:
         assert finding.severity == "error"
         assert finding.target == "10.9.0.0/16"
         assert error.can_retry
+        assert our_destinations(host) == ["10.7.0.0/16"]
         assert installed(host) is True
         assert {*effects_of(error).files} == paths_on(host)
+        whole = Configure(config("10.9.0.0/16"), host=host, wait=20)
+        failure_of(run, whole, of=NotReady, match="gave up after 20 s: ")
 
     def test_is_gone_at_an_undo(self) -> None:
         """What comes back cannot be set, and what the run has added goes all the same."""
@@ -128,6 +137,25 @@ class TestDefaultRoute:
         assert not error.can_retry
         assert waits == []
         assert host.files.texts == {}
+
+
+def test_nothing_to_do() -> None:
+    """Where the routes are right, the lock is not taken."""
+    host = configured(config(*REPAIR))
+    host.files.writes.clear()
+    result = run(ConfigureStaticRoutes(config(*REPAIR), host=host))
+    assert result == phases.Skip("the routes are as they should be")
+    assert host.files.writes == []
+
+
+def test_what_linux_does_not_take_back() -> None:
+    """The second route is refused, and so is the deletion of the first one: the error has it."""
+    host = FakeHost(kernel=h200())
+    host.faults.fail("change", errno.ENOBUFS, nth=2)
+    host.faults.fail("change", errno.ENOBUFS, nth=3)
+    error = failure_of(run, Configure(config(*REPAIR), host=host), of=ApplyError)
+    assert our_destinations(host) == [REPAIR[0]]
+    assert [str(change.route.prefix) for change in effects_of(error).changes] == [REPAIR[0]]
 
 
 def test_another_run_is_busy_when_the_routes_are_set() -> None:

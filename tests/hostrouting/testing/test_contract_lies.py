@@ -153,6 +153,12 @@ def with_the_kernels_routes_elsewhere(snapshot: Snapshot) -> Snapshot:
     return snapshot._replace(routes=tuple(routes))
 
 
+def without_the_last_rule(snapshot: Snapshot) -> Snapshot:
+    """Without the rule of the suite that has a limit of interface groups."""
+    rules = tuple(rule for rule in snapshot.rules if rule.suppress_ifgroup is None)
+    return snapshot._replace(rules=rules)
+
+
 def with_one_hop(answer: Answer) -> Answer:
     """Of its route the first next hop."""
     if answer.route is None:
@@ -298,6 +304,14 @@ def refusing_alike(inner: RouteBackend, request: RouteRequest) -> Outcome:
     return outcome if outcome.ok else Outcome(request, refusal(request, 22, "no"))
 
 
+def refusing_without_facts(inner: RouteBackend, request: RouteRequest) -> Outcome:
+    """Give the kind of a refusal, and nothing else."""
+    outcome = honestly(inner, request)
+    if outcome.error is None:
+        return outcome
+    return Outcome(request, BackendError("no", kind=outcome.error.kind))
+
+
 TAKES_NO_OTHER = "is refused; seen: done; promised: no-such-route"
 ABOUT_CHANGES: dict[str, tuple[Lie, str]] = {
     "nothing is done": (changes(lambda _, request: Outcome(request)), PROMISES["routes"]),
@@ -338,6 +352,10 @@ ABOUT_CHANGES: dict[str, tuple[Lie, str]] = {
         "each change has an outcome, in order",
     ),
     "every refusal is the same": (changes(refusing_alike), "says what it is"),
+    "a refusal does not name the route": (
+        changes(refusing_without_facts),
+        "not promised: [, False, False]",
+    ),
 }
 
 # Lies about changes that are reported.
@@ -411,6 +429,13 @@ def reporting_once(watch: HonestWatch, timeout: float, *, clock: Clock | None = 
     return is_first
 
 
+def late(watch: HonestWatch, timeout: float, *, clock: Clock | None = None) -> bool:
+    """Report a change in the wait after the next one."""
+    is_reported = watch.has_reported
+    watch.has_reported = watch.inner.wait(timeout, clock=clock)
+    return is_reported
+
+
 def wake_unless_closed(watch: HonestWatch) -> None:
     """Wake the watch, which has to be open."""
     if watch.is_closed:
@@ -452,6 +477,7 @@ ABOUT_WAITS: dict[str, tuple[Lie, str]] = {
         watches(lambda watch, timeout, **_: watch.is_awakened or watch.inner.wait(timeout)),
         "`wake` ends the next wait",
     ),
+    "it reports late": (watches(late), "is reported: `add`, woken: False"),
     "it reports once": (watches(reporting_once), "a change is reported: `delete`"),
     "it always reports": (watches(lambda *_, **_named: True), "is False while nothing changes"),
     "a closed watch cannot be woken": (
@@ -488,5 +514,7 @@ def test_what_a_failure_says() -> None:
     assert "; not promised: [100: from 2001:db8:7::/48 " in said
     [said] = broken_promises(reversed_in("rules"))
     assert said.startswith(f"{PROMISES['rules']}; seen in this order: [")
+    [said] = broken_promises(snapshots(without_the_last_rule))
+    assert said.endswith(" lookup 2006 suppress_ifgroup 7]; not promised: []")
     said_of_routes = broken_promises(told_of_each("routes", expired=False))
     assert any(": expired is False, not None" in words for words in said_of_routes)

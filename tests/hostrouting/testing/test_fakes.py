@@ -16,12 +16,9 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError, HostError, exit_code
 from hostrouting.fib.engine import Fib
 from hostrouting.fleet import check_snapshots, group_nodes
-from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
-from hostrouting.host.systemd import SystemdManager
 from hostrouting.install.plan import Plan
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, counted
-from hostrouting.kernel.netlink.backend import NetlinkBackend
 from hostrouting.kernel.rights import Rights
 from hostrouting.model.prefix import IP, as_ip
 from hostrouting.model.route import OURS, Route
@@ -107,7 +104,6 @@ MISTAKES: dict[str, Callable[[], object]] = {
     r"missing is \['zzz'\]; .* programs that hostrouting needs: bash, nft": part(missing=["zzz"]),
     "missing is 'nft'; it must be a collection": part(missing="nft"),
     r"names is 'Id'; it must be a tuple of properties: \('Id": lambda: FakeManager().show("Id"),
-    r"names is 'Id'; it must be a tuple of propert": lambda: SystemdManager().show("Id"),
     r"failing\['a.service'\] is 'no certificate'; it must be the lines": failing_with_a_text,
     "timeout is '60'; it must be a number": lambda: FakeManager().start("a", timeout=TEXT),
     r"error is OSError\('x'\); it must be a BackendError or an errno": fault(
@@ -132,9 +128,7 @@ MISTAKES: dict[str, Callable[[], object]] = {
         properties={"a": {"Result ": ""}}
     ).show(("Id",), "a"),
     "unit is ''; it must be the name of a unit": lambda: FakeManager().start("", timeout=5),
-    "unit is None; it must be the name of a unit": lambda: SystemdManager().stop(ANYTHING),
     "content is None; it must be a str": lambda: FakeFiles().write("/a", ANYTHING),
-    "content is None; it must be a str or bytes": lambda: LocalFiles().write("/a", ANYTHING),
     "path is 'etc/a'; it must be a str that begins": lambda: FakeFiles({"etc/a": ""}).write(
         "/a", ""
     ),
@@ -163,7 +157,6 @@ MISTAKES: dict[str, Callable[[], object]] = {
     ).start("a", timeout=1),
     "running is 'no'; it must be True": lambda: FakeManager(running=untyped("no")).reload(),
     "ActiveState is a property of a unit; name it": lambda: FakeManager().show(("ActiveState",)),
-    "timeout is '60'; it must be a number of seconds": lambda: NetlinkBackend(timeout=TEXT),
     "Route.to: type is '60'; it must be one of unspec": lambda: Route.to("::/0", type=TEXT),
     "rules is '60'; it must be a list of texts": lambda: FakeEbtables(TEXT),
     "rule '-A PREROUTING -j DROP' is not a chain and": FakeEbtables(
@@ -190,9 +183,7 @@ MISTAKES: dict[str, Callable[[], object]] = {
     "faults is '60'; it must be a list": lambda: ConfigError(TEXT),
     "the backend is wrong: change returned 0 of 1 answers": lambda: counted(ANYTHING, 1, "change"),
     "mode is 600; it must be from 0 to 0o777": lambda: FakeFiles().write("/a", "", mode=600),
-    "mode is 600; it must be from 0 to": lambda: LocalFiles().write("/a", "", mode=600),
     "kind is 'timeuot'; it must be one of": lambda: BackendError("x", kind="timeuot"),
-    r"root is '//', which is this machine: use Host.local": lambda: Host.offline("//"),
     r"^directories is 'nodes'; .*: \[directory\]$": lambda: check_snapshots(
         "nodes", HostRoutingConfig(), ANYTHING
     ),
@@ -294,6 +285,8 @@ def test_each_call_can_fail(moment: Any, call: Callable[[FaultyBackend], object]
     assert acts == ["first", "second"]
     assert backend.waiting == 0
     call(backend)
+    backend.is_restless = True
+    assert backend.snapshot().restless
 
 
 class Forgetful(FaultyBackend):

@@ -455,6 +455,22 @@ HISTORIES: dict[str, list[tuple[Any, ...]]] = {
     "a gateway of the other family": [
         (*ADD, Route.to("10.9.0.0/16", dev="eth0", gateway="fe80::1")),
     ],
+    "a link-local address as a gateway": [
+        (*ADD, Route.to("10.9.0.0/16", dev="eth0", gateway="169.254.1.1")),
+        (*ADD, Route.to("fd09::/64", dev="eth0", gateway="fe80::1")),
+    ],
+    "routes from the last metric to the first": [
+        (*ADD, Route.to("fd09::/64", dev="eth0", metric=metric)) for metric in (9, 5, 7)
+    ],
+    "a deletion that leaves the device open": [
+        ADDRESS,
+        (*ADD, Route.to("10.9.0.0/16", dev="eth0", gateway="10.0.0.1")),
+        ("ip_route", "delete", Route.to("10.9.0.0/16", gateway="10.0.0.1")),
+    ],
+    "a deletion beside an IPv6 route without a next hop": [
+        (*ADD, Route.to("fd09::/64", type="blackhole")),
+        ("ip_route", "delete", Route.to("fd09::/64", dev="eth0")),
+    ],
     "a broadcast address as a gateway": [ADDRESS, (*ADD, BROADCAST)],
     "an address of its own as a gateway": [
         ADDRESS,

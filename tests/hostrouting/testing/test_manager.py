@@ -43,6 +43,13 @@ def test_a_manager_that_has_yet_to_read() -> None:
         assert shown(manager_of(host), "NeedDaemonReload", "a.service") == [needs_reload]
 
 
+def test_an_instance_that_is_loaded() -> None:
+    """It needs a reload when its template changes; another one is read when it is asked about."""
+    host = FakeHost(manager=FakeManager(states={"b@1": "active"}, properties={"b@2": {}}))
+    host.files.write(f"{UNITS}/b@.service.d/a.conf", "[Unit]\n")
+    assert shown(manager_of(host), "NeedDaemonReload", "b@1", "b@2", "b@3") == ["yes", "yes", "no"]
+
+
 def test_a_stop_ends_what_runs() -> None:
     """Whoever gave the unit its state; one that has failed has failed still, as in systemd."""
     manager = FakeManager(
@@ -66,6 +73,7 @@ def test_a_name_without_its_suffix() -> None:
     assert shown(manager, "ActiveState", "a.service") == ["active"]
     assert shown(manager, "SubState", "b*.service", "b") == ["dead", "dead"]
     assert manager.errors_of("b.service", "today") == ("no certificate",)
+    assert manager.errors_of("a.service", "today") == ()
     manager.stop("a")
     assert shown(manager, "ActiveState", "a") == ["inactive"]
 
@@ -88,10 +96,13 @@ def test_what_a_manager_shows() -> None:
 
 
 def test_what_the_files_of_a_unit_say() -> None:
-    """Drop-ins count in the order of their names, and one of the unit replaces that of its
-    template; an empty value resets a list. A link enables a unit.
+    """Drop-ins count after the unit's own file, in the order of their names, and one of the unit
+    replaces that of its template; an empty value resets a list. A link enables a unit.
     """
     texts = {
+        f"{UNITS}/m@.service": "SuccessExitStatus=97",
+        f"{UNITS}/c.service": "",
+        f"{UNITS}/m@a.service.d/30.conf.bak": "ExecCondition=ignored",
         f"{UNITS}/m@a.service.d/20.conf": "ExecCondition=second",
         f"{UNITS}/m@a.service.d/10.conf": "ExecCondition=\nExecCondition=first",
         f"{UNITS}/m@.service.d/20.conf": "ExecCondition=replaced",
@@ -100,9 +111,12 @@ def test_what_the_files_of_a_unit_say() -> None:
     links = {f"{UNITS}/multi-user.target.wants/b.service": "/lib/systemd/system/b.service"}
     manager = FakeManager(files=FakeFiles(texts, links=links))
     assert shown(manager, "UnitFileState", "b.service", "m@a.service") == ["enabled", ""]
-    assert manager.show(("LoadState", "ExecCondition", "DropInPaths"), "m@a.service") == (
+    states = {"b": "not-found", "c": "masked", "m@a": "loaded", "n@a": "loaded"}
+    assert shown(manager, "LoadState", *states) == [*states.values()]
+    properties = ("SuccessExitStatus", "ExecCondition", "DropInPaths")
+    assert manager.show(properties, "m@a.service") == (
         {
-            "LoadState": "loaded",
+            "SuccessExitStatus": "97",
             "ExecCondition": "{ argv[]=first ; } { argv[]=second ; }",
             "DropInPaths": (
                 f"{UNITS}/m@.service.d/05.conf {UNITS}/m@a.service.d/10.conf"
@@ -172,6 +186,7 @@ def test_a_unit_that_does_not_start() -> None:
             manager.start(unit, timeout=1)
     assert manager.calls == ["start a.service", "start masked.service", "start node@1.service"]
     assert shown(manager, "ActiveState", "a", "masked") == ["failed", "inactive"]
+    assert shown(manager, "ExecMainStatus", "a", "masked") == ["1", "0"]
     assert shown(manager, "MainPID", "a") == ["0"]
 
 

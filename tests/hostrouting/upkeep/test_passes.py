@@ -67,6 +67,8 @@ def test_nothing_is_configured() -> None:
     config = wanting(cidrs=())
     assert [*configured_parts(config)] == []
     assert [*configured_parts(wanting(cidrs=(), probe_rewrite=PROBES))] == ["probes"]
+    with_route = PROBES._replace(ensure_route=True)
+    assert [*configured_parts(wanting(cidrs=(), probe_rewrite=with_route))] == ["routes", "probes"]
     assert make_pass(host, config) == PassOutcome()
     assert (str(host.kernel), host.files.writes, host.nftables.tables) == (before, [], {})
 

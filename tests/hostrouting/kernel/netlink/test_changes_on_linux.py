@@ -208,6 +208,7 @@ fd00:9::/64 dev ib0 metric 1024 | refused | IPv6 is disabled on nexthop device
 1.0.0.0/8 dev eth0 metric -1 | invalid | does not fit into a message
 1.0.0.0/8 nexthop dev eth0 weight 0 nexthop dev ib0 | invalid | does not fit into a message
 2001::/16 dev eth0 pref high | invalid | are only read
+2001::/16 from 2001:db8::/32 dev eth0 | invalid | are only read
 2001::/16 dev eth0 expires | invalid | are only read
 """
 )

@@ -221,6 +221,8 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
             "route add 3.0.0.0/8 nhid 5",
             "route add 6.0.0.0/8 nhid 6",
             "route add 7.0.0.0/8 nhid 7",
+            "route add 9.0.0.0/8 nexthop via 10.0.0.1 dev eth0 nexthop dev ib0",
+            "route add blackhole default table 100",
             (
                 "route add 8.0.0.0/8 nexthop encap ip id 7 dst 10.0.0.9 via 10.0.0.1 dev eth0 "
                 "nexthop encap seg6 mode encap segs fd00:99::9 via 10.0.0.2 dev eth0"
@@ -270,7 +272,8 @@ def test_next_hops_side_by_side() -> None:
         of_hop = attribute(5, as_ip(gateway).packed)
         hops += struct.pack("=HBBi", 8 + len(of_hop), flags, 0, device) + of_hop
     fixed = bytes([socket.AF_INET, 0, 0, 0, TABLE_MAIN, OURS, 0, 1, 0, 0, 0, 0])
-    route = decode(message(24, 2, fixed + attribute(9, hops)), {1: "eth0", 9: "eth1"})
+    body = fixed + u32(15, TABLE_MAIN) + attribute(9, hops)
+    route = decode(message(24, 2, body), {1: "eth0", 9: "eth1"})
     assert [str(hop.gateway) for hop in route.next_hops] == ["10.0.0.1", "10.0.0.2"]
 
 
@@ -297,7 +300,7 @@ def test_what_else_a_rule_selects_by(
     namespace.batch(
         [
             "rule add pref 200 ipproto tcp dport 80-90 sport 5 uidrange 3-4 table 100",
-            "rule add pref 201 iif lo oif eth0 fwmark 3/0xff tos 0x10 table 100",
+            "rule add pref 201 iif lo oif eth0 fwmark 3/0xff tos 0x10 ipproto 132 table 100",
             f"rule add pref 202 {invert} {to} table 100 suppress_ifgroup 7",
         ],
         family=family,
@@ -308,7 +311,7 @@ def test_what_else_a_rule_selects_by(
     tunnel_5 = (("attribute-12", "0000000000000005"),)
     tunnel_6 = (("attribute-12", "0000000000000006"),)
     ports = (("uidrange", "3-4"), ("ipproto", "tcp"), ("sport", "5"), ("dport", "80-90"))
-    marked = (("tos", "0x10"), ("oif", "eth0"))
+    marked = (("tos", "0x10"), ("oif", "eth0"), ("ipproto", "132"))
     assert [rule for rule in snapshot.rules if rule.table == 100] == [
         Rule(family=family, table=100, priority=100, others=tunnel_5),
         Rule(family=family, table=100, priority=101, others=tunnel_6),

@@ -1,0 +1,101 @@
+"""A finding as each reader has it: a line of a log, a document, and the lines of a page for whoever
+types what is printed there.
+"""
+
+import pytest
+
+from hostrouting.command import AS_ROOT, Operator, call, joined
+from hostrouting.finding import SEVERITIES, Finding, Remedy, in_turn, worst_first
+from hostrouting.lines import capped, finding_lines, indented, way_lines
+from hostrouting.text import printable, printable_lines
+
+STATUS = call("status")
+WAYS = [
+    Remedy("to see more", STATUS, needs_root=False),
+    Remedy("wait"),
+    Remedy(command="ip link del a"),
+]
+LOST = Finding("unit", "error", "it is lost", "a.service", in_turn(WAYS), {"lines": ["x"]})
+WHO = Operator("on that host as root", "env/bin/hostrouting")
+SEE = "to see more: env/bin/hostrouting status"
+DELETE = "on that host as root: ip link del a"
+
+
+def test_the_ways_out() -> None:
+    """Each is in the text, on a line of its own on a page, and, if it is a command, in the
+    document. The way that a page has elsewhere is left out there.
+    """
+    in_this_order = in_turn(WAYS)
+    assert in_this_order is not None
+    assert [*in_this_order.ways()] == WAYS
+    assert LOST.line == (
+        "UNIT: it is lost; to see more: hostrouting status; or, wait; or, as root: ip link del a"
+    )
+    assert str(LOST) == LOST.line.removeprefix("UNIT: ")
+    assert LOST.text_for(WHO) == f"it is lost; {SEE}; or, wait; or, {DELETE}"
+    lines = ["UNIT: it is lost", f"  {SEE}", "  wait", f"  {DELETE}"]
+    assert [*finding_lines([LOST], WHO)] == lines
+    assert [*finding_lines([LOST], WHO, without="")] == lines
+    lines.remove(f"  {SEE}")
+    assert [*finding_lines([LOST], WHO, without=STATUS)] == lines
+    assert LOST.to_mapping() == {
+        "name": "unit",
+        "severity": "error",
+        "target": "a.service",
+        "sentence": "it is lost",
+        "remedy": "to see more: hostrouting status; or, wait; or, as root: ip link del a",
+        "commands": ["hostrouting status", "ip link del a"],
+        "facts": {"lines": ["x"]},
+        "canRetry": False,
+    }
+
+
+def test_no_way_out() -> None:
+    """Then the sentence is all."""
+    assert in_turn([]) is None
+    assert [*way_lines(None)] == []
+    alone = LOST._replace(remedy=None)
+    assert alone.line == "UNIT: it is lost"
+    assert [*finding_lines([alone])] == ["UNIT: it is lost"]
+    assert alone.to_mapping()["commands"] == []
+
+
+def test_findings_with_one_way_out() -> None:
+    """It stands below the last of those that follow each other."""
+    first, second, third = (LOST._replace(sentence=sentence) for sentence in "abc")
+    lines = [*finding_lines([first, second, third._replace(remedy=Remedy("wait"))], AS_ROOT)]
+    assert lines[:2] == ["UNIT: a", "UNIT: b"]
+    assert lines[-2:] == ["UNIT: c", "  wait"]
+
+
+@pytest.mark.parametrize(("count", "more"), [(20, []), (1_021, ["  ... and 1,001 more"])])
+def test_many_things(count: int, more: list[str]) -> None:
+    """Twenty are shown, and the others are counted."""
+    texts = [str(number) for number in range(count)]
+    more = [f"{line}; --json shows all" for line in more]
+    assert [*capped(texts)] == [*texts[:20], *more]
+    assert [*indented("add ", texts)] == [*(f"  add {text}" for text in texts[:20]), *more]
+    findings = [Finding("unit", "note", text) for text in texts]
+    assert [*finding_lines(findings)] == [*(f"UNIT: {text}" for text in texts[:20]), *more]
+
+
+def test_the_worst_is_first() -> None:
+    """Each once; only a note is logged as information."""
+    error, warning, note = (LOST._replace(severity=severity) for severity in SEVERITIES)
+    assert worst_first([note, warning, note, error]) == (error, warning, note)
+    assert [note.level, warning.level] == [20, 30]
+
+
+def test_a_line_of_several_commands() -> None:
+    """Each call is as the program was called, whatever stands around it."""
+    pipeline = joined(" | ", call("repair"), call("apply --config -"), "sh")
+    assert pipeline == "hostrouting repair | hostrouting apply --config - | sh"
+    assert WHO.line(pipeline) == pipeline.replace("hostrouting", WHO.program)
+    assert WHO.line("cat hostrouting") == "cat hostrouting"
+
+
+def test_a_text_that_could_steer_the_terminal() -> None:
+    """What cannot be printed is escaped, and nothing else; of a text, each line."""
+    assert printable("b\x1b[2J\n\udcff") == "b\\x1b[2J\\n\\udcff"
+    assert printable("b\u00e4r \\ it's") == "b\u00e4r \\ it's"
+    assert printable_lines("a\x1b\nb\u2028") == "a\\x1b\nb\\u2028"
