@@ -420,6 +420,14 @@ def test_a_run_inside_a_task(use: Callable[..., object], remedy: str) -> None:
     assert phases.plan(inner).ok  # the task around has ended
 
 
+def test_a_failure_of_another_run() -> None:
+    """It is an error like any other: the steps of that run are not in this report."""
+    fails = StubTask("b", errors=[OSError("busy")])
+    report = ran(phases.task("a")(lambda _: phases.execute(fails, quiet())))
+    assert report.failures == (report,)
+    assert isinstance(report.error, phases.TaskFailed)
+
+
 def test_a_run_with_the_context_of_a_task() -> None:
     """Its failure would be lost: the report that it returns is nobody's."""
     inner = StubTask("inner")
