@@ -154,6 +154,7 @@ def with_things(
     )
 
 
+_TYPES = {"ib": ARPHRD_INFINIBAND, "ppp": 512}
 _USUAL = {link.name: link for link in (IB0, WG1, ETH1, CNI0, CALI1)}
 
 
@@ -182,7 +183,7 @@ def vm_of(text: str) -> Snapshot:
                 name,
                 20 + len(links),
                 "" if kind in {"nic", "ib"} else kind,
-                type=ARPHRD_INFINIBAND if kind == "ib" else 1,
+                type=_TYPES.get(kind, 1),
                 master=master[0] if master else None,
             )
         elif word in {"ipv6", "elsewhere"}:

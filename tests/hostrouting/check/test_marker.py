@@ -7,14 +7,36 @@ import pytest
 from hostrouting.check.check import check_kernel
 from hostrouting.check.marker import leave_marker
 from hostrouting.check.sentences import check_findings
+from hostrouting.errors import HostError
+from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeHost
 from tests.support.node import KERNELS, MARKERS, marker_of, wanting
+from tests.support.topologies import checked, vm_of
 
 
 def leave(host: FakeHost, verdict: str) -> None:
     """Leave the marker of a check of a node with this verdict."""
     report = check_kernel(KERNELS[verdict](), wanting())
     leave_marker(host.files, report, check_findings(report))
+
+
+def test_the_marker_of_two_families() -> None:
+    """In doubt, the marker has a line for each family that is."""
+    host = FakeHost()
+    report = checked(vm_of("ipv6; default dev wg1"), "172.16.0.0/16", "fd16::/48")
+    leave_marker(host.files, report, check_findings(report))
+    assert host.files.read(HostLayout.undecided_path) == f"{report.families[0]}\n"
+
+
+def test_a_marker_that_cannot_be_written() -> None:
+    """The former one goes all the same: no verdict is better than a wrong one."""
+    host = FakeHost()
+    leave(host, "ok")
+    host.files.broken[HostLayout.detected_path] = "is full"
+    host.files.texts[HostLayout.undecided_path] = "left over"
+    with pytest.raises(HostError, match="is full"):
+        leave(host, "overlap")
+    assert marker_of(host) == ""
 
 
 @pytest.mark.parametrize(("former", "verdict"), [*product(KERNELS, KERNELS)])

@@ -77,6 +77,8 @@ where a tunnel's default route hides the card's, the device has to be named
   no-gateway | 172.16.5.0/31 dev ib0
   no-gateway: a repair needs its device to be named in routeOverlap.expectedDevs: wg1 or a network \
 card | -default; 172.16.0.0/16 dev ib0
+a provider's line is right, and has to be named all the same before a repair leads by it
+  no-gateway | -default; link ppp0 ppp; default dev ppp0; 172.16.0.0/16 dev ib0
 the host does not have the expected device
   no-gateway | | dev=eth9
 Linux refuses an IPv6 route with its own gateway inside, unless a longer one leads to the gateway
