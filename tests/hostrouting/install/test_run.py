@@ -18,6 +18,7 @@ from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeManager, h200
 from phases.testing import FakeClock
 from tests.support.tasks import (
+    CIDR,
     GUARDED,
     LAYOUT,
     REPAIR,
@@ -155,6 +156,13 @@ class TestNothingToDo:
         assert left_to_do(Configure(WANTED, host=host)) == ""
         assert isinstance(run(Configure(WANTED, host=host)), CheckResult), "it was checked"
 
+    def test_a_unit_that_is_gated_no_longer(self) -> None:
+        """Its drop-in is gone, and systemd, which has not read that, still runs the gate."""
+        host = configured(WANTED._replace(gate=GateConfig(("kubelet.service", MACHINES))))
+        only_machines = WANTED._replace(gate=GateConfig((MACHINES,)))
+        host.files.remove(LAYOUT.drop_in_path("kubelet.service"))
+        assert "reload systemd" in left_to_do(Configure(only_machines, host=host))
+
     def test_a_masked_unit(self) -> None:
         """Of a masked unit with our drop-in, systemd says at all times that it has to reload."""
         gated = WANTED._replace(gate=GateConfig(("kubelet.service", MACHINES)))
@@ -181,6 +189,14 @@ class TestNothingToDo:
         start = Configure(GUARDED, host=host).plan()
         assert [operation.verb for operation in removal.systemd] == ["stop", "reload"]
         assert [operation.verb for operation in start.systemd] == ["reload", "start"]
+
+
+@pytest.mark.parametrize(("mode", "severity"), [("STRICT", "error"), ("WARN", "warning")])
+def test_how_bad_an_overlap_is(mode: str, severity: str) -> None:
+    """A plan in STRICT says that of what the run would fail with."""
+    host = FakeHost(kernel=h200())
+    plan = Configure(config(cidrs=(CIDR,), mode=mode), host=host).plan()
+    assert plan.check_findings[0].severity == severity
 
 
 def test_rights() -> None:
