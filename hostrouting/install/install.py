@@ -111,7 +111,7 @@ def _begin(ctx: phases.Context, plan: Plan, wanted: Wanted, keep: Keep) -> None:
     configuration may not have them either, so to go back to it deletes them.
     """
     for finding in plan.obstacles:
-        ctx.log.log(finding.level, "%s", finding)
+        ctx.log.log(finding.level, "%s", finding, extra={"finding": finding.name})
     if not plan.is_empty:
         keep(wanted.former, [RouteRequest("delete", route) for route in plan.routes.deleted])
 

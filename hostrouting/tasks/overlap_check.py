@@ -172,7 +172,7 @@ class CheckRouteOverlap(SectionTask):
             else:
                 others.append(finding)
         for finding in worst_first(others)[:_SHOWN]:
-            ctx.log.log(finding.level, "%s", finding)
+            ctx.log.log(finding.level, "%s", finding, extra={"verdict": report.verdict})
 
         lines = [*first_of(wrong, _SHOWN), *first_of(remedies, _SHOWN)]
         if wrong and mode == "STRICT":  # not logged, too: whoever catches the error reports it
@@ -181,4 +181,4 @@ class CheckRouteOverlap(SectionTask):
                 "; ".join(lines), findings=findings, report=report, check=document
             )
         for line in lines:
-            ctx.log.warning("%s", line)
+            ctx.log.warning("%s", line, extra={"verdict": report.verdict})

@@ -56,7 +56,7 @@ class ConfigureStaticRoutes(SectionTask):
                 with having_changed(deleted.changes):  # the error has them, too
                     raise
         for finding in applied.plan.warnings:
-            ctx.log.warning("%s", finding)
+            ctx.log.warning("%s", finding, extra={"finding": finding.name})
         effects = Effects(applied.changes, warnings=applied.plan.warnings)
         if effects != Effects():
             return effects
