@@ -80,7 +80,7 @@ HOSTS = {
 
 def of_a_snapshot(host: FakeHost, *words: str) -> Said:
     """What the command says of a snapshot of this host, on one where nothing can be read."""
-    saved = say("snapshot", host=host).out.encode()
+    saved = say("snapshot", "--json", host=host).out.encode()
     elsewhere = FakeHost(files=FakeFiles({HostLayout.config_path: "{"}))
     return say(*words, "--snapshot", "-", host=elsewhere, stdin=saved)
 
