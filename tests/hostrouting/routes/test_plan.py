@@ -206,6 +206,15 @@ def test_ways_out_of_a_conflict(wish: StaticRoute, edit: str) -> None:
         assert str(finding.remedy) == f"no route can be more specific; {delete}"
 
 
+def test_a_conflict_beside_a_route_that_waits() -> None:
+    """One error has both, or the next run would fail again."""
+    theirs = Route.to(Prefix.parse("172.16.0.0/16"), dev="ib0", protocol=3)
+    wanted = configured(static("172.16.0.0/16"), static("172.18.0.0/16", dev="eth7"))
+    with pytest.raises(RouteConflict) as caught:
+        plan_static_routes(wanted, ipv6_host(theirs)).require_no_conflict()
+    assert [finding.name for finding in caught.value.findings] == ["route-conflict", "route-waits"]
+
+
 @pytest.mark.parametrize(
     ("half", "wanted", "is_free"),
     [
