@@ -165,6 +165,12 @@ def own_probe_address() -> FakeKernel:
     return kernel
 
 
+def lose_the_default(host: FakeHost) -> None:
+    """The default route goes."""
+    [default] = host.kernel.snapshot().default_routes(4)
+    host.kernel.ip_route("delete", default)
+
+
 def repaired_by_hand() -> FakeHost:
     """A host that the installed configuration does not repair, and typed routes do."""
     host = FakeHost(kernel=h200())
@@ -177,8 +183,7 @@ def repaired_by_hand() -> FakeHost:
 def without_default_route() -> FakeHost:
     """The same host after its default route has gone."""
     host = repaired_by_hand()
-    [default] = host.kernel.snapshot().default_routes(4)
-    host.kernel.ip_route("delete", default)
+    lose_the_default(host)
     return host
 
 
@@ -231,6 +236,10 @@ CASES: dict[str, Case] = {
     "a conflict, installed": case(CONFLICT, lambda: holding(configured(WARN))),
     "a route that waits": case(
         "needs an IPv4 default route", of(FakeKernel), wanted=config("9.0.0.0/8")
+    ),
+    "routes that wait again": case(
+        "need an IPv4 default route",
+        after(lose_routes, lose_the_default),
     ),
     "a route for replies that waits": case("", wanted=LATE_REPLY),
     "the rewritten source": case(
@@ -407,6 +416,9 @@ def test_each_cause(name: str) -> None:
     assert dry.result.to_mapping()["wouldFail"] == dry.result.would_fail
     assert ("nothing to do" in str(dry.result)) is dry.result.is_empty
     assert ("afterwards: " in str(dry.result)) is (dry.result.report is not None)
+    if dry.result.routes.conflicts or dry.result.routes.waiting:
+        assert dry.result.report is None
+        assert not dry.result.is_empty
     actions = [finding for finding in dry.result.check_findings if finding.name == "action"]
     for line in (*actions, *(f"remove {path}" for path in dry.result.files.removes)):
         assert str(line) in str(dry.result)
@@ -415,8 +427,7 @@ def test_each_cause(name: str) -> None:
 def test_configured_routes_that_go_while_one_waits() -> None:
     """Whoever takes them out of the configuration knows it, so only the wait is in the way."""
     host = configured(REPAIRED)
-    for route in host.kernel.snapshot().default_routes(4):
-        host.kernel.ip_route("delete", route)
+    lose_the_default(host)
     dry = foreseen(ROUTES_KEEPING(OTHER_ROUTE, host=host))
     assert isinstance(dry.result, Plan)
     assert dry.result.would_fail.startswith("10.77.0.0/16 needs an IPv4 default route")
@@ -433,8 +444,7 @@ def test_typed_routes_that_go_while_one_waits() -> None:
     """In WARN, there is nothing that they protect."""
     host = configured(WARN)
     type_routes(host, *REPAIR)
-    for route in host.kernel.snapshot().default_routes(4):
-        host.kernel.ip_route("delete", route)
+    lose_the_default(host)
     dry = foreseen(ROUTES_KEEPING(OTHER_ROUTE, host=host))
     assert isinstance(dry.result, Plan)
     assert dry.result.would_fail.startswith("10.77.0.0/16 needs an IPv4 default route")

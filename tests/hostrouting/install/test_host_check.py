@@ -55,6 +55,7 @@ def test_the_findings_with_a_name() -> None:
     assert check.named("unsafe") == []
     assert check.named() == []
     assert check.document()["mode"] == "STRICT"
+    assert len(check.document()["findings"]) == 4
     assert check.findings[0].severity == "error"
     assert (check.code(), check.code({"overlap"})) == (1, 0)
 

@@ -7,9 +7,7 @@ import pytest
 import phases
 from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.config.settings import MACHINES, ProbeRewriteConfig
-from hostrouting.errors import (
-    RouteConflict,
-)
+from hostrouting.errors import BackendError, RouteConflict
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.install.task import InstallTask
@@ -101,7 +99,7 @@ class TestGuard:
 
         [failure] = report.failures
         assert failure.name == "start-guard"
-        assert "bash was not found" in str(failure.error)
+        assert "failed (exit-code, exit status 1): bash was not found" in str(failure.error)
         assert "will not start" not in str(failure.error)
         assert LAYOUT.config_path in effects_of(report.find("install-files").result).files
         assert len(ours(host)) == len(REPAIR)
@@ -213,3 +211,8 @@ def test_rights() -> None:
 
     [start] = effects_of(result).operations
     assert start.verb == "start"
+    lose_routes(host)
+    host.files.writes.clear()
+    words = "this process may not change routes or rules; run it as root"
+    failure_of(run, Configure(GUARDED, host=host), of=BackendError, match=words)
+    assert host.files.writes == []

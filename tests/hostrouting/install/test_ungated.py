@@ -83,9 +83,8 @@ def test_the_command_that_gates_them() -> None:
     assert other == GUARD_IS_MASKED
     for finding in ungated_ones:
         assert finding.remedy is not None
-        assert finding.remedy.command.endswith(
-            "apply --gate kubelet.service --gate rke2-agent.service"
-        )
+        command = "apply --gate kubelet.service --gate rke2-agent.service"
+        assert finding.remedy.command == command
     assert [finding.remedy for finding in with_gate_command(findings[1:], "")] == [None, None]
 
 
