@@ -475,6 +475,7 @@ def test_an_opening_that_is_ignored(host: FakeHost, text: str, mode: int) -> Non
     host.files.write(path, text, mode=mode)
     rule = "it must be a file that only root can write to, with a reason in it"
     assert faults(host) == [f"file warning: {path} is ignored: {rule}"]
+    assert judge_gates(host, [MACHINES]).held == (MACHINES,)
     assert find_faults(host, WANTED)[0].to_mapping()["commands"] == [
         f"rm {path}",
         f"echo REASON >{path} && chmod 644 {path}",
