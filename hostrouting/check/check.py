@@ -348,7 +348,7 @@ def _leads_alike(judge: Judge, decision: Decision, answer: Answer) -> bool:
     """Whether both lead to the same devices, or both to this host. Of equal default routes, and of
     next hops, Linux uses any.
     """
-    if answer.route is None or decision.route is None:
+    if answer.route is None:
         # A lookup gives one error for a rule's "unreachable" and for no route; own addresses may
         # have no route.
         missing = {"no-route", "unreachable"}

@@ -139,7 +139,7 @@ def how_to_delete(routes: Sequence[Route]) -> list[Remedy]:
     connected = devs_of(route for route in routes if route.protocol == PROTOCOL_KERNEL)
     if any(route.protocol == OURS for route in routes):
         words += ", remove hostrouting's from staticRoutes.routes; if it is not there"
-    elif connected and all(route.type == "unicast" for route in routes):
+    elif connected:
         words += f", give {spoken(sorted(connected))} another network; until the next boot"
     return [Remedy(words, commands)]
 

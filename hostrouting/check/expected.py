@@ -84,15 +84,15 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
 
     doubtful = _doubtful_devs(devs, devs_below, trimmed, fib, devices)
     expected = devs | doubtful  # each may be the intended one
-    is_card_unknown = not devs_below and _is_only_tunnel_or_dummy(expected, doubtful, devices)
+    is_card_unknown = _is_only_tunnel_or_dummy(expected, doubtful, devices)
     return uplinks._replace(devs=expected, doubtful=doubtful, is_card_unknown=is_card_unknown)
 
 
 def choice_between(devs: Iterable[str]) -> str:
-    """The devices to choose from, as a phrase. If there is only one, the other choice is a card
+    """These devices to choose from, as a phrase. If there is only one, the other choice is a card
     without a default route.
     """
-    named = sorted(devs)
+    named = [*devs]
     if len(named) == 1:
         named.append("a network card")
     return spoken(named, last="or")
@@ -249,6 +249,6 @@ def _devs_that_compete_by_rules(fib: Fib, defaults: Sequence[Route]) -> frozense
         if has_first:
             break
     for rule in unjudged_rules(fib):
-        if rule.dst is None or rule.invert:
+        if rule.dst is None:
             return devs
     return frozenset()

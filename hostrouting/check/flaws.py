@@ -69,7 +69,7 @@ def _host_inside(ip: IP, what: str, block: Prefix) -> Finding:
 
 
 def _known_addresses(judge: Judge) -> dict[IP, str]:
-    """The addresses that this host needs, with what each is; not those of CNIs' devices."""
+    """The addresses that this host needs, with what each is."""
     devices = judge.devices
     # An own address is named below as such. kube-proxy and a DNS cache have the addresses of
     # services on dummy devices; Kubespray has nodes ask the name server of the cluster.
@@ -78,10 +78,10 @@ def _known_addresses(judge: Judge) -> dict[IP, str]:
     known = dict.fromkeys(sorted(name_servers, key=int), _NAME_SERVER)
     for route in judge.fib.routes:
         for hop in route.next_hops:
-            if hop.gateway is not None and not devices.cni_rows(hop.dev or ""):
+            if hop.gateway is not None:
                 known[hop.gateway] = "a gateway"
     for address in devices.addresses:
-        if address.dev not in devices.dummies and not devices.cni_rows(address.dev):
+        if address.dev not in devices.dummies:
             known[address.ip] = f"the address of {address.dev}"
     return known
 

@@ -103,7 +103,7 @@ def _may_hide(judge: Judge, escapes: Sequence[Part]) -> bool:
     Most hosts have none, and need not be taken apart. Without this question, a node with eight
     InfiniBand devices in one network is judged in 5 ms and not in 1: each hides the next.
     """
-    firsts = sorted(part.first for part in escapes)
+    firsts = [part.first for part in escapes]
     for route in judge.fib.routes:
         place = bisect_left(firsts, route.prefix.first)
         is_around = place < len(firsts) and firsts[place] <= route.prefix.last

@@ -48,7 +48,7 @@ def routes_to_ask_about(judge: Judge, parts: Iterable[Part]) -> dict[Route, int]
     asked: dict[Route, int] = {}
     for part in parts:
         route = part.decision.route
-        if route is None or route in asked or len(route.next_hops) > 1:
+        if route is None or len(route.next_hops) > 1:
             continue
         matters = judge.fib.has_rules_by_source or route in judge.uplinks.defaults
         depends_on_route = judge.fib.family == IPV4 or route.prefix.is_single

@@ -67,6 +67,14 @@ def host(
     return there._replace(routes=(*routes, *there.routes))
 
 
+def with_docker() -> FakeKernel:
+    """A VM with Docker's bridge."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="docker0", index=0, kind="bridge"))
+    kernel.add_address("docker0", "172.17.0.1/16")
+    return kernel
+
+
 def dual_stack_h200() -> FakeKernel:
     """An H200 node whose ib0 … ib7 are also all connected to fd16::/48; a router advertises an IPv6
     default route on eth0.
@@ -154,6 +162,7 @@ def with_things(
     )
 
 
+_TYPES = {"ib": ARPHRD_INFINIBAND, "ppp": 512}
 _USUAL = {link.name: link for link in (IB0, WG1, ETH1, CNI0, CALI1)}
 
 
@@ -182,7 +191,7 @@ def vm_of(text: str) -> Snapshot:
                 name,
                 20 + len(links),
                 "" if kind in {"nic", "ib"} else kind,
-                type=ARPHRD_INFINIBAND if kind == "ib" else 1,
+                type=_TYPES.get(kind, 1),
                 master=master[0] if master else None,
             )
         elif word in {"ipv6", "elsewhere"}:

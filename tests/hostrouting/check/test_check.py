@@ -41,7 +41,7 @@ def test_a_default_route_may_come() -> None:
 
 def test_an_expected_device_may_come_up() -> None:
     """One that is down is awaited as one that is missing."""
-    section = expect(CIDR, expected_devs=["eth1", "eth9"])
+    section = expect(CIDR, expected_devs=["eth1", "eth9", "lo"])
     expecting = HostRoutingConfig(route_overlap=section)
     kernel = plain_vm()
     kernel.add_link(Link(name="eth1", index=0, up=False))
@@ -223,6 +223,7 @@ def test_linux_is_not_asked_about_the_address_of_no_host() -> None:
     """It has no answer for 0.0.0.0, which is in the widest of all CIDRs."""
     kernel = mock.Mock(wraps=plain_vm())
     assert check_kernel(kernel, config(cidrs=("0.0.0.0/0",))).doubts == ()
+    assert kernel.sources.mock_calls == []  # the default route has a single one
     [call] = kernel.lookup.mock_calls
     [addresses] = call.args
     assert addresses
@@ -235,6 +236,29 @@ def test_ipv6_is_asked_about_the_lowest_address() -> None:
     [family] = check_kernel(kernel, config(cidrs=("::/0",))).families
     [call] = kernel.lookup.mock_calls
     assert [int(address) for address in call.args[0]] == [part.first for part in family.parts]
+
+
+def test_the_source_of_the_default_route_is_asked_for() -> None:
+    """Where its device has no address, only Linux knows which one the node sends with."""
+    kernel = FakeKernel()
+    for number in range(3):
+        kernel.add_link(f"eth{number}")
+    kernel.add_address("eth0", "10.0.0.4/24")
+    kernel.add_address("eth1", "10.1.0.4/24")
+    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth2"))
+    wanted = config(cidrs=(CIDR,))
+    assert check_snapshot(kernel.snapshot(), wanted).node_ips == {}
+    assert list(check_kernel(kernel, wanted).node_ips) == [4]
+
+
+def test_the_source_of_ipv6_depends_on_the_address() -> None:
+    """So one answer of Linux does not settle a doubt about a network."""
+    kernel = dual_stack_h200()
+    kernel.add_address("eth0", "fd00::4/64")
+    own = Prefix.parse("fd00::4/128")
+    kernel.add_rule(Rule(family=6, priority=100, action="unreachable", src=own))
+    report = check_kernel(kernel, config(cidrs=("fd99::/48",)))
+    assert "unknown-source" in [doubt.name for doubt in report.doubts]
 
 
 def test_a_source_that_linux_does_not_know() -> None:

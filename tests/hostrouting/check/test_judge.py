@@ -18,6 +18,8 @@ halves are a capture beside a default route, and one without; of two to a half, 
   ok, expected eth0 eth1 | -default; 0.0.0.0/1 dev eth0; 128.0.0.0/1 dev eth1
 a rule for all but some destinations says nothing about the uplink
   overlap, expected eth0 | default via 10.1.0.1 dev eth1 table 100; rule not to 10.99.0.0/16
+a rule for some users leads them where all others go
+  ok | default via 10.1.0.1 dev eth1 metric 500; rule uidrange 1000-1999 lookup 254
 a default route by InfiniBand is not one
 + -default; 0.0.0.0/1 dev eth0; 128.0.0.0/1 dev eth1; default dev ib0; 0.0.0.0/1 dev ib0
   ok, expected eth0 eth1
@@ -48,8 +50,10 @@ these look like Ethernet, and all but the bond are tunnels
   undecided | link dev0 batadv
   undecided | link dev0 tun
   ok        | link dev0 bond
-a tap that has another tunnel beside it may be a VPN's
-  undecided | -default; -addresses; link tap0 tun; default dev tap0; default dev wg1 metric 500
+a tap that has another tunnel beside it may be a VPN's; a CNI's device is not a card
++ -default; -addresses; link tap0 tun; default dev tap0
+  undecided | default dev wg1 metric 500
+  ok        | link cilium_host veth; address 10.244.0.1/32 dev cilium_host
 what the hidden card leads to a router is not for neighbours, although it lies in its network
 + default dev wg1
   ok      |                                               | 10.0.0.128/25 dev=wg1
@@ -106,6 +110,9 @@ a default route by a bridge hides no pods
   ok | default dev cni0 metric 500
 while pods move from one CNI to another, those of both are right
   ok | link lxc1 veth; 172.16.2.7/32 dev cali1; 172.16.2.8/32 dev lxc1
+Cilium's device for all pods shows, as that of a single one, whose the pods of this node are
++ link cilium_host veth; link flannel.1 vxlan; 172.16.1.0/24 dev cilium_host
+  undecided | 172.16.2.0/24 dev flannel.1
 a CNI that serves the pods of another does so by its tunnels, and not by its bridge
 + link cali1 veth; link cbr0 bridge; 172.16.1.0/24 dev cbr0
   ok
@@ -114,6 +121,10 @@ pods of this node may be hidden by an uplink that is named as a pod's device, or
 + link veth7 veth; 172.16.5.7/32 dev cali1
   overlap | 172.16.5.0/24 via 10.0.0.1 dev veth7 table 100; rule | 172.16.5.0/24 dev=veth7
   overlap | rule to 172.16.5.0/24 prohibit
+  overlap | 172.16.5.9/32 dev cali1 metric 9; 172.16.5.9/32 via 10.0.0.1 dev eth0 metric 5
+pods of other nodes are not, if they are reached by the uplink, too
+  ok | link flannel.1 vxlan; 172.16.5.7/32 dev flannel.1; rule; \
+172.16.5.0/24 via 10.0.0.1 dev eth0 table 100
 pods that the plain bridge plugin has attached may be those of any CNI
   ok | link flannel.1 vxlan; link veth7 veth; 172.16.1.0/24 dev flannel.1; 172.16.2.7/32 dev veth7
 multicast is fine by any device, and not if it is refused
@@ -139,11 +150,13 @@ only a pod of Calico inside shows that BIRD refuses a block for Calico
   undecided | 172.16.5.7/32 dev eth1  | 172.16.5.128/25
 one of Calico's own protocol needs no pod inside, and a rule by source does not matter to it
 + default via 10.0.0.1 dev eth0 table 100; rule from 10.0.0.4/32
-  ok | link cali1 veth; blackhole 172.16.5.0/24 proto 80
+  ok      | link cali1 veth; blackhole 172.16.5.0/24 proto 80
+  overlap | blackhole 172.16.5.0/24 proto 80
 only a single address by a pod's device, not behind a router, is a pod
 + link cali1 veth; blackhole 172.16.5.0/24 proto 4
   undecided | 172.16.5.9/32 dev cali1                                       | 172.16.5.128/25
   overlap   | 172.16.5.9/32 nexthop dev cali1 nexthop via 172.16.9.1 dev cali1 | 172.16.5.128/25
+  overlap   | 172.16.5.9/32 dev cali1 table 100; rule to 10.9.0.0/16        | 172.16.5.128/25
   overlap   | 172.16.5.8/31 dev cali1                                       | 172.16.5.128/25
   overlap   | 172.16.5.8/32 dev ib0                                         | 172.16.5.128/25
 """)
@@ -170,6 +183,7 @@ a VPN marks its own packets, which leave by the card below the tunnel, and by no
   ok        |                                           | dev=wg1 pods=10.99.0.0/16
   undecided | default via 10.0.0.1 dev ib0 table 200    | dev=wg1
   undecided | multicast 172.16.0.0/16 dev eth0 table 200 | dev=wg1
+  undecided | rule pref 150 uidrange 1000-1999 lookup 200 | dev=wg1
 nobody can know of which sockets these packets are
 + elsewhere
   undecided | rule [iif lo] fwmark 1/1
@@ -232,17 +246,25 @@ pods here may have addresses in a part; Cilium names an address of its own as th
   undecided | 10.9.0.0/24 via 10.9.0.1 dev cni0
   ok        | 10.9.0.0/25 dev cni0
   ok        | default dev cni0 table 100 metric 9
-a CNI's rule for a pod names the pod's device, too
-+ address 10.9.0.4/32 dev eth0; default via 10.1.0.1 dev eth1 table 100
+a CNI's rule for a pod names the pod's device, too, and leads to a card
++ address 10.9.0.4/32 dev eth0; default via 10.1.0.1 dev eth1 table 100; default dev ib0 table 7
   undecided | rule pref 2048 from 10.9.0.4/32
   undecided | rule iif cni0; 10.244.0.0/24 dev cni0
+  undecided | rule pref 2048 from 10.9.0.7/32 iif cali1 lookup 7
+  undecided | rule pref 2047 from 10.9.0.7/32 iif cali1
+  undecided | rule pref 2048 from 10.9.0.0/24 iif cali1
+what a service sends from an address of lo leaves by a card
+  undecided | address 10.9.0.4/32 dev lo; elsewhere; rule from 10.9.0.4/32
+what arrives on a card is not a pod's
+  ok | elsewhere; rule iif eth1 | pods=10.244.1.0/24
 what a CNI's bridge with the default route sends itself is the host's own
 + -default; -addresses; link azure0 bridge; address 10.9.0.4/24 dev azure0
 + default via 10.0.0.1 dev azure0; address 10.0.0.4/24 dev azure0; elsewhere
   undecided | rule from 10.9.0.0/24
 only IPv6 chooses a source without a route, and looks up again
   overlap | throw 172.16.0.0/16; default via 10.0.0.1 dev eth0 table 100; rule from 10.0.0.4/32
-an intended rule is about connections, too
+an intended rule is about connections, too, and never about plain packets
+  overlap | elsewhere; rule uidrange 0-0 | intended=uidrange 0-0
   overlap | elsewhere; rule from 10.0.0.4/32
   ok      | elsewhere; rule from 10.0.0.4/32 | intended=from 10.0.0.4
 connections take an intended rule in either of two lookups
@@ -263,6 +285,7 @@ what escapes both as plain packets and as connections is named as plain packets
   overlap, escape ib0 | 172.16.0.0/16 dev ib1 table 100; rule from 10.0.0.4/32
 packets of pods that no rule takes have no route, and no rule that could be intended
   overlap | -main; rule pref 90 iif lo lookup 254 | pods=10.244.1.0/24 intended=iif lo
+  overlap | throw 172.16.0.0/16                   | pods=10.244.1.0/24
 nothing is expected of packets of pods that podCidrs does not name
 + link cali1 veth; default dev eth1 table 7; rule from 10.244.1.0/24 lookup 7
   ok

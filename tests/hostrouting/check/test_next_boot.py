@@ -37,7 +37,13 @@ def lost(snapshot: Snapshot, configured: HostRoutingConfig) -> list[Finding]:
         pytest.param(REPAIR, HALF, REPAIR[1], REPAIR[1], id="one of two"),
         pytest.param(REPAIR, NONE, f"{REPAIR[0]} and {REPAIR[1]}", CIDR, id="two of two"),
         pytest.param(REPAIR[:1], NONE, REPAIR[0], REPAIR[0], id="one of one"),
-        pytest.param(("172.16.9.9/32",), NONE, "172.16.9.9/32", "172.16.9.9", id="one address"),
+        pytest.param(
+            ("10.9.0.0/16", "172.16.9.9/32", "192.168.0.0/16"),
+            NONE,
+            "172.16.9.9/32",
+            "172.16.9.9",
+            id="one address of three",
+        ),
     ],
 )
 def test_routes_that_are_needed_and_not_configured(

@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from hostrouting.check.sentences import addition_command, caveat_of_repair, check_findings
+from hostrouting.check.sentences import (
+    addition_command,
+    caveat_of_repair,
+    check_findings,
+    repair_commands,
+)
 from hostrouting.config.settings import Mode
 from hostrouting.finding import WRONG, Finding
 from hostrouting.model.prefix import Prefix, as_ip
@@ -53,10 +58,10 @@ HIDING = Route.to("10.244.0.0/25", dev="docker0", protocol=2)
 BY_ETH1 = "default via 10.1.0.1 dev eth1 table 2"
 
 HOSTS: dict[str, Snapshot | str] = {
-    "own range": "local 172.16.5.0/24 dev lo proto 4 table 255 scope 0",
+    "own range": "local 172.16.5.0/24 dev lo proto 2 table 255 scope 0",
     "no route": "throw 172.16.5.0/24",
     "blackhole": "blackhole 172.16.5.0/24 proto 12",
-    "unreachable": "unreachable 172.16.5.0/24 proto 4",
+    "unreachable": "unreachable 172.16.5.0/24 proto 4; unreachable 172.16.9.9/32 proto 4",
     "a rule that refuses": "rule pref 50 to 172.16.5.0/24 prohibit",
     "no default route": "-default",
     "by InfiniBand": "-default; default dev ib0 proto 16",
@@ -97,7 +102,8 @@ HOSTS: dict[str, Snapshot | str] = {
         links=(*CNI.links, DOCKER, WG1)
     ),
     "a rule that hides pods": "address 10.244.0.1/24 dev cni0; 10.244.0.0/24 dev cni0; "
-    "10.244.0.0/25 dev eth1 table 7; default via 10.1.0.1 dev eth1 table 100; rule",
+    "10.244.0.0/25 dev eth1 table 7; 10.244.0.128/25 dev eth1; rule; "
+    "default via 10.1.0.1 dev eth1 table 100",
     "a blackhole that hides pods": CNI.with_routes(
         [HIDING._replace(type="blackhole", next_hops=())]
     ),
@@ -181,6 +187,7 @@ def test_no_device_is_to_be_allowed_while_a_route_hides_pods() -> None:
         pytest.param(Link("ib0.8001", index=10, kind="ipoib", type=32), id="InfiniBand"),
         pytest.param(Link("bond1", index=10, kind="bond"), id="a card"),
         pytest.param(Link("eth1", index=10, kind="veth"), id="a card of a machine"),
+        pytest.param(Link("lo", index=1, type=772), id="no device to leave by"),
     ],
 )
 def test_to_allow_a_card_is_no_remedy(link: Link) -> None:
@@ -188,6 +195,7 @@ def test_to_allow_a_card_is_no_remedy(link: Link) -> None:
     host = vm_with(Route.to(CIDR, dev=link.name), links=(link,))
     [escape, *_] = findings(host, mode="WARN")
     assert escape.name == "overlap"
+    assert escape.facts["via"]["gateway"] is None
     assert escape.remedy is None
 
 
@@ -233,6 +241,12 @@ def test_what_stands_beside_the_command_of_a_repair(name: str, caveat: str) -> N
     assert caveat_of_repair(checked(vm_of(str(HOSTS[name])))) == caveat
 
 
+def test_a_repair_of_one_family_alone() -> None:
+    """It is a part of what is wrong."""
+    host = vm_of("ipv6; 172.16.5.0/24 dev ib0; blackhole fd16::5/128")
+    assert caveat_of_repair(checked(host, CIDR, "fd16::/48")) == " (repairs only a part)"
+
+
 def test_the_sentence_of_a_verdict_with_several_doubts() -> None:
     """The first doubt is told, and how many more there are."""
     to_100 = Rule(family=4, priority=50, action="goto", target=100)
@@ -252,6 +266,13 @@ def test_the_commands_of_a_repair() -> None:
     assert for_first == "ip route add 172.16.5.0/24 metric 7 via 10.0.0.1 dev eth0"
 
 
+@pytest.mark.parametrize(("key", "count"), [("metric 9 proto 4", 1), ("proto ours", 0)])
+def test_a_route_of_ours_has_the_place_of_a_command(key: str, count: int) -> None:
+    """Then only a configuration repairs the host."""
+    host = vm_of(f"172.16.0.0/15 dev eth1; 172.16.0.0/16 dev ib0 {key}")
+    assert len(repair_commands(checked(host, "172.16.0.0/16"))) == count
+
+
 @pytest.mark.parametrize(
     ("links", "words"),
     [
@@ -267,8 +288,8 @@ def test_a_card_without_an_address(links: list[Link], words: str) -> None:
     host = NO_DEFAULT._replace(addresses=(), links=tuple(links))
     [finding] = named("no-default-route", host)
     assert finding.sentence == f"there is no IPv4 default route, so no device is expected{words}"
-    only_of_link = host._replace(addresses=(address("fe80::7/64", "eth0"),))
-    [of_ipv6] = named("no-default-route", only_of_link, "fd00::/8")
+    others = (address("fe80::7/64", "eth0"), address("10.0.0.4/24", "eth0"))
+    [of_ipv6] = named("no-default-route", host._replace(addresses=others), "fd00::/8")
     words_for_ipv6 = finding.sentence.replace("IPv4", "IPv6")
     assert of_ipv6.sentence == words_for_ipv6.replace("DHCP", "router advertisements")
     with_address = host._replace(addresses=(address("10.0.0.4/24", "eth0"),))

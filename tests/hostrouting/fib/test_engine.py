@@ -328,6 +328,7 @@ def test_routes_to_a_prefix() -> None:
     host = plain_vm().snapshot().with_routes([by_eth1, by_eth0])
     fib = Fib(host, 6)
     assert fib.tables[TABLE_MAIN].routes_to(anywhere) == [by_eth0]
+    assert {*fib.routes} - {*fib.without_routes([by_eth1]).routes} == {by_eth1}
 
 
 def test_the_tables_of_plain_packets() -> None:

@@ -74,6 +74,7 @@ a host that does not forward turns to an equal route through another device, in 
   undecided | 8000::/4 via fe80::2 dev ib0 metric 1024 proto 9  | 8000::/4
   ok        | 8000::/4 via fe80::2 dev ib0 metric 2000 proto 9  | 8000::/4
   ok        | 8000::/4 via fe80::2 dev eth0 metric 1024 proto 9 | 8000::/4
+  ok        | ::/0 via fe80::2 dev eth1 metric 1024             | 8000::/4 dev=eth0,eth1
   ok        | 172.16.0.0/16 via 10.0.0.1 dev eth0; 172.16.0.0/16 via 10.1.0.1 dev ib0
 it does so only while a gateway does not answer, and if it uses the first route at all
 + ipv6; 8000::/4 via fe80::2 dev ib0 metric 1024 proto 9
