@@ -41,7 +41,7 @@ def test_a_default_route_may_come() -> None:
 
 def test_an_expected_device_may_come_up() -> None:
     """One that is down is awaited as one that is missing."""
-    section = expect(CIDR, expected_devs=["eth1", "eth9"])
+    section = expect(CIDR, expected_devs=["eth1", "eth9", "lo"])
     expecting = HostRoutingConfig(route_overlap=section)
     kernel = plain_vm()
     kernel.add_link(Link(name="eth1", index=0, up=False))

@@ -18,6 +18,8 @@ halves are a capture beside a default route, and one without; of two to a half, 
   ok, expected eth0 eth1 | -default; 0.0.0.0/1 dev eth0; 128.0.0.0/1 dev eth1
 a rule for all but some destinations says nothing about the uplink
   overlap, expected eth0 | default via 10.1.0.1 dev eth1 table 100; rule not to 10.99.0.0/16
+a rule for some users leads them where all others go
+  ok | default via 10.1.0.1 dev eth1 metric 500; rule uidrange 1000-1999 lookup 254
 a default route by InfiniBand is not one
 + -default; 0.0.0.0/1 dev eth0; 128.0.0.0/1 dev eth1; default dev ib0; 0.0.0.0/1 dev ib0
   ok, expected eth0 eth1
@@ -108,6 +110,9 @@ a default route by a bridge hides no pods
   ok | default dev cni0 metric 500
 while pods move from one CNI to another, those of both are right
   ok | link lxc1 veth; 172.16.2.7/32 dev cali1; 172.16.2.8/32 dev lxc1
+Cilium's device for all pods shows, as that of a single one, whose the pods of this node are
++ link cilium_host veth; link flannel.1 vxlan; 172.16.1.0/24 dev cilium_host
+  undecided | 172.16.2.0/24 dev flannel.1
 a CNI that serves the pods of another does so by its tunnels, and not by its bridge
 + link cali1 veth; link cbr0 bridge; 172.16.1.0/24 dev cbr0
   ok
@@ -116,6 +121,7 @@ pods of this node may be hidden by an uplink that is named as a pod's device, or
 + link veth7 veth; 172.16.5.7/32 dev cali1
   overlap | 172.16.5.0/24 via 10.0.0.1 dev veth7 table 100; rule | 172.16.5.0/24 dev=veth7
   overlap | rule to 172.16.5.0/24 prohibit
+  overlap | 172.16.5.9/32 dev cali1 metric 9; 172.16.5.9/32 via 10.0.0.1 dev eth0 metric 5
 pods of other nodes are not, if they are reached by the uplink, too
   ok | link flannel.1 vxlan; 172.16.5.7/32 dev flannel.1; rule; \
 172.16.5.0/24 via 10.0.0.1 dev eth0 table 100
@@ -144,7 +150,8 @@ only a pod of Calico inside shows that BIRD refuses a block for Calico
   undecided | 172.16.5.7/32 dev eth1  | 172.16.5.128/25
 one of Calico's own protocol needs no pod inside, and a rule by source does not matter to it
 + default via 10.0.0.1 dev eth0 table 100; rule from 10.0.0.4/32
-  ok | link cali1 veth; blackhole 172.16.5.0/24 proto 80
+  ok      | link cali1 veth; blackhole 172.16.5.0/24 proto 80
+  overlap | blackhole 172.16.5.0/24 proto 80
 only a single address by a pod's device, not behind a router, is a pod
 + link cali1 veth; blackhole 172.16.5.0/24 proto 4
   undecided | 172.16.5.9/32 dev cali1                                       | 172.16.5.128/25
@@ -245,6 +252,7 @@ a CNI's rule for a pod names the pod's device, too, and leads to a card
   undecided | rule iif cni0; 10.244.0.0/24 dev cni0
   undecided | rule pref 2048 from 10.9.0.7/32 iif cali1 lookup 7
   undecided | rule pref 2047 from 10.9.0.7/32 iif cali1
+  undecided | rule pref 2048 from 10.9.0.0/24 iif cali1
 what a service sends from an address of lo leaves by a card
   undecided | address 10.9.0.4/32 dev lo; elsewhere; rule from 10.9.0.4/32
 what arrives on a card is not a pod's

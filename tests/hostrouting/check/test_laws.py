@@ -6,7 +6,16 @@ import random
 from collections.abc import Collection, Iterable
 from itertools import chain, combinations
 
-from hypothesis import HealthCheck, assume, event, given, reject, settings, strategies as st
+from hypothesis import (
+    HealthCheck,
+    assume,
+    event,
+    example,
+    given,
+    reject,
+    settings,
+    strategies as st,
+)
 
 from hostrouting.check.check import check_snapshot
 from hostrouting.check.document import check_document
@@ -25,6 +34,7 @@ from hostrouting.model.snapshot import Address, Link, Snapshot
 from tests.support.examples import scaled
 from tests.support.nodes import block_of, nodes, prefixes
 from tests.support.scan import scanned
+from tests.support.topologies import vm_of
 
 # A node of which a law says nothing does not count: Hypothesis makes another, and fails if it finds
 # none. So each example costs as much as several of other laws.
@@ -67,6 +77,7 @@ def grade_of(judge: Judge, kind: str, route: Route | None) -> Grade:
     return judge.opinion(Decision(kind, route)).grade
 
 
+@example((IPV4, vm_of("10.96.0.32/27 dev ib0")))  # only the second half of the block
 @given(nodes())
 def test_a_part_is_never_worse_than_the_whole_and_a_union_is_as_bad_as_its_worst_part(
     node: tuple[int, Snapshot],
@@ -130,6 +141,7 @@ def test_what_is_not_needed_changes_nothing(node: tuple[int, Snapshot], part: in
 
 
 @often_assumed
+@example((IPV4, vm_of("default dev ib0 table 7; rule uidrange 1000-1000 lookup 7")), 1000)
 @given(nodes(), st.sampled_from([0, 50, 1000]))
 def test_ok_is_not_wrong_for_any_user(node: tuple[int, Snapshot], user: int) -> None:
     """If the verdict is ok, a packet of any user leaves as expected: by a scan of all rules and
@@ -193,6 +205,7 @@ def connection_escapes(judge: Judge, snapshot: Snapshot, address: int) -> bool:
 
 
 @often_assumed
+@example((IPV4, vm_of("default dev ib0 table 7; rule from 10.96.0.16/28 lookup 7")), 16)
 @given(nodes(), st.integers(0, 63))
 def test_ok_is_not_wrong_for_any_pod(node: tuple[int, Snapshot], pod: int) -> None:
     """If the verdict is ok, a packet of a pod leaves as expected, whatever its device: by the same

@@ -20,23 +20,31 @@ def leave(host: FakeHost, verdict: str) -> None:
     leave_marker(host.files, report, check_findings(report))
 
 
-def test_the_marker_of_two_families() -> None:
-    """In doubt, the marker has a line for each family that is."""
+def test_what_a_marker_says() -> None:
+    """What escapes, that there is no default route, or which family is in doubt."""
+    cases = {
+        HostLayout.detected_path: ("ipv6; 172.16.0.0/17 dev ib0", "OVERLAP: 172.16.0.0/17 leaves"),
+        HostLayout.undecided_path: ("ipv6; default dev wg1", "UNDECIDED: it is unclear"),
+    }
     host = FakeHost()
-    report = checked(vm_of("ipv6; default dev wg1"), "172.16.0.0/16", "fd16::/48")
-    leave_marker(host.files, report, check_findings(report))
-    assert host.files.read(HostLayout.undecided_path) == f"{report.families[0]}\n"
+    for path, (things, words) in cases.items():
+        report = checked(vm_of(things), "172.16.0.0/16", "fd16::/48")
+        leave_marker(host.files, report, check_findings(report))
+        [line] = (host.files.read(path) or "").splitlines()
+        assert line.startswith(words)
+    leave(host, "no-default-route")
+    assert host.files.read(HostLayout.detected_path) == "no-default-route\n"
 
 
-def test_a_marker_that_cannot_be_written() -> None:
-    """The former one goes all the same: no verdict is better than a wrong one."""
+def test_a_marker_that_cannot_be_removed() -> None:
+    """The others go all the same: no verdict is better than a wrong one."""
     host = FakeHost()
     leave(host, "ok")
-    host.files.broken[HostLayout.detected_path] = "is full"
+    host.files.broken[HostLayout.ok_path] = "is read-only"
     host.files.texts[HostLayout.undecided_path] = "left over"
-    with pytest.raises(HostError, match="is full"):
+    with pytest.raises(HostError, match="is read-only"):
         leave(host, "overlap")
-    assert marker_of(host) == ""
+    assert marker_of(host) == "ok"
 
 
 @pytest.mark.parametrize(("former", "verdict"), [*product(KERNELS, KERNELS)])

@@ -44,6 +44,12 @@ what the first rule for table main suppresses is used by the second one
   10.0.0.0/9 10.128.0.0/9 | 10.0.0.0/8 dev ib0; rule lookup 254 suppress 16 | 10.0.0.0/8
 no rule suppresses a refusal, but the longer route that hides it, which a later rule has
   10.0.0.0/16 10.1.0.0/16 | blackhole 10.0.0.0/15 proto 4; rule lookup 254 suppress 16 | 10.0.0.0/15
+a route that the rule suppresses does not say how long a new one has to be
+  10.0.0.0/17 10.0.128.0/17 \
+| elsewhere; rule lookup 254 suppress 16; rule pref 200; 10.0.0.0/8 dev eth1 | 10.0.0.0/16 dev=eth0
+what a CNI may have left behind is not deleted if something else would be wrong then
+  172.16.5.0/25 172.16.5.128/25 \
+| blackhole 172.16.5.0/24 proto 12; 172.16.0.0/16 dev ib0 | 172.16.5.0/24
 what leaves by the uplink's default route may as well leave by a route of ours
 + elsewhere; rule lookup 254 suppress 0; rule pref 200
   10.1.0.0/16 | rule pref 150 to 10.1.2.0/24 lookup 254 | 10.1.0.0/16 dev=eth0

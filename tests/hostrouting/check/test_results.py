@@ -118,8 +118,21 @@ def test_linux_without_ipv6(expected_devs: tuple[str, ...]) -> None:
     assert checked(here).verdict == "ok"  # of IPv4
 
 
-def test_families_without_a_default_route() -> None:
-    """Each has a sentence; a family that has one is not named."""
-    report = checked(plain_vm().snapshot(), "10.0.0.0/8", "fd00::/8")
+@pytest.mark.parametrize(
+    "section",
+    [{"expected_cidrs": ["10.0.0.0/8", "fd00::/8"]}, {"service_cidrs": ["fd00::/108"]}],
+)
+def test_families_without_a_default_route(section: dict[str, list[str]]) -> None:
+    """Each has a sentence, also if only services are expected there; a family that has one is not
+    named.
+    """
+    cidrs = section.pop("expected_cidrs", ["10.0.0.0/8"])
+    report = checked(plain_vm().snapshot(), *cidrs, **section)
     assert [family.verdict for family in report.families] == ["ok", "no-default-route"]
     assert report.missing_defaults == ["there is no IPv6 default route"]
+
+
+def test_a_default_route_that_is_not_judged_is_not_missing() -> None:
+    """Nobody waits for another one."""
+    report = checked(vm_of("-default; default via 10.0.0.1 dev eth0 tos 4"))
+    assert (report.verdict, report.missing_defaults) == ("undecided", [])

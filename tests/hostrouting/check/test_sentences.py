@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from hostrouting.check.sentences import addition_command, caveat_of_repair, check_findings
+from hostrouting.check.sentences import (
+    addition_command,
+    caveat_of_repair,
+    check_findings,
+    repair_commands,
+)
 from hostrouting.config.settings import Mode
 from hostrouting.finding import WRONG, Finding
 from hostrouting.model.prefix import Prefix, as_ip
@@ -236,6 +241,12 @@ def test_what_stands_beside_the_command_of_a_repair(name: str, caveat: str) -> N
     assert caveat_of_repair(checked(vm_of(str(HOSTS[name])))) == caveat
 
 
+def test_a_repair_of_one_family_alone() -> None:
+    """It is a part of what is wrong."""
+    host = vm_of("ipv6; 172.16.5.0/24 dev ib0; blackhole fd16::5/128")
+    assert caveat_of_repair(checked(host, CIDR, "fd16::/48")) == " (repairs only a part)"
+
+
 def test_the_sentence_of_a_verdict_with_several_doubts() -> None:
     """The first doubt is told, and how many more there are."""
     to_100 = Rule(family=4, priority=50, action="goto", target=100)
@@ -253,6 +264,13 @@ def test_the_commands_of_a_repair() -> None:
     ways = "nexthop via 10.0.0.1 dev eth0 weight 1 nexthop via 10.0.0.2 dev eth0 weight 2"
     assert for_both == f"ip route add 172.16.5.0/24 {ways}"
     assert for_first == "ip route add 172.16.5.0/24 metric 7 via 10.0.0.1 dev eth0"
+
+
+@pytest.mark.parametrize(("key", "count"), [("metric 9 proto 4", 1), ("proto ours", 0)])
+def test_a_route_of_ours_has_the_place_of_a_command(key: str, count: int) -> None:
+    """Then only a configuration repairs the host."""
+    host = vm_of(f"172.16.0.0/15 dev eth1; 172.16.0.0/16 dev ib0 {key}")
+    assert len(repair_commands(checked(host, "172.16.0.0/16"))) == count
 
 
 @pytest.mark.parametrize(

@@ -74,8 +74,11 @@ def test_rules_of_linux() -> None:
     ],
 )
 def test_an_effect(fields: dict[str, Any], effect: str) -> None:
-    """What `ip rule` prints after the selectors."""
-    assert str(Rule(4, 1000, **fields)) == f"1000: from all {effect}"
+    """What `ip rule` prints after the selectors, and takes there."""
+    rule = Rule(4, 1000, **fields)
+    assert str(rule) == f"1000: from all {effect}"
+    if not rule.l3mdev:
+        assert rule_command("add", rule) == f"ip rule add pref 1000 {effect}"
 
 
 def test_the_priority_before_a_rule() -> None:
