@@ -6,7 +6,16 @@ import random
 from collections.abc import Collection, Iterable
 from itertools import chain, combinations
 
-from hypothesis import HealthCheck, assume, event, example, given, reject, settings, strategies as st
+from hypothesis import (
+    HealthCheck,
+    assume,
+    event,
+    example,
+    given,
+    reject,
+    settings,
+    strategies as st,
+)
 
 from hostrouting.check.check import check_snapshot
 from hostrouting.check.document import check_document
