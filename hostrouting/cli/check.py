@@ -29,7 +29,7 @@ block; in lines before the repair; as the repair itself; or in lines after it.
 def check_lines(check: HostCheck, who: Operator) -> Iterator[str]:
     """The whole page."""
     for family in check.report.families:
-        yield from _verdict_lines(family)
+        yield from _verdict_lines(family, check)
     places = defaultdict[_Place, list[Finding]](list)
     for finding in check.findings:
         place = _place(finding, check)
@@ -42,8 +42,14 @@ def check_lines(check: HostCheck, who: Operator) -> Iterator[str]:
     yield from _block(capped(_ways_out(places["verdict"], check, who)))
 
 
-def _verdict_lines(family: FamilyReport) -> Iterator[str]:
-    """The verdict on a family, which names the first escape, and what else escapes."""
+def _verdict_lines(family: FamilyReport, check: HostCheck) -> Iterator[str]:
+    """The verdict on a family, which names the first escape, and what else escapes. Where a default
+    route is missing, the finding has more to say: which cards have no address.
+    """
+    for finding in check.named("no-default-route"):
+        if finding.facts["family"] == family.family:
+            yield f"{finding.name.upper()}: {finding.sentence}"
+            return
     yield str(family)
     yield from capped([f"  {escape}" for escape in family.escapes[1:]])
 

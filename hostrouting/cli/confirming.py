@@ -70,11 +70,11 @@ class AwaitEnter:
             while not self._terminal.has_enter():  # first, so that Enter in the last moment counts
                 if ctx.clock.now() >= until:
                     sentence = f"nobody pressed Enter within {self._seconds:g} s"
-                    raise HostRoutingError(sentence, kind="not-confirmed")
+                    raise HostRoutingError(sentence)
                 ctx.sleep(_LOOKS)
         except EOFError as error:
             sentence = "the terminal was closed, or Ctrl-D was pressed, before Enter"
-            raise HostRoutingError(sentence, kind="not-confirmed") from error
+            raise HostRoutingError(sentence) from error
 
 
 class AwaitSuccess:
@@ -95,7 +95,7 @@ class AwaitSuccess:
         while failure := self._attempt(ctx, until):
             if ctx.clock.now() + _PAUSE > until:
                 sentence = f"this has not succeeded within {self._seconds:g} s: {self._command}"
-                raise HostRoutingError(f"{sentence} ({failure})", kind="not-confirmed")
+                raise HostRoutingError(f"{sentence} ({failure})")
             ctx.sleep(_PAUSE)
 
     def _attempt(self, ctx: phases.Context, until: float) -> str:

@@ -166,13 +166,6 @@ def _each_once(values: Iterable[T]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(values))
 
 
-def read_snapshot(arguments: argparse.Namespace, host: Host) -> Snapshot:
-    """The snapshot of --snapshot, or else of this host."""
-    if arguments.snapshot is not None:
-        return Snapshot.load(arguments.snapshot)
-    return host.take_snapshot()
-
-
 def check_or_load(
     arguments: argparse.Namespace,
     host: Host,

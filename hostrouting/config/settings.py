@@ -492,7 +492,7 @@ class HostRoutingConfig(NamedTuple):
         all faults at once.
         """
         document: object = text  # not every author checks types
-        if not isinstance(document, str | bytes | bytearray):
+        if not isinstance(document, str | bytes):
             raise TypeError(
                 f"text must be JSON, as str or bytes, not a {type(document).__name__}; "
                 "from_mapping takes parsed JSON, and load reads a file"

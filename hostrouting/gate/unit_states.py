@@ -132,8 +132,7 @@ def unit_states(
         for properties in manager.show(_PROPERTIES, instance_pattern(unit)):
             name = properties["Id"]
             # Nobody starts the plain instance: systemd knows it because `unit_gates` asks about it.
-            is_plain = is_template(unit) and name == plain_instance(unit)
-            if is_plain or name in states:
+            if is_template(unit) and name == plain_instance(unit):
                 continue
             states[name] = _state_of(files, manager, properties, read_holders)
             is_ours = gated is None or {name, template_of(name)} & {*gated, HostLayout.guard_unit}

@@ -93,14 +93,16 @@ def _is_locked(pid: str, number: str, place: str) -> bool:
 
 def _holder(pid: str, pids: set[str]) -> LockHolder:
     """The process, which is one of those that have the lock."""
-    with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as name:
-        command = name.read().strip()
-    with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as groups:
-        group = groups.read()
-    service = service_of(group)
-    of_service = _processes_in(group) if service else []
+    groups = _text_of(pid, "cgroup")
+    service = service_of(groups)
+    of_service = _processes_in(groups) if service else []
     is_of_all = bool(of_service) and set(of_service) <= pids
-    return LockHolder(int(pid), command, service, is_of_all)
+    return LockHolder(int(pid), _text_of(pid, "comm").strip(), service, is_of_all)
+
+
+def _text_of(pid: str, name: str) -> str:
+    with open(f"/proc/{pid}/{name}", encoding="utf-8", errors="replace") as file:
+        return file.read()
 
 
 def _processes_in(control_groups: str) -> list[str]:

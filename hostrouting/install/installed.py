@@ -56,11 +56,8 @@ class Wanted:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether nothing is wanted, and nothing was installed when this was read. A host on which
-        nothing is left to do for another configuration has just been changed by another run, and
-        still has to be checked.
-        """
-        return self.is_on_new_host and self.config == HostRoutingConfig()
+        """Whether nothing is wanted."""
+        return self.config == HostRoutingConfig()
 
     @property
     def former_keys(self) -> set[RouteKey]:

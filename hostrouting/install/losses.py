@@ -60,7 +60,7 @@ def find_lost_addresses(
 def _freed_units(installed: HostRoutingConfig, config: HostRoutingConfig) -> list[str]:
     """The units that would be gated no longer. The drop-in of a template gates its instances."""
     gated = set(gated_units(config))
-    units = sorted(gated_units(installed))
+    units = gated_units(installed)
     return [unit for unit in units if gated.isdisjoint({unit, template_of(unit)})]
 
 

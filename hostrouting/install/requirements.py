@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.files import asks_for_nothing
 from hostrouting.boot.program import Program
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
@@ -48,13 +47,11 @@ def find_requirements(
     gated = gated_units(config)
     if not gated and changes.removes:
         yield from _freed_scripts(host)
-    if asks_for_nothing(config):  # a removal needs nothing else
-        return
     if gated:
         yield from _untrusted_by_others(host, changes)
         yield from _missing_programs(host, config)
         yield from _unusable_interpreter(host, changes)
-    if host.backend is None and not host.rights().is_root:
+    if host.backend is None and changes.writes and not host.rights().is_root:
         sentence = (
             "this process is not root, so another user owns what it writes, and root runs that at "
             "boot"

@@ -116,7 +116,7 @@ class InstallTask(ABC):
         If a part judges what the others have done, the plan also has that check of the host as it
         would be, also by the earlier tasks of this dry run; a run does it at its end.
         """
-        ctx = ctx or phases.Context(observers=[])
+        ctx = ctx or phases.Context()
         steps = [] if ctx.root is None else ctx.root.walk()
         earlier = [step.result for step in steps if isinstance(step.result, Plan)]
         parts = parts_of_run(self.parts(), ctx)

@@ -52,7 +52,6 @@ def _attempt_until(
     """
     logged = ""
     while True:
-        ctx.check()
         result, missing = attempt()
         left = end - ctx.clock.now()
         if result is not None or left <= 0:

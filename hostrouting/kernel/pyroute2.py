@@ -146,7 +146,7 @@ class PollingWatch(Watch):
             if self._last != before:
                 return True
             seconds_left = deadline - time.monotonic()
-            if self._awakened.wait(max(0.0, min(seconds_left, _BETWEEN_READINGS))):
+            if self._awakened.wait(min(seconds_left, _BETWEEN_READINGS)):
                 self._awakened.clear()
                 return False
             if seconds_left <= 0:

@@ -19,8 +19,6 @@ RouteType: TypeAlias = Literal[
     "unreachable",
     "prohibit",
     "throw",
-    "nat",
-    "xresolve",
 ]
 """In the order of their kernel numbers (RTN_UNSPEC is 0)."""
 ROUTE_TYPES: tuple[RouteType, ...] = get_args(RouteType)
@@ -384,7 +382,7 @@ def _is_joined(entry: Route) -> bool:
     """Whether Linux joins this entry with others of its key."""
     if entry.prefix.family == IPV4 or entry.nexthop_id is not None:
         return False
-    return len(entry.next_hops) == 1 and entry.has_gateway
+    return entry.has_gateway
 
 
 def _protocol_to_type(number: int) -> str:

@@ -108,14 +108,16 @@ class Guard:
                 watch.wait(0.0)  # what was reported meanwhile belongs to the same change
 
     def make_next_pass(self) -> float:
-        """Make a pass, and rest; return the time until the next one if nothing changes."""
+        """Make a pass, and rest; return the time until the next one if nothing changes, which may
+        be over.
+        """
         if self._clock.now() >= self._whole_pass_from:
             rest = self._make_pass("all")
             self._whole_pass_from = self._clock.now() + max(rest, _WHOLE_AGAIN_AFTER)
             self._clock.sleep(_SHORTEST_REST)  # the routes may need a repair before that
             return _WHOLE_AGAIN_UNTIL
         self._clock.sleep(self._make_pass("routes"))
-        return max(self._whole_pass_from - self._clock.now(), 0.0)
+        return self._whole_pass_from - self._clock.now()
 
     def _make_pass(self, kind: _Kind) -> float:
         """Make a pass of this kind, and say what is new; return how long to rest after it."""

@@ -30,7 +30,7 @@ def read_config(files: Files) -> str:
         f"{_PATH} is missing: hostrouting has just been removed, or somebody has deleted the file; "
         f"to see which, as root: {HostLayout.node_command} status"
     )
-    raise HostError(sentence, what="file", target=_PATH)
+    raise HostError(sentence, what="file")
 
 
 def parse_config(files: Files, text: str) -> HostRoutingConfig:

@@ -35,7 +35,7 @@ def say(level: int, words: str) -> None:
     if not os.isatty(2):  # nobody reads the level on a terminal
         line = f"<{level}>{line}"
     try:
-        os.write(2, line.encode(errors="backslashreplace"))
+        os.write(2, line.encode())
     except OSError:
         return
 

@@ -45,7 +45,7 @@ def run_script(*words: str) -> int:
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
                     (os.POSIX_SPAWN_DUP2, 2, 1),
-                    *_closing(DESCRIPTOR),
+                    (os.POSIX_SPAWN_CLOSE, DESCRIPTOR),  # it need not be open
                 ],
                 setpgroup=0,  # so that its children are ended with it
                 setsigmask=held_before,
@@ -63,15 +63,6 @@ def _environment(of_gate: Mapping[str, str]) -> dict[str, str]:
     """The gate's own environment is clean already; a script gets these variables of it."""
     names = ("PATH", "LC_ALL", "INVOCATION_ID")
     return {name: of_gate[name] for name in names if name in of_gate}
-
-
-def _closing(descriptor: int) -> list[tuple[int, int]]:
-    """The action that closes a descriptor, if it is open."""
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        return []
-    return [(os.POSIX_SPAWN_CLOSE, descriptor)]
 
 
 def _end(process: int) -> None:

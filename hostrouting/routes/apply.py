@@ -70,6 +70,8 @@ def apply_plan(
     plan.require_no_conflict()
     if plan.waiting:
         raise ValueError(f"the plan is not ready: {plan.waiting[0]}")
+    if not plan.changes:
+        return Applied(plan)
     if done is None:
         done = []
     transaction = _Transaction(plan, backend, before, check, done)
@@ -84,6 +86,13 @@ def apply_plan(
         raise
     can_retry = all(problem.can_retry for problem in problems)
     raise ApplyError(*map(str, problems), after=after, can_retry=can_retry) from problems[0]
+
+
+class _FailedError(Exception):
+    """What Linux has refused, or what is not as planned."""
+
+    def __init__(self, problems: list[BackendError]) -> None:
+        self.problems = problems
 
 
 class _Transaction:
@@ -128,17 +137,19 @@ class _Transaction:
         certain = [route for route in self._plan.deleted if not self._may_be_theirs(route)]
         in_the_way, stale = _deletions(certain, added)
         try:
-            problems = self._send([RouteRequest("delete", route) for route in doubtful])
-            if not problems:
-                self._require_ours(doubtful)
-                problems = self._send(in_the_way)
-            if additions and not problems:
-                problems = self._send(additions) or self._differences({"keep", "delete"})
-            if (doubtful or stale) and not problems:
-                problems = self._send(stale) or self._differences({"keep"})
+            self._send([RouteRequest("delete", route) for route in doubtful])
+            self._require_ours(doubtful)
+            self._send(in_the_way)
+            self._send(additions)
+            if additions and stale:
+                self._require_planned({"keep", "delete"})
+            self._send(stale)
+            self._require_planned({"keep"})
+        except _FailedError as failed:
+            return failed.problems
         except BackendError as error:
             return [error]
-        return problems
+        return []
 
     def _may_be_theirs(self, entry: Route) -> bool:
         """Whether this may be another program's next hop in the place of a wanted route. Where none
@@ -162,21 +173,23 @@ class _Transaction:
         if findings:
             raise RouteConflict(findings=findings)
 
-    def _send(self, requests: Sequence[RouteRequest]) -> list[BackendError]:
+    def _send(self, requests: Sequence[RouteRequest]) -> None:
         """Make the changes. All of them are tried, so that the failure names every route that the
         kernel refuses.
         """
         if not requests:
-            return []
+            return
         self._check()
         before = len(self._done)
         self._done += requests
         outcomes = counted(self._backend.change(requests), len(requests), "change")
         self._done[before:] = [outcome.change for outcome in outcomes if outcome.ok]
-        return [each.error for each in outcomes if each.error is not None and not each.is_done]
+        refusals = [each.error for each in outcomes if each.error is not None and not each.is_done]
+        if refusals:
+            raise _FailedError(refusals)
 
-    def _differences(self, tolerated: Container[Action]) -> list[BackendError]:
-        """Read back; the keys for which a plan has more to do than these actions."""
+    def _require_planned(self, tolerated: Container[Action]) -> None:
+        """Read back; name the keys for which a plan has more to do than these actions."""
         now = self._read()
         differences: list[BackendError] = []
         for key, wanted in self._wanted.items():
@@ -186,7 +199,8 @@ class _Transaction:
             should = _words(as_listed(wanted)) if wanted else "no route of hostrouting"
             problem = f"there should be {should}, but there is {_words(now[key])}: {_RIVAL}"
             differences.append(BackendError(problem))
-        return differences
+        if differences:
+            raise _FailedError(differences)
 
     def undo(self) -> str:
         """Reverse what is in effect, and return a sentence about what is true now. After that, only

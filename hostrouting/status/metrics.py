@@ -65,7 +65,7 @@ def _samples(status: Status) -> Iterator[tuple[str, str, float]]:
 
 
 def _samples_of_check(status: Status) -> Iterator[tuple[str, str, float]]:
-    for family, verdict in sorted(_verdicts(status).items()):
+    for family, verdict in _verdicts(status).items():
         for name in (*get_args(Verdict), "unknown"):
             yield "verdict", _labels(family=f"ipv{family}", verdict=name), name == verdict
     if status.check is not None:

@@ -231,7 +231,7 @@ class Status:
         """
         others = [finding for finding in self.findings if is_beside_routing(finding)]
         commands = [finding.remedy.command for finding in others if finding.remedy is not None]
-        return any(command and command not in self.command for command in commands)
+        return any(command not in self.command for command in commands)
 
     @property
     def _command_without_gating(self) -> str:

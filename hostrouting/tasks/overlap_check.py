@@ -112,7 +112,6 @@ class CheckRouteOverlap(SectionTask):
         if self.host.backend is None:
             return CheckResult()
         report = self._check_kernel(wanted.config, ctx)
-        findings = check_findings(report, mode=settings.mode)
         try:
             # Whoever had the lock meanwhile may have changed the routes, and left its own marker.
             # If another run has replaced this section, the markers are left to that run: NotReady.
@@ -124,7 +123,7 @@ class CheckRouteOverlap(SectionTask):
             remove_markers(self.host.files)  # also where there was no lock
             ctx.log.warning("%s", error)
         # This raises in STRICT, so the marker has to be there before.
-        self._log_or_raise(ctx, report, findings, settings.mode)
+        self._log_or_raise(ctx, report, settings.mode)
         return CheckResult(report=report)
 
     def _check_kernel(
@@ -153,14 +152,9 @@ class CheckRouteOverlap(SectionTask):
             remove_markers(self.host.files)
             raise
 
-    def _log_or_raise(
-        self,
-        ctx: phases.Context,
-        report: CheckReport,
-        findings: tuple[Finding, ...],
-        mode: Mode,
-    ) -> None:
+    def _log_or_raise(self, ctx: phases.Context, report: CheckReport, mode: Mode) -> None:
         """Log the findings; in STRICT, raise what is wrong instead, with its remedies."""
+        findings = check_findings(report, mode=mode)
         wrong: list[str] = []
         remedies: list[str] = []
         others: list[Finding] = []

@@ -56,18 +56,15 @@ class RewriteProbeSource(SectionTask):
 
     def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
         is_wanted = wanted.config.probe_rewrite.enabled
-        was_wanted = wanted.former is not None and wanted.former.probe_rewrite.enabled
         if not self.host.has_program("nft"):
             # If the table is wanted, `find_requirements` says it.
-            if was_wanted and not is_wanted:
+            if _has_asked_for_it(wanted) and not is_wanted:
                 return Plan(obstacles=(_STAYS,))
             return Plan()
         operations: tuple[Operation, ...] = ()
         difference = self._find_difference(wanted)
         if difference:
             operations = (_OPERATIONS[difference],)
-        if not is_wanted:
-            return Plan(operations=operations)
         obstacles = tuple(find_probe_obstacles(wanted.config, read_snapshot()))
         return Plan(operations=operations, obstacles=obstacles)
 
@@ -76,8 +73,7 @@ class RewriteProbeSource(SectionTask):
         try:
             return find_difference(self.host.nftables, wanted.config.probe_rewrite)
         except HostError:
-            former = wanted.former
-            if wanted.config.probe_rewrite.enabled or (former and former.probe_rewrite.enabled):
+            if _has_asked_for_it(wanted):
                 raise
             # This process may not list it, or Linux has no nftables: nobody asked for a table.
             return ""
@@ -100,3 +96,9 @@ class RewriteProbeSource(SectionTask):
         if self.host.backend is None:
             return phases.Skip("an image has no table; it is loaded when it boots")
         return phases.Skip("the table is as it should be")
+
+
+def _has_asked_for_it(wanted: Wanted) -> bool:
+    """Whether the configuration of this run or of an earlier one has the rewrite."""
+    configs = (wanted.config, wanted.former)
+    return any(config is not None and config.probe_rewrite.enabled for config in configs)

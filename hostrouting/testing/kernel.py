@@ -185,7 +185,7 @@ class FakeKernel(RouteBackend):
         """
         with self._changing(f"delete link {name}"):
             if self._link(name).loopback:
-                raise KernelError(errno.EACCES, "lo cannot be deleted")
+                raise KernelError(errno.EOPNOTSUPP, "lo cannot be deleted")
             ips = {address.ip for address in self._addresses_on(name)}
             self._addresses = [address for address in self._addresses if address.dev != name]
             lost = ips - {address.ip for address in self._addresses}

@@ -37,9 +37,9 @@ _NO_SYSTEMD = (
 )
 """What systemctl prints where systemd does not run, on one line."""
 _PROPERTIES = {
-    "Id", "ActiveState", "SubState", "Result", "ExecMainStatus", "ExecMainPID", "MainPID",
-    "NRestarts", "LoadState", "UnitFileState", "DropInPaths", "NeedDaemonReload", "InvocationID",
-    "ConditionTimestamp", "ConditionResult", "Version", *_SHOWN,
+    "Id", "ActiveState", "SubState", "Result", "ExecMainStatus", "NRestarts", "LoadState",
+    "UnitFileState", "DropInPaths", "NeedDaemonReload", "InvocationID", "ConditionTimestamp",
+    "Version", *_SHOWN,
 }  # fmt: skip
 """Of these, the wrong spellings are refused."""
 _ACTIVE_STATES = (

@@ -149,15 +149,6 @@ class Disk:
         self.log.append(f"undo {self.name}")
 
 
-def fails(error: BaseException) -> Callable[[Context], object]:
-    """A method that raises this."""
-
-    def method(_ctx: Context) -> None:
-        raise error
-
-    return method
-
-
 def test_an_undo_is_shielded() -> None:
     """A cancellation, before or meanwhile, lets every undo finish."""
     log: list[str] = []
@@ -209,20 +200,6 @@ def test_a_report_of_another_task() -> None:
             phases.undo(tree, of=report)
 
 
-@pytest.mark.parametrize("error", [OSError("full"), SystemExit(3)])
-def test_an_undo_that_fails_after_a_failure(error: BaseException) -> None:
-    """Both are failures of the run, the first one first, whatever was raised and by what."""
-    leaf = phases.task("leaf", undo=fails(KeyError("busy")))(fails(error))
-    for tree in (leaf, phases.retry(leaf, attempts=1), phases.serial(leaf, name="all")):
-        report = ran(tree, undo_on_failure=True)
-        assert [step.action for step in report.failures] == ["do", "undo"]
-        first, second = report.failures
-        assert first.failed_with is error
-        assert first in {report, report.children[0]}
-        assert isinstance(second.failed_with, KeyError)
-        assert str(report).count("KeyError") == 1
-
-
 def test_names_of_tasks() -> None:
     """`group/name` means a task directly in that group; names can be a generator; a reason says
     which option left a task out.
@@ -267,14 +244,6 @@ def test_a_selection_of_nothing(use: Any, only: Any, skip: Any, words: str) -> N
     tree = phases.serial(phases.serial(StubTask("check"), name="network"), name="boot")
     with pytest.raises(phases.UnknownTask, match=f"^{words}"):
         use(tree, only=only, skip=skip)
-
-
-def test_a_task_that_is_left_out_inside_another() -> None:
-    """The task that runs it gets a Skip."""
-    inner = StubTask("inner", result=1)
-    outer = FunctionTask("outer", lambda ctx: [phases.execute(inner, ctx)], subtasks=(inner,))
-    assert ran(outer, only="outer").result == [1]
-    assert ran(outer, skip="inner").result == [phases.Skip("left out by skip")]
 
 
 def test_a_selection_inside_a_task() -> None:

@@ -168,28 +168,6 @@ def attempts_before(
     return moments, phases.run(phases.deadline(again, seconds), clock=clock, observers=[])
 
 
-@pytest.mark.parametrize(
-    ("seconds", "lengths", "options", "moments"),
-    [
-        (60, [0], {}, [0, 1, 3, 7, 15, 31, 59]),
-        (60, [3], {}, [0, 4, 9, 16, 27, 46, 56]),
-        (2, [0], {}, [0, 1]),
-        (1, [0], {}, [0]),
-        (60, [20, 0, 0], {"delay": 100, "longest": 100}, [0, 39, 59]),
-    ],
-)
-def test_a_last_attempt_before_the_deadline(
-    seconds: float, lengths: list[float], options: dict[str, float], moments: list[float]
-) -> None:
-    """A wait that would pass the deadline is shortened: the last attempt has as long as the one
-    before it took, and a second more. The task fails with the error of that attempt.
-    """
-    tried, report = attempts_before(seconds, *lengths, jitter=0, **options)
-    assert tried == moments
-    assert report.attempts == len(moments)
-    assert isinstance(report.error, OSError)
-
-
 def test_a_wait_that_the_deadline_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     """What counts is the wait that would be made, after the jitter was taken off."""
     monkeypatch.setattr(random, "random", lambda: 1.0)
@@ -237,34 +215,3 @@ def test_what_is_not_tried_again() -> None:
     ]
     for method in methods:
         assert ran(phases.retry(phases.task("a")(method))).attempts == 1
-
-
-REFUSED: dict[str, Callable[[], object]] = {
-    "retry: attempts is 0; it must be a whole number, 1 or more": lambda: phases.retry(
-        LATE, attempts=0
-    ),
-    "attempts is 2.5; it must be a whole number": lambda: retry(attempts=2.5),
-    "attempts is True; it must be a whole number": lambda: retry(attempts=True),
-    r"retry: delay \(which is not above longest\) is -1; it must": lambda: retry(delay=-1),
-    "is 60; it must be a number, from 0 to 30": lambda: retry(delay=60),
-    "retry: factor is '2'; it must be a number, 1 or more": lambda: retry(factor="2"),
-    "retry: longest is nan": lambda: retry(longest=float("nan")),
-    "retry: jitter is 2; it must be a number, from 0 to 1": lambda: retry(jitter=2),
-    "parallel: at_once is 0; it must be a whole number": lambda: phases.parallel(at_once=0),
-    "deadline: seconds is inf; it must be a": lambda: phases.deadline(LATE, float("inf")),
-    r"seconds is FunctionTask\('late'\); it": lambda: phases.deadline(5, LATE),  # type: ignore[arg-type]
-    "a time limit is -5": lambda: Context().within(-5).__enter__(),
-    "sleep: seconds is nan; it must be a number": lambda: Context().sleep(float("nan")),
-}
-
-
-def retry(**settings: Any) -> object:
-    """A task that is tried again with these settings."""
-    return phases.retry(LATE, **settings)
-
-
-@pytest.mark.parametrize(("words", "call"), REFUSED.items())
-def test_numbers_that_are_refused(words: str, call: Callable[[], object]) -> None:
-    """At once, and the message states the rule."""
-    with pytest.raises(ValueError, match=words):
-        call()

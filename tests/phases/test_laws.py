@@ -728,8 +728,8 @@ STOPPED = Choice(1)
 UNDONE = Choice(math.inf, undo_on_failure=True)
 FAILS = Spec("leaf", "a", end="failed", deaf=True, seconds=2)
 AGAIN = Spec("retry", "a", (FAILS,), number=2, seconds=3)
-IN_TIME = Spec("deadline", "a", (attrs.evolve(AGAIN, seconds=4),), seconds=5.25)
-"""The pause is shortened, from 4 s to 0.25."""
+IN_TIME = Spec("deadline", "a", (attrs.evolve(AGAIN, seconds=3.25),), seconds=5.25)
+"""The pause, which would end with the time, is shortened to 0.25 s."""
 FOUND_THERE = attrs.evolve(AGAIN, members=(attrs.evolve(FAILS, end="failed, then skipped"),))
 NOTHING_ELSE = Spec("own", "b", (Spec("leaf", "a", seconds=1),), end="unmet")
 PASSED_ON = Spec("own", "b", (attrs.evolve(FAILS, seconds=5),))

@@ -131,6 +131,7 @@ def test_results_that_may_be_failures(words: str, result: object) -> None:
     report = ran(StubTask("a", result=result))
     assert isinstance(report.error, phases.InvalidTask)
     assert re.match(f"it returned {words}", str(report.error))
+    assert ran(StubTask("a", result=CompletedProcess("true", 0))).ok
 
 
 def _used(use: Callable[..., object], task: object, given: Context | None, _ctx: Context) -> None:
@@ -260,6 +261,18 @@ REFUSED: dict[str, Callable[[], object]] = {
         TASK, observers=[OnAttempt()]
     ),
     r"retry: on is \(\); it must be a type of errors": lambda: phases.retry(TASK, on=()),
+    "retry: attempts is 0; it must be a whole": lambda: phases.retry(TASK, attempts=0),
+    "attempts is 2.5; it must be a whole number": lambda: UNTYPED.retry(TASK, attempts=2.5),
+    "attempts is True; it must be a whole number": lambda: phases.retry(TASK, attempts=True),
+    r"delay \(which is not above longest\) is -1; it must": lambda: phases.retry(TASK, delay=-1),
+    "is 60; it must be a number, from 0 to 30": lambda: phases.retry(TASK, delay=60),
+    "factor is '2'; it must be a number, 1 or more": lambda: UNTYPED.retry(TASK, factor="2"),
+    "retry: longest is nan": lambda: phases.retry(TASK, longest=float("nan")),
+    "jitter is 2; it must be a number, from 0 to 1": lambda: phases.retry(TASK, jitter=2),
+    "parallel: at_once is 0; it must be a whole": lambda: phases.parallel(at_once=0),
+    "deadline: seconds is inf; it must be a": lambda: phases.deadline(TASK, float("inf")),
+    "a time limit is -5": lambda: Context().within(-5).__enter__(),
+    "sleep: seconds is nan; it must be a number": lambda: Context().sleep(float("nan")),
     "takes 2 positional arguments but 3 were": lambda: UNTYPED_STUB("join", 3600),
     "ctx is that of the whole run, and not that of the task a; use": lambda: error_in_task(
         lambda _ctx: OUTER.check(), OUTER
@@ -341,6 +354,8 @@ def test_a_task_that_hides_another_one() -> None:
         ran(outer)
     assert ran(attrs.evolve(outer, subtasks=(inner,))).ok
     assert ran(attrs.evolve(outer, undo=print)).ok
+    with phases.inner_step("part", quiet()) as part:  # of no task
+        phases.execute(inner, part.ctx)
 
 
 def test_the_line_that_logs(caplog: pytest.LogCaptureFixture) -> None:
@@ -403,6 +418,14 @@ def test_a_run_inside_a_task(use: Callable[..., object], remedy: str) -> None:
     assert ran(separate).ok
     assert use(inner, ctx=quiet()) is not None
     assert phases.plan(inner).ok  # the task around has ended
+
+
+def test_a_failure_of_another_run() -> None:
+    """It is an error like any other: the steps of that run are not in this report."""
+    fails = StubTask("b", errors=[OSError("busy")])
+    report = ran(phases.task("a")(lambda _: phases.execute(fails, quiet())))
+    assert report.failures == (report,)
+    assert isinstance(report.error, phases.TaskFailed)
 
 
 def test_a_run_with_the_context_of_a_task() -> None:

@@ -107,6 +107,11 @@ def test_an_undo_in_a_report(caplog: pytest.LogCaptureFixture) -> None:
         report.find("x", action="plan")
 
 
+def test_a_status_is_compared_with_anything() -> None:
+    """Only a text can be a misspelt one."""
+    assert phases.Status.OK not in [None, 5, []]
+
+
 def test_the_keys_of_a_report() -> None:
     """The schema is named at the top; every key is described in the documentation, and no other."""
     document = json.loads(report().to_json())

@@ -67,6 +67,14 @@ def host(
     return there._replace(routes=(*routes, *there.routes))
 
 
+def with_docker() -> FakeKernel:
+    """A VM with Docker's bridge."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="docker0", index=0, kind="bridge"))
+    kernel.add_address("docker0", "172.17.0.1/16")
+    return kernel
+
+
 def dual_stack_h200() -> FakeKernel:
     """An H200 node whose ib0 … ib7 are also all connected to fd16::/48; a router advertises an IPv6
     default route on eth0.

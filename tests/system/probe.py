@@ -61,6 +61,7 @@ FOLDERS = (
     "/etc",
     "/etc/hostrouting",
     "/run",
+    "/run/systemd",
     "/usr",
     "/var/lib",
     "/run/aks-flex-node",

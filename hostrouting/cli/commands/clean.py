@@ -12,7 +12,6 @@ import argparse
 from collections.abc import Iterable, Iterator
 from typing import Any, get_args
 
-import phases
 from hostrouting.azure_vnet.judge import Fate
 from hostrouting.azure_vnet.task import CleanStaleAzureVnet, CleanupPlan, CleanupResult
 from hostrouting.cli.output import Answer
@@ -43,7 +42,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         return _delete(task, host, who)
     again = call(f"clean azure-vnet --config {typed_name(arguments.config)} --apply")
     to_delete = Remedy("to delete these entries", again)
-    return _show(task.plan(phases.Context(observers=[])), to_delete, who)
+    return _show(task.plan(), to_delete, who)
 
 
 def _show(plan: CleanupPlan, to_delete: Remedy, who: Operator) -> Answer:

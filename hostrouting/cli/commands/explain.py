@@ -18,7 +18,6 @@ from hostrouting.cli.source import (
     as_whom,
     bad_input,
     find_config_or_warn,
-    read_snapshot,
     typed_file,
 )
 from hostrouting.codes import FINE
@@ -31,6 +30,7 @@ from hostrouting.host.host import Host
 from hostrouting.lines import finding_lines
 from hostrouting.model.prefix import IP, Prefix, as_ip, as_ipv4
 from hostrouting.model.route import Route, table_name
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.text import show, spoken
 
 ARGUMENTS = ("address", "--config", "--snapshot")
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         with host.open_kernel() as kernel:
             explained = explain_packet(kernel.snapshot(), address, config, kernel)
     else:
-        explained = explain_packet(read_snapshot(arguments, host), address, config)
+        explained = explain_packet(Snapshot.load(arguments.snapshot), address, config)
     repair = RepairLine(_options(arguments, config, address))
     report = explained.report
     doubts = [what_to_type(doubt, report, repair) for doubt in report.doubts]

@@ -16,7 +16,6 @@ from hostrouting.cli.source import (
     as_whom,
     code_with,
     read_config,
-    read_snapshot,
     typed_file,
 )
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
@@ -29,6 +28,7 @@ from hostrouting.install.host_check import HostCheck
 from hostrouting.install.plan import Plan
 from hostrouting.install.typed_commands import with_gate_command
 from hostrouting.lines import way_lines
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.tasks.configure import Configure
 from hostrouting.text import spoken
@@ -185,7 +185,7 @@ def _make_plan(arguments: argparse.Namespace, config: HostRoutingConfig, host: H
     """The plan for this host; for a snapshot, that of its routes."""
     if arguments.snapshot is None:
         return Configure(config, host=host, allow_removal=arguments.allow_removal).plan()
-    snapshot = read_snapshot(arguments, host)
+    snapshot = Snapshot.load(arguments.snapshot)
     return Plan(routes=plan_static_routes(config, snapshot)).with_check(config, snapshot)
 
 

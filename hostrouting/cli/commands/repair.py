@@ -103,7 +103,7 @@ def _repair(
         code = PROBLEM
     if not arguments.commands:
         lines = json.dumps(proposal.config.to_mapping(), indent=2).splitlines()
-        return _Printed(code, [*_notes_on(arguments, now, before_repair, proposal)], lines)
+        return _Printed(code, [*_notes_on(now, before_repair, proposal)], lines)
     commands = repair_commands(now.report)
     if report.verdict == "ok":
         return _Printed(code, [f"no route has to be added: {report}"])
@@ -113,19 +113,16 @@ def _repair(
     return _Printed(code, lines=commands)
 
 
-def _notes_on(
-    arguments: argparse.Namespace, now: HostCheck, before_repair: HostCheck, proposal: Proposal
-) -> Iterator[str]:
+def _notes_on(now: HostCheck, before_repair: HostCheck, proposal: Proposal) -> Iterator[str]:
     """What is new in the configuration, or why nothing is, and what it lacks."""
     if proposal.report.escapes and not now.report.escapes:
         yield "nothing escapes until the next boot; the printed configuration makes that last"
-    elif proposal.report.verdict == "ok" and now.report.verdict == "ok":
+    elif now.report.verdict == "ok":
         yield f"no route has to be added: {now.report}"
     elif proposal.report.verdict == "ok":
-        source = "installed" if arguments.config is None else "given"
         yield (
-            f"the {source} configuration already asks for these routes, and this host is not like "
-            "that; applying the printed one sets them"
+            "the configuration already asks for these routes, and this host is not like that; "
+            "applying the printed one sets them"
         )
     for finding in proposal.left_out:
         yield f"{finding.sentence}; the printed configuration has other routes instead"

@@ -343,7 +343,7 @@ def _other_selectors(tos: int, attributes: Mapping[int, bytes]) -> tuple[tuple[s
     for number in sorted(unknown):
         value = attributes[number]
         if value != _FULL_MASKS.get(number):
-            selectors.append((f"attribute-{number}", value.hex() or "set"))
+            selectors.append((f"attribute-{number}", value.hex()))
     return tuple(selectors)
 
 

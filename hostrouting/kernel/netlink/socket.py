@@ -155,13 +155,12 @@ def error_of(data: bytes, at: int = 0) -> KernelError:
     """The error in an acknowledgement, or at the end of a list; number 0 is success."""
     length, type_, _, _, _ = HEADER.unpack_from(data, at)
     (code,) = _ERROR.unpack_from(data, at + HEADER.size)
-    if type_ != _NLMSG_ERROR:
-        return KernelError(-code)
-    # Then comes only the header of the refused message: the socket asks for that (CAP_ACK).
-    refused_header = at + HEADER.size + _ERROR.size
-    attributes = attributes_of(data[refused_header + HEADER.size : at + length])
+    words_at = at + HEADER.size + _ERROR.size
+    if type_ == _NLMSG_ERROR:
+        words_at += HEADER.size  # of the refused message: the socket asks for no more (CAP_ACK)
+    attributes = attributes_of(data[words_at : at + length])
     words = attributes.get(_NLMSGERR_ATTR_MSG, b"").rstrip(b"\0")
-    return KernelError(-code, words.decode(errors="replace"))
+    return KernelError(-code, words.decode())
 
 
 # The socket.

@@ -206,8 +206,13 @@ def test_no_rules_is_never_taken_on_trust(answers: dict[str, Ended], kind: str) 
 
 
 def test_what_is_run() -> None:
-    """One batch is restored without a flush, by the program that listed the rules."""
+    """One batch is restored without a flush, by the program that listed the rules; nothing, if it
+    has not listed one of them.
+    """
     said = Said(**legacy(R1, R2), legacy_restore=Ended(0))
+    with raises(HostError, "no-such-rule") as caught:
+        EbtablesProgram(run=said).delete([R1, R3])
+    assert caught.value.lines == (R3,)
     EbtablesProgram(run=said).delete([R2, R1])
     assert [asked for asked in said.asked if "restore" in asked[0][0]] == [
         (("ebtables-legacy-restore", "--noflush"), f"*nat\n-D {R2}\n-D {R1}\n")

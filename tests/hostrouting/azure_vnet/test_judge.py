@@ -303,11 +303,6 @@ FINDINGS: dict[str, tuple[dict[str, Any], str]] = {
         {"state": state("azv1", "10.1.0.5")[:-9]},
         "azure-vnet error /var/run/azure-vnet.json",
     ),
-    "state file of another shape": (
-        {"state": '{"Network": {"ExternalInterfaces": []}}'},
-        "azure-vnet error /var/run/azure-vnet.json",
-    ),
-    "empty state file": ({"state": ""}, "azure-vnet error /var/run/azure-vnet.json"),
     "a thousand": ({"rules": [ARP] * 1000}, ""),
     "too many": ({"rules": [ARP] * 1001}, "azure-vnet error azureVnetCleanup.managed"),
     "many that are kept": ({"rules": [ETH7] * 1001}, ""),

@@ -24,7 +24,7 @@ from tests.support.kinds import raises
 from tests.support.namespace import Namespace, private_namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 POD, OTHER, NODE = "0a:00:00:00:00:55", "0a:00:00:00:00:66", "0a:00:00:00:00:01"
 FIRST = Neighbour("10.1.0.5", "0a:00:00:00:00:05", "azure0")
@@ -233,6 +233,19 @@ class TestOnLinux:
         assert KernelLinkLayer().look().neighbours == (SECOND,)
         assert KernelLinkLayer().delete_neighbour(FIRST) is False
         assert str(FIRST.ip) in node.ip("neigh", "show", "dev", "azure0").stdout
+
+    def test_an_entry_that_goes_just_before_it_is_deleted(
+        self, node: Namespace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It counts as deleted."""
+        batch = NetlinkSocket.batch
+
+        def go(self: NetlinkSocket, messages: Sequence[bytes]) -> object:
+            node.batch([f"neigh del {FIRST.ip} dev azure0"])
+            return batch(self, messages)
+
+        monkeypatch.setattr(NetlinkSocket, "batch", go)
+        assert KernelLinkLayer().delete_neighbour(FIRST) is True
 
     def test_who_is_alive_is_read_last(
         self, node: Namespace, monkeypatch: pytest.MonkeyPatch

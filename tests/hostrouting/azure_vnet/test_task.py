@@ -11,6 +11,7 @@ import pytest
 
 import phases
 from hostrouting.azure_vnet.neighbours import Neighbour
+from hostrouting.azure_vnet.state import STATE_FILE
 from hostrouting.azure_vnet.task import CleanStaleAzureVnet, CleanupResult
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, HostError
@@ -19,7 +20,7 @@ from hostrouting.host.host import Host
 from hostrouting.kernel.rights import Rights
 from hostrouting.model.prefix import as_ip
 from hostrouting.model.snapshot import Link
-from hostrouting.testing import FakeEbtables, FakeFiles, FakeHost
+from hostrouting.testing import FakeEbtables, FakeFiles, FakeHost, FakeLinkLayer
 from phases.testing import FakeClock
 from tests.support import azure_leftovers as azure
 from tests.support.azure_rules import pod_rules
@@ -113,6 +114,7 @@ def test_what_is_stale_is_deleted() -> None:
     kinds = [operation.object.split()[0] for operation in result.operations]
     assert kinds == ["rule"] * 10 + ["neighbour"] + ["route"] * 2
     assert result.log_fields() == {"stale": 13, "deleted": 13, "conflicts": 4, "undo_file": UNDO}
+    assert result.files == (UNDO,)
 
     assert clean(host).undo_file == ""
     host.ebtables.rules.append(azure.STALE_RULES[0])
@@ -167,6 +169,8 @@ def test_a_host_with_another_kernel() -> None:
         CleanStaleAzureVnet(azure.config(), host=FakeHost())
     with pytest.raises(TypeError, match="link_layer= as well"):
         CleanStaleAzureVnet(azure.config(), host=FakeHost(), ebtables=FakeEbtables())
+    with pytest.raises(TypeError, match="name its ebtables="):
+        CleanStaleAzureVnet(azure.config(), host=FakeHost(), link_layer=FakeLinkLayer())
 
 
 def test_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
@@ -186,6 +190,7 @@ def test_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     assert tuple(map(str, plan.errors)) == error.lines
     assert (plan.would_fail, dry_run.plan.would_fail) == (plan.errors[0], "")
     assert len(plan.deletions) == 13
+    assert {f"delete {entry}" for entry in plan.deletions} <= set(str(plan).splitlines())
     assert dry_run.plan.deletions == plan.deletions
 
 
@@ -200,6 +205,10 @@ FULL = {UNDO: "the disk is full"}
 FAILURES: dict[str, tuple[Callable[[], azure.AzureHost], str]] = {
     "azure-vnet is active, and nothing stale": (
         lambda: azure.AzureHost(files=FakeFiles(dict(CONFLIST))),
+        "refused",
+    ),
+    "the state file is truncated": (
+        lambda: azure.host(files=FakeFiles({STATE_FILE: "{"})),
         "refused",
     ),
     "no ebtables": (lambda: with_broken_ebtables("missing"), "refused"),
@@ -219,8 +228,16 @@ def test_nothing_is_deleted(why: str) -> None:
     assert kind_of(failure(make())) == kind
 
 
-def test_a_cancellation_after_the_undo_file() -> None:
-    """All that is in the file is deleted."""
+def test_a_cancellation() -> None:
+    """Before the undo file is written, nothing is deleted; after it, all that is in the file."""
+    host, ctx = azure.host(), phases.Context(clock=FakeClock())
+    task = azure.task(azure.config(), host=host)
+    host.ebtables.meanwhile(ctx.cancel)
+    before = state_of(host)
+    with pytest.raises(phases.Cancelled):
+        phases.execute(task, ctx)
+    assert state_of(host) == before
+
     host, ctx = azure.host(), phases.Context(clock=FakeClock())
     host.ebtables.meanwhile(ctx.cancel, nth=BATCH)
     result = phases.execute(azure.task(azure.config(), host=host), ctx)

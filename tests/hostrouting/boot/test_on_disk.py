@@ -37,7 +37,7 @@ def test_owned(config: HostRoutingConfig) -> None:
     host = put(config)
     ours = {*host.texts, *host.programs, *host.links}
     for path in (
-        "/etc/systemd/system/a.service",
+        f"/etc/systemd/system/{MACHINES}",
         f"/etc/systemd/system/b.service.d/{DROP_IN}",
         "/etc/hostrouting/notes",
         "/etc/hostrouting/gate.d/50-site.sh",
@@ -46,7 +46,7 @@ def test_owned(config: HostRoutingConfig) -> None:
 
     owned = owned_paths(host)
 
-    assert set(owned) == ours
+    assert sorted(owned) == sorted(ours)
     drop_ins = [path for path in owned if path.endswith(DROP_IN)]
     assert list(owned[: len(drop_ins)]) == drop_ins
     last = [
@@ -57,29 +57,37 @@ def test_owned(config: HostRoutingConfig) -> None:
     assert list(owned[len(owned) - len(last) :]) == last
 
 
-BY_SOMEBODY = ("[1]", "{", "{}", "[" * 100_000, json.dumps({"writtenBy": 5}))
+SETTINGS = {"hostRouting": FULL.to_mapping()}
+CONFIG_TEXTS = {
+    "another layout": (json.dumps({"writtenBy": WRITER, **SETTINGS}), WRITER, True),
+    "nothing": (json.dumps({"writtenBy": WRITER}), WRITER, False),
+    "unusable": (json.dumps({"writtenBy": WRITER, "hostRouting": 5}), WRITER, False),
+    "another release": (json.dumps({"writtenBy": "0.1", **SETTINGS}), "0.1", False),
+    "a number as writer": (json.dumps({"writtenBy": 5, **SETTINGS}), "", False),
+    "no writer": (json.dumps(SETTINGS), "", False),
+    "a list": ("[1]", "", False),
+    "not JSON": ("{", "", False),
+    "too deep": ("[" * 100_000, "", False),
+}
+"""By what is special: a config.json, its writer, and whether it stays."""
 
 
-@pytest.mark.parametrize(
-    ("text", "writer", "is_kept"),
-    [
-        (json.dumps({"writtenBy": WRITER, "hostRouting": FULL.to_mapping()}), WRITER, True),
-        (json.dumps({"writtenBy": WRITER}), WRITER, False),
-        (json.dumps({"writtenBy": WRITER, "hostRouting": 5}), WRITER, False),
-        (json.dumps({"writtenBy": "another", "hostRouting": FULL.to_mapping()}), "another", False),
-        *((text, "", False) for text in BY_SOMEBODY),
-    ],
-    ids=lambda value: repr(value)[:30],
-)
-def test_a_config_json_in_another_layout(text: str, writer: str, *, is_kept: bool) -> None:
+@pytest.mark.parametrize("name", CONFIG_TEXTS)
+def test_a_config_json_in_another_layout(name: str) -> None:
     """It stays as it is if this release has written it, and it says the same. What does not say its
     writer was written by somebody else.
     """
+    text, writer, is_kept = CONFIG_TEXTS[name]
     host = FakeHost()
     host.files.texts[LAYOUT.config_path] = text
     assert writer_of(host.files) == writer
     written = {file.path: file for file in files_on(host, FULL)}[LAYOUT.config_path]
     assert written.differs(host.files) is not is_kept
+
+
+def test_a_folder_in_the_place_of_config_json() -> None:
+    """It has no writer."""
+    assert writer_of(FakeFiles({f"{LAYOUT.config_path}/file": ""})) == ""
 
 
 def test_the_opening_alone() -> None:
@@ -88,6 +96,9 @@ def test_the_opening_alone() -> None:
     assert owned_paths(files) == ()
     files.texts[LAYOUT.config_path] = ""
     assert owned_paths(files) == (LAYOUT.opening_path, LAYOUT.config_path)
+    del files.texts[LAYOUT.config_path]
+    files.texts[f"{LAYOUT.config_path}.new"] = ""
+    assert owned_paths(files) == (f"{LAYOUT.config_path}.new", LAYOUT.opening_path)
 
 
 def test_which_units_are_gated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,20 +161,23 @@ def test_what_a_killed_writer_has_left(path: str) -> None:
     assert proof_of_installation(files) == []
 
 
-@pytest.mark.parametrize("unit", ["a mask", "an empty file", "another program's", "elsewhere"])
+@pytest.mark.parametrize(
+    "unit", ["missing", "a mask", "an empty file", "another program's", "elsewhere"]
+)
 def test_the_link_that_starts_a_unit(unit: str) -> None:
-    """The link is ours where the unit is masked, and the mask is not. Where the unit is another
-    program's, neither is. One that leads elsewhere is not ours, even beside our unit.
+    """The link is ours where the unit is missing or masked, and the mask is not. Where the unit is
+    another program's, neither is. One that leads elsewhere is not ours, even beside our unit.
     """
     files = put(FULL)
     path = LAYOUT.unit_path(LAYOUT.routes_unit)
     files.texts[path] = "[Unit]\n" if unit == "another program's" else ""
-    if unit == "a mask":
+    if unit in {"a mask", "missing"}:
         del files.texts[path]
+    if unit == "a mask":
         files.links[path] = "/dev/null"
     if unit == "elsewhere":
         files.links[LAYOUT.enabled_path(LAYOUT.routes_unit)] = "/etc/another.service"
     owned = owned_paths(files)
-    is_ours = unit in {"a mask", "an empty file"}
+    is_ours = unit in {"missing", "a mask", "an empty file"}
     assert (LAYOUT.enabled_path(LAYOUT.routes_unit) in owned) is is_ours
     assert path not in owned

@@ -1,7 +1,6 @@
 """hostrouting.boot.program: the library itself as one file, which a node runs."""
 
 import compileall
-import io
 import json
 import sys
 import zipfile
@@ -98,29 +97,6 @@ class TestDiffers:
             monkeypatch.setattr(program, "_sources", lambda each=each: each)
             digests.append(program.sources_digest.__wrapped__())
         assert (digests[0] != digests[1]) is differs
-
-    def test_the_mode(self) -> None:
-        """Others must not be able to write it, and nobody executes it."""
-        files = files_with(Program().content())
-        for mode in (0o666, 0o755):
-            files.modes[PATH] = mode
-            assert Program().differs(files)
-
-    def test_none(self) -> None:
-        """None is there, or an empty file, a link, or something that has never been a program."""
-        link = FakeFiles(links={PATH: "/opt/hostrouting.pyz"})
-        foreign = io.BytesIO()
-        with zipfile.ZipFile(foreign, "w") as archive:
-            archive.comment = b"{}"
-        for files in (FakeFiles(), files_with(b""), link, files_with(foreign.getvalue())):
-            assert Program().differs(files)
-
-    def test_written(self) -> None:
-        """What is written does not differ; an image, which has no interpreter, gets sources."""
-        files = FakeFiles()
-        Program().write(files)
-        assert not Program().differs(files)
-        assert stamp_of(files.programs[PATH]).python == ""
 
 
 @pytest.mark.linux

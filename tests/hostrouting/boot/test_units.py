@@ -43,6 +43,7 @@ def test_what_a_unit_runs(unit: str) -> None:
         name, _, value = line.partition("=")
         settings[name] = value
     assert settings.get("Restart", "") == restart
+    assert settings["StartLimitIntervalSec"] == "0"  # systemd never gives up
     assert settings["After"] == f"network-online.target{after}"
     assert f"from hostrouting.node import run_{function}; run_{function}()" in settings["ExecStart"]
     assert settings["ExecStart"].endswith(f"' hostrouting {argument}")

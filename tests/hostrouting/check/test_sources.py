@@ -13,7 +13,9 @@ from hostrouting.check.sources import node_ip, sources_of
 from hostrouting.config.settings import RouteOverlapConfig
 from hostrouting.fib.engine import Fib
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model.prefix import IP, IPV4, IPV6, as_ip
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
+from hostrouting.model.route import Route
+from hostrouting.testing import plain_vm
 from tests.support.commands import ports
 from tests.support.examples import scaled
 from tests.support.namespace import private_namespace
@@ -110,6 +112,14 @@ def test_linux_takes_one_of_the_sources(family: int, data: st.DataObject) -> Non
     event(f"sources: {min(len(answers.named), 2)}")
     assert answers.taken in answers.named
     assert answers.node_ip in {None, answers.taken}
+
+
+def test_a_changed_host_has_the_known_sources() -> None:
+    """What Linux has said of a route holds while a repair is looked for, too."""
+    known = {Route.to(Prefix.parse("10.0.0.0/8"), dev="eth0"): as_ip("10.0.0.4")}
+    judge = Judge(Fib(plain_vm().snapshot(), IPV4), RouteOverlapConfig(), known)
+    for changed in (judge.with_routes(()), judge.with_rules(())):
+        assert changed.known_sources == known
 
 
 def test_a_route_of_scope_link_takes_an_address_of_scope_link() -> None:

@@ -3,6 +3,7 @@ snapshot, `status` with what `apply` has done, and each with what is to be typed
 """
 
 import json
+import re
 import shlex
 import signal
 from collections.abc import Sequence
@@ -33,7 +34,16 @@ from tests.support.incidents import (
 from tests.support.nodes import BITS, block_of, nodes
 from tests.support.statuses import INCIDENTS, right
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes
-from tests.support.topologies import checked, cni_node, ecmp_node, refusing, vm_of, vpn_node
+from tests.support.topologies import (
+    checked,
+    cni_node,
+    ecmp_node,
+    marked_vm,
+    refusing,
+    vm_of,
+    vpn_node,
+    with_docker,
+)
 
 WARN = {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "WARN"}}
 STRICT = {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "STRICT"}}
@@ -128,11 +138,29 @@ def test_explain_agrees_with_check(
         assert word == report.verdict.upper()
 
 
+@given(node=nodes(), block=st.integers(0, BITS))
+def test_the_page_has_each_finding(node: tuple[int, Snapshot], block: int) -> None:
+    """In the verdict, or under its name; a repair and its cost are elsewhere, or not shown."""
+    family, snapshot = node
+    half = Prefix(family, block_of(family).first, width_of(family) - block)
+    words = ("check", str(block_of(family)), str(half), "--snapshot", "-")
+    saved = snapshot.to_json().encode()
+    page = say(*words, stdin=saved).out
+    for finding in say(*words, "--json", stdin=saved).json["findings"]:
+        if finding["name"] not in {"action", "repair-cost"}:
+            what_happens, *_ = re.split("; expected: |, and should leave", finding["sentence"])
+            assert what_happens in page
+
+
 def test_explain_names_devices_where_the_file_has_no_cidr(tmp_path: Path) -> None:
     """A repair needs one, so the address is expected; the command works."""
     file = tmp_path / "routes.json"
     file.write_text(json.dumps({"manageForeign": "keep"}))
     explained = say("explain", "172.16.5.9", "--config", str(file), kernel=vpn_node())
+    file_with_cidr = tmp_path / "check.json"
+    file_with_cidr.write_text(json.dumps(WARN))
+    expected = say("explain", "172.16.5.9", "--config", str(file_with_cidr), kernel=vpn_node())
+    assert f"hostrouting repair --config {file_with_cidr} --dev eth0 | " in expected.out
     for_eth0 = f"repair 172.16.5.9/32 --config {file} --dev eth0"
     assert f"hostrouting {for_eth0} | hostrouting apply --config -" in explained.out
     repair = say(*for_eth0.split(), kernel=vpn_node()).json
@@ -146,9 +174,10 @@ def test_explain_names_no_dead_next_hop() -> None:
     assert explained.lines[0] == "OK: 172.16.5.9 leaves through eth0"
 
 
-def test_explain_does_not_say_what_is_not_judged() -> None:
-    """A rule that is not judged may route other packets differently."""
-    saved = vm_of("rule goto 200").to_json().encode()
+@pytest.mark.parametrize("vm", ["rule goto 200", "-default; rule goto 200"])
+def test_explain_does_not_say_what_is_not_judged(vm: str) -> None:
+    """A rule that is not judged may route other packets differently, and be the way out."""
+    saved = vm_of(vm).to_json().encode()
     explained = say("explain", "172.16.5.9", "--snapshot", "-", stdin=saved)
     assert "NOT-JUDGED: " in explained.out
     assert "No rule routes other packets" not in explained.out
@@ -221,9 +250,10 @@ def test_typed_cidrs_where_the_configuration_is_unusable(name: str) -> None:
     assert explained.lines[0].startswith("OVERLAP: ")
     assert sentence in explained.err
 
-    doubtful = say("check", CIDR, host=with_unusable_config(name, vpn_node()))
-    assert "DEFAULT-ROUTES: " in doubtful.out or doubtful.out.startswith("UNDECIDED: ")
-    assert " --dev " not in doubtful.out, "a repair would begin with that configuration"
+    for kernel in (vpn_node(), marked_vm(), with_docker()):
+        doubtful = say("check", "172.16.0.0/12", host=with_unusable_config(name, kernel))
+        assert doubtful.code in {1, 3}
+        assert " repair " not in doubtful.out, "a repair would begin with that configuration"
 
     fine = with_unusable_config(name, plain_vm())
     assert say("check", CIDR, host=fine).code == 0
@@ -320,10 +350,11 @@ def test_a_stopped_run() -> None:
     host = FakeHost(kernel=FakeKernel())
     host.faults.meanwhile("snapshot", lambda: signal.raise_signal(signal.SIGTERM), nth=2)
     stopped = apply(host, routes_to("9.0.0.0/8"), "--json").json
-    failed = apply(host, routes_to("9.0.0.0/8"), "--json", "--wait", "0").json
+    failed = apply(host, routes_to("9.0.0.0/8"), "--json", "--wait", "0.1")
     assert (stopped["failures"], stopped["stopped"]) == ([], "SIGTERM")
-    assert failed["failures"]
-    assert failed["stopped"] == ""
+    assert failed.json["failures"]
+    assert failed.json["stopped"] == ""
+    assert failed.err.startswith("waiting for up to 0.1 s: 9.0.0.0/8 needs an IPv4 default route")
 
 
 @pytest.mark.parametrize("error", [BackendError("no answer", kind="timeout"), KeyboardInterrupt()])
@@ -366,6 +397,15 @@ def test_the_proposed_check_gives_the_same_verdict() -> None:
     checked = say(*shlex.split(command), host=host).lines[0]
     assert checked.startswith(f"OVERLAP: {CIDR} leaves through ib0 ")
     assert checked.endswith("; expected: ib1 or ib2")
+
+
+def test_nothing_is_proposed_where_a_removal_costs_nothing() -> None:
+    """The verdict is the last line."""
+    host = node_with(config(*REPAIR), plain_vm)
+    *_, verdict = say("remove", host=host).lines
+    assert verdict.startswith("OK: ")
+    status = say("status", "--json", host=host).json
+    assert (status["mode"], status["guard"]) == (None, None)
 
 
 def test_a_missing_configuration_does_not_hinder_a_removal() -> None:
@@ -415,6 +455,37 @@ def test_a_repair_of_one_family_says_what_the_other_lacks(options: tuple[str, ..
     assert said.code == 1
     assert REPAIR[1] in said.out
     assert NO_IPV6 in said.err
+
+
+@pytest.mark.parametrize(("count", "typed"), [(2, 4), (3, 0)])
+def test_the_commands_of_a_repair(count: int, typed: int) -> None:
+    """At most four are typed one by one."""
+    cidrs = [f"172.{16 + number}.0.0/16" for number in range(count)]
+    kernel = h200()
+    for number in range(1, count):
+        kernel.add_address(f"ib{number}", f"172.{16 + number}.0.1/16")
+    page = say("check", *cidrs, kernel=kernel)
+    assert page.out.count("\n  ip route add ") == typed
+    in_one = f"  hostrouting repair {' '.join(cidrs)} --commands | sh"
+    assert (in_one in page.lines) is (typed == 0)
+
+
+def test_a_repair_that_costs_nothing() -> None:
+    """Nothing is lost where a route drops the packets, so the change need not be confirmed."""
+    kernel = plain_vm()
+    kernel.ip_route("add", Route(Prefix.parse(CIDR), type="blackhole", protocol=4))
+    page = say("check", CIDR, kernel=kernel)
+    assert "To see first what would change:" in page.lines
+    assert "--confirm" not in page.out
+
+
+def test_typed_cidrs_take_nothing_away() -> None:
+    """The repair adds them to those that the installed configuration expects."""
+    host = node_with(config(*REPAIR))
+    host.kernel.ip_route("add", Route.to("10.96.0.0/16", dev="ib3"))
+    page = say("check", "10.96.0.0/16", host=host)
+    assert "  hostrouting repair 10.96.0.0/16 | hostrouting apply --config -" in page.lines
+    assert "takes something away" not in page.out
 
 
 def test_a_card_is_to_be_named_before_a_repair() -> None:

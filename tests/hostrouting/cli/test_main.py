@@ -12,6 +12,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -31,11 +32,12 @@ from hostrouting.kernel.rights import Rights
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.release import __version__
-from hostrouting.testing import FakeHost, h200, plain_vm
+from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from tests.support.cli import say
 from tests.support.incidents import (
     config as incident,
     escaping_node,
+    node as incident_node,
     plan_installed,
 )
 from tests.support.nodes import block_of, nodes
@@ -128,7 +130,9 @@ def test_what_is_loaded(words: str) -> None:
             'CIDR: "::ffff:10.0.0.0/104" is IPv4, written as IPv6; write',
         ),
         ("explain 0.0.0.0", "is not the address of one host"),
+        ("explain ff02::1", "is not the address of one host"),
         ("explain 255.255.255.255", "is not the address of one host"),
+        ("status kubelet --metrics", "cannot be used with --json or UNIT"),
         ("check", "no expected CIDR is given, so there is nothing to check"),
         ("check 172.16.5 x/8", "the command line has 2 faults:"),
         ("check --js", "usage: hostrouting check [-h]"),
@@ -180,7 +184,17 @@ def test_typos(words: str, meant: str) -> None:
         make_parser(typed).parse_args(typed)
 
 
-@pytest.mark.parametrize("words", ["remove all", "explain", "check --zzz", "boot rotues"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "remove all",
+        "remove new.json",
+        "explain",
+        "explain --address 172.16.5.9",
+        "check --zzz",
+        "boot rotues",
+    ],
+)
 def test_what_is_like_nothing(words: str) -> None:
     """Nothing is proposed."""
     assert "did you mean" not in say(*words.split()).err
@@ -192,7 +206,7 @@ def test_what_is_like_nothing(words: str) -> None:
 @pytest.mark.parametrize(
     "words", ["plan --config", f"check {CIDR} --config", f"check {CIDR} --snapshot"]
 )
-@pytest.mark.parametrize("data", [None, b"", b"{", b"{\xff}", b"[" * 100_000, b"[]"])
+@pytest.mark.parametrize("data", [None, b"", b"{", b"{\xff}", b"[" * 100_000, b"[]", b'{"a": 1}'])
 def test_a_file_that_is_not_what_it_should_be(
     words: str, data: bytes | None, tmp_path: Path
 ) -> None:
@@ -283,15 +297,29 @@ def test_the_root_of_this_host_is_an_image_only_without_systemd(
     assert bool([*image.iterdir()]) is not is_running
 
 
-@pytest.mark.parametrize("command", ["plan", "check"])
+@pytest.mark.parametrize(
+    ("words", "kernel", "proposal"),
+    [
+        ("plan", h200, "repair --config ./-c.json | hostrouting apply --config -"),
+        ("check", h200, "repair --config ./-c.json | hostrouting apply --config -"),
+        ("check", plain_vm, "apply --config ./-c.json --gate kubelet.service"),
+        (f"check {CIDR}", plain_vm, "apply --config ./-c.json --gate kubelet.service"),
+    ],
+)
 def test_a_file_that_looks_like_an_option(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: str,
+    kernel: Callable[[], FakeKernel],
+    proposal: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The command that a page proposes can be typed."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "-c.json").write_text(json.dumps(incident()))
-    page = say(command, "--config=-c.json", kernel=h200()).out
-    assert " --config ./-c.json" in page
+    gate = {"units": ["systemd-nspawn@.service"]}
+    (tmp_path / "-c.json").write_text(json.dumps(incident(gate=gate)))
+    host = incident_node({"manageForeign": "keep"}, kernel)
+    page = say(*words.split(), "--config=-c.json", host=host).out
+    assert f" hostrouting {proposal}" in page
     assert " --config -c.json" not in page
 
 
@@ -475,11 +503,15 @@ class Unwritable(io.StringIO):
 
 @pytest.mark.parametrize(("code", "written"), [(0, 1), (3, 3)])
 def test_the_exit_code_of_an_answer_that_cannot_be_written(
-    code: int, written: int, monkeypatch: pytest.MonkeyPatch
+    code: int,
+    written: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """What is wrong with the host is not hidden by the full disk."""
     monkeypatch.setattr(sys, "stdout", Unwritable(errno.ENOSPC))
     assert write(Answer(code, {}, ["a line"]), as_json=False) == written
+    assert capsys.readouterr().err == FULL
 
 
 def test_an_answer_that_nobody_reads_any_more(

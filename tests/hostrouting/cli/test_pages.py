@@ -26,19 +26,11 @@ from tests.support import azure_leftovers as azure
 from tests.support.cli import Said, say
 from tests.support.statuses import INCIDENTS
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, document, lose_routes, type_routes
-from tests.support.topologies import cni_node, marked_vm, refusing, vpn_node
+from tests.support.topologies import cni_node, marked_vm, refusing, vpn_node, with_docker
 
 REPAIRED = document(*REPAIR)
 HELD = Route.to(REPAIR[0], dev="ib3", protocol=4)
 FORBIDS = Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse(CIDR))
-
-
-def with_docker() -> FakeKernel:
-    """A VM with Docker's bridge."""
-    kernel = plain_vm()
-    kernel.add_link(Link(name="docker0", index=0, kind="bridge"))
-    kernel.add_address("docker0", "172.17.0.1/16")
-    return kernel
 
 
 def with_seven_networks() -> FakeKernel:
@@ -308,6 +300,7 @@ def pages(name: str, folder: Path) -> str:
     page = said()
     document = said("--json")
     assert document.code == page.code
+    assert document.out == json.dumps(document.json, indent=2) + "\n"
     printed = page.out + page.err
     for typed_next in CALL.findall(printed):
         call = shlex.split(typed_next)
@@ -329,7 +322,7 @@ def pages(name: str, folder: Path) -> str:
     if command != "check":
         text = without_rest_of_check(text)
     if text.startswith("{"):
-        assert json.loads(text) == document.json["config"]
+        assert text == json.dumps(document.json["config"], indent=2) + "\n"
         text = "{…}"
     told = [line for line in page.err.splitlines() if not line.startswith("will delete ")]
     shown = [f"$ {words}    # {name}", *text.splitlines()]

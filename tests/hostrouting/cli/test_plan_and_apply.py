@@ -25,6 +25,7 @@ from tests.support.incidents import (
     node,
     plan,
     plan_installed,
+    refuse,
     start_vpn,
     type_pipeline,
 )
@@ -123,6 +124,19 @@ def test_apply_ends_with_what_status_says(mode: str, *, escapes: bool) -> None:
     assert applied.code == (escapes and mode == "STRICT")
     assert applied.lines[-len(page) :] == page
     assert (headline in applied.lines) is (escapes and mode == "STRICT")
+
+
+def test_why_a_start_was_refused_before_is_over() -> None:
+    """The page of `status` has that reason until then."""
+    host = node(config(*REPAIR))
+    lose_routes(host)
+    refuse(host, KUBELET, f"OVERLAP: {CIDR} leaves through ib0")
+    refused = say("status", "kubelet", host=host)
+    assert refused.lines[0].startswith(f"REFUSED: {KUBELET} was refused by the gate")
+    assert "then: OVERLAP: " in refused.out
+    applied = apply_installed(host)
+    assert applied.lines[0].startswith("DONE: ")
+    assert "OVERLAP: " not in applied.out
 
 
 @pytest.mark.parametrize("mode", ["STRICT", "WARN"])
@@ -225,7 +239,9 @@ def test_apply_is_not_done_while_the_guard_does_not_run() -> None:
     errors: dict[str, tuple[str, ...]] = {LAYOUT.guard_unit: ("fork failed",)}
     dying = DyingManager(properties=former.properties, files=former.files, errors=errors)
     host = attrs.evolve(host, manager=dying)
-    applied = apply(host, json.dumps(config(*REPAIR, guard=GUARDED)))
+    wanted = json.dumps(config(*REPAIR, guard=GUARDED))
+    assert f"  start {LAYOUT.guard_unit}    # it does not run" in plan(host, wanted).lines
+    applied = apply(host, wanted)
     assert applied.code == 1
     assert applied.lines[0].startswith(f"FAILED: {LAYOUT.guard_unit} failed")
     assert (

@@ -12,10 +12,8 @@ from hypothesis.errors import NoSuchExample
 from hostrouting.config import settings as sections
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.errors import ConfigError, Fault
-from hostrouting.model.prefix import IP
 from hostrouting.reading.types import path_of
-from tests.support.configs import configs, gateways, networks
-from tests.support.sections import static
+from tests.support.configs import configs, networks
 
 NETWORKS = networks().map(str) | st.sampled_from(
     ["::/0", "fe80::1", " 10.0.0.0/8", "10.0.0.0/08", "10.0.0.1/8", "10/8"]
@@ -128,13 +126,6 @@ def fields_in(value: Any) -> Iterator[tuple[type, str, str]]:
 def drawn(seen: dict[tuple[type, str], set[str]]) -> set[tuple[type, str]]:
     """The fields of which several values were seen."""
     return {field for field, values in seen.items() if len(values) > 1}
-
-
-@given(gateways(4), gateways(6))
-def test_a_drawn_gateway_is_valid(of_ipv4: IP, of_ipv6: IP) -> None:
-    """The strategy promises that, for authors of other tests."""
-    assert static("10.0.0.0/8", of_ipv4).gateway == of_ipv4
-    assert static("fd00::/8", of_ipv6, "eth0").gateway == of_ipv6
 
 
 # "all faults at once, each with its path"

@@ -130,7 +130,6 @@ def test_null_where_ours_is_required() -> None:
     """A template that was filled with nothing would remove everything."""
     with pytest.raises(ConfigError, match=r"hostRouting.*is null, so it has no configuration"):
         HostRoutingConfig.from_json('{"hostRouting": null}', required=True)
-    assert HostRoutingConfig.from_json('{"hostRouting": null}') == HostRoutingConfig()
 
 
 def test_whether_ours_is_required_is_a_flag() -> None:
@@ -182,6 +181,9 @@ FAULTY_DOCUMENTS = r"""
 {"destination": "10.0.0.0/8"}]}}
   staticRoutes.routes[1]: "10.0.0.0/8" has the destination and the metric of routes[0]; remove
   one of the two, or
+{"gate": {"units": ["a.service"], "steps": [{"name": "a", "script": "b"},
+{"name": "a", "script": "c"}]}}
+  gate.steps[1].name: a is the name of another step, too
 {"probeRewrite": {"enabled": true}}
   probeRewrite.interfaces: no interface is given but enabled=true; name the
 {"probeRewrite": {"enabled": true, "interfaces": ["eth0", "eth1"]}}
@@ -357,14 +359,19 @@ def test_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert HostRoutingConfig.load("-") == expected
 
 
-def test_load_without_a_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever has none, or has closed it, reads that, and not that `-` is not a path."""
+def test_load_without_a_standard_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whoever has none, or has closed it, reads that, and not that `-` is not a path; files can be
+    read.
+    """
+    path = tmp_path / "right.json"
+    path.write_text(json.dumps(ROUTES))
     closed = io.TextIOWrapper(io.BytesIO())
     closed.close()
     for standard_input in (None, closed):
         monkeypatch.setattr("sys.stdin", standard_input)
         with pytest.raises(ConfigError, match="standard input is closed"):
             HostRoutingConfig.load("-")
+        assert HostRoutingConfig.load(path) == HostRoutingConfig.from_mapping(ROUTES)
 
 
 @pytest.mark.parametrize(
@@ -741,6 +748,10 @@ def test_settings_that_cannot_be_read() -> None:
         must(rule, "is not a name")
     with pytest.raises(ValueError, match=r"^must: rule is empty; say what is wrong"):
         must(bool, "")
+    with pytest.raises(TypeError, match=r"^register: reader is <class 'complex'>; .* a function"):
+        register(complex, complex)
+    with pytest.raises(TypeError, match=r"^register: kind is 5; it must be a type, and the reader"):
+        register(5, str.strip)
 
 
 def test_a_rule_that_raises_another_error() -> None:

@@ -394,8 +394,18 @@ def test_a_program_that_runs_slowly_is_only_noted(host: FakeHost) -> None:
 def test_without_a_configuration(host: FakeHost) -> None:
     """Where config.json cannot be read, the program is tried all the same."""
     break_interpreter("it is Python 3.9")(host)
-    found = find_faults_without_config(host, (MACHINES,))
-    assert found[0].sentence == f"{PROGRAM} cannot be run: it is Python 3.9"
+    broken = Finding("file", "error", f"{LAYOUT.config_path} is empty", LAYOUT.config_path)
+    found = find_faults_without_config(host, (MACHINES,), [broken])
+    sentences = (broken.sentence, f"{PROGRAM} cannot be run: it is Python 3.9")
+    assert [(fault.name, fault.sentence) for fault in found] == [
+        ("gate-shut", sentence) for sentence in sentences
+    ]
+    lose(LAYOUT.python_path)(host)
+    LOST(host)
+    ANOTHER_RELEASE(host)
+    shut, note = find_faults_without_config(host, (MACHINES,))
+    assert shut.sentence == f"{PROGRAM} cannot be run: No such file or directory"
+    assert (note.severity, "hostrouting 0.1" in note.sentence) == ("note", True)
 
 
 @pytest.mark.parametrize(
@@ -406,7 +416,9 @@ def test_without_a_configuration(host: FakeHost) -> None:
         pytest.param("its own", [], id="systemd"),
     ],
 )
-@pytest.mark.parametrize("text", [None, "# Written by hostrouting, and edited\n"])
+@pytest.mark.parametrize(
+    "text", [None, "# Written by hostrouting, and edited\n", "# Of another program\n"]
+)
 def test_no_drop_in(host: FakeHost, manager: Any, further: list[str], text: str | None) -> None:
     """Without its drop-in a unit starts unchecked, whether or not systemd runs."""
     host.files.remove(DROP_IN)
@@ -417,27 +429,14 @@ def test_no_drop_in(host: FakeHost, manager: Any, further: list[str], text: str 
     manager_of(host).reload()
     if manager != "its own":
         host = attrs.evolve(host, manager=manager)
-    [fault, *others] = [fault for fault in find_faults(host, WANTED) if fault.target != DROP_IN]
+    found = find_faults(host, WANTED)
+    of_file = [fault for fault in found if fault.target == DROP_IN]
+    assert len(of_file) == (text is not None)
+    [fault, *others] = [fault for fault in found if fault not in of_file]
     assert fault.sentence == f"{MACHINES} starts unchecked: {DROP_IN} {predicate}"
-    assert (fault.name, fault.severity, fault.remedy) == ("gate-open", "error", APPLY)
+    remedy = Remedy("move that file away") if text == "# Of another program\n" else APPLY
+    assert (fault.name, fault.severity, fault.remedy) == ("gate-open", "error", remedy)
     assert [other.target for other in others] == further
-
-
-@pytest.mark.linux
-@pytest.mark.needs("root")
-@pytest.mark.parametrize("folder", [LAYOUT.config_directory, LAYOUT.gate_directory])
-def test_a_folder_that_others_can_change(tmp_path: Path, folder: str, host: FakeHost) -> None:
-    """Then the gate lets no unit pass: the fault names the repair."""
-    image = Host.offline(str(tmp_path))
-    phases.execute(Configure(WANTED, host=image), phases.Context(observers=[]))
-    path = tmp_path / folder.lstrip("/")
-    path.mkdir(exist_ok=True)
-    path.chmod(0o775)
-    [fault] = find_faults(Host(backend=None, files=image.files, manager=host.manager), WANTED)
-    assert (fault.name, fault.target) == ("gate-shut", folder)
-    assert fault.sentence == IS_OPEN_TO_OTHERS.format(folder)
-    assert fault.remedy is not None
-    assert fault.remedy.command == f"chown root {folder} && chmod go-w {folder}"
 
 
 @pytest.mark.linux
@@ -515,6 +514,16 @@ def read_only(*paths: str) -> Change:
     return change
 
 
+def mask(host: FakeHost) -> None:
+    """Systemd has read nothing else of the unit then."""
+    manager_of(host).properties[KUBELET] = {"LoadState": "masked", "ExecCondition": ""}
+
+
+def lose_condition(host: FakeHost) -> None:
+    """Systemd does not run the gate, for a reason that is in none of the files."""
+    manager_of(host).properties[KUBELET] = {"ExecCondition": ""}
+
+
 UNIT, FIRST = f"{UNITS}/{KUBELET}", f"{UNITS}/{KUBELET}.d/00-a.conf"
 OPENINGS: dict[str, tuple[Sequence[Change], list[str]]] = {
     "ours was not read": ([read_only(UNIT)], [OLD_FILES]),
@@ -543,6 +552,19 @@ OPENINGS: dict[str, tuple[Sequence[Change], list[str]]] = {
         [f"{KUBELET} starts unchecked: {OURS} is missing"],
     ),
     "the unit does not exist": ([lose(UNIT), read_again], []),
+    "the unit is masked": ([mask], []),
+    "a folder in the place of ours": (
+        [put_folder(OURS), read_again],
+        [f"{KUBELET} starts unchecked: {OURS} was overwritten"],
+    ),
+    "ours was not read, and another one takes nothing away": (
+        [write(THEIRS, "[Service]\n"), read_only(UNIT, THEIRS)],
+        [OLD_FILES],
+    ),
+    "nobody sees what takes it away": (
+        [read_again, lose_condition],
+        [f"{KUBELET} starts unchecked: another drop-in takes the ExecCondition= of the gate away"],
+    ),
 }
 
 
@@ -558,7 +580,8 @@ class TestSystemd:
         for change in changes:
             change(host)
         assert openings(host) == wanted
-        assert lasting(host) == [sentence for sentence in wanted if CANCELLED in sentence]
+        by_another = (CANCELLED, "another drop-in")
+        assert lasting(host) == [each for each in wanted if any(map(each.__contains__, by_another))]
 
     @pytest.mark.parametrize("folder", [MACHINES, KUBE1])
     def test_a_refusal_that_counts_as_success(self, host: FakeHost, folder: str) -> None:
@@ -581,6 +604,8 @@ class TestSystemd:
         before = ineffective_gates(host, WITH_KUBELET)
         assert len(before) == 2
         assert {finding.sentence for finding in before} == set(lasting(host))
+        manager_of(host).properties[KUBE1] = {"SuccessExitStatus": "255"}
+        assert ineffective_gates(host, WANTED) == [], "the other machines can be gated"
 
     def test_an_instance_that_is_gated_by_its_own_name(self) -> None:
         """Its drop-in overrides that of its template, and runs the gate as well."""
@@ -590,6 +615,8 @@ class TestSystemd:
         host.files.texts[f"{UNITS}/{KUBE1}.d/50-x.conf"] = "[Service]\nNice=1\n"  # not read yet
         assert faults(host, wanted) == []
         assert ineffective_gates(host, wanted) == []
+        path = dropped(host, KUBE1, RESET)
+        assert openings(host, wanted) == [f"{KUBE1} starts unchecked: {CANCELS.format(path)}"]
 
     @pytest.mark.parametrize(
         ("folder", "text", "name", "cause"),

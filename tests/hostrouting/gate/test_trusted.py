@@ -53,18 +53,26 @@ def test_why_a_file_is_not_trusted(tmp_path: Path, change: str, reason: str) -> 
 
 
 @pytest.mark.parametrize(
-    "path", [HostLayout.config_path, HostLayout.program_path, f"{FOLDER}/x.sh"]
+    "path",
+    [
+        HostLayout.config_directory,
+        FOLDER,
+        HostLayout.config_path,
+        HostLayout.program_path,
+        f"{FOLDER}/x.sh",
+    ],
 )
 def test_all_that_root_runs_or_believes(path: str) -> None:
-    """The configuration, the program and each script; the command that repairs it leaves what is in
-    it alone.
+    """The configuration, the program and each script, and their folders; the command that repairs
+    it leaves what is in it alone.
     """
-    files = FakeFiles({path: ""}, {path: 0o664})
+    texts = dict.fromkeys((HostLayout.config_path, HostLayout.program_path, f"{FOLDER}/x.sh"), "")
+    files = FakeFiles(texts)
+    assert list(find_untrusted(files)) == []
+    files.owners[path] = 1
     [finding] = find_untrusted(files)
     assert finding.target == path
     assert finding.remedy == Remedy(LOOK, f"chown root {path} && chmod go-w {path}")
-    files.modes[path] = 0o644
-    assert list(find_untrusted(files)) == []
 
 
 def test_a_name_that_a_shell_would_run() -> None:

@@ -34,6 +34,7 @@ LOGGED = ("it logs this", "it logs this")
 
 PROPERTIES: dict[str, dict[str, str]] = {
     "runs": {"ActiveState": "active", "SubState": "running"},
+    "reloading": {"ActiveState": "reloading", "SubState": "reload"},
     "start-pre": {"ActiveState": "activating", "SubState": "start-pre"},
     "start": {"ActiveState": "activating", "SubState": "start"},
     "start-post": {"ActiveState": "activating", "SubState": "start-post"},
@@ -91,6 +92,7 @@ passed | runs passed 2-restarts | runs, and was checked, and was restarted 2 tim
 passed | start passed | is starting, and was checked (since NOW) | |
 passed | start-post passed | is starting, and was checked (since NOW) | |
 passed | runs masked | runs, and was checked (since NOW) | |
+passed | reloading masked | runs, and was checked (since NOW) | |
 # After an older note; without a note; where a drop-in cancels the gate
 old | runs passed | runs, and no note says whether its start was checked (since NOW) | gate-log |
     | start-pre passed | is starting, and no note says whether its start was checked (since NOW) \
@@ -139,6 +141,7 @@ def test_a_unit_without_a_note_can_be_checked_where_it_is_gated(gate: str) -> No
     """Nobody knows whether its start was checked: perhaps /run was full then, or the gate open."""
     remedy = state_of(None, **PROPERTIES["runs"], ExecCondition=gate).remedy
     assert remedy is not None
+    assert not remedy.needs_root
     restarts = [f"systemctl restart {UNIT}"] if gate else []
     assert [way.command for way in [*remedy.ways()][1:]] == restarts
 
@@ -151,14 +154,14 @@ def test_what_a_unit_waits_for(*, is_locked: bool, has_script: bool) -> None:
     if is_locked:
         files.locked.add(HostLayout.lock_path)
     if has_script:
-        files.texts[SCRIPT] = "sleep infinity\n"
+        files.texts |= dict.fromkeys((SCRIPT, f"{SCRIPT}.sh"), "sleep infinity\n")
     waiting = manager_with(ActiveState="activating", SubState="condition", **PASSED)
     [state] = unit_states(files, waiting, [UNIT])
     if is_locked:
         assert state.reasons == (f"{HostLayout.lock_path} is locked by process 4711 (flock)",)
         assert str(state.remedy) == "if that hangs, as root: kill 4711"
     elif has_script:
-        way = f"perhaps for {SCRIPT}; to see that: systemctl status -l {UNIT}"
+        way = f"perhaps for {SCRIPT} or {SCRIPT}.sh; to see that: systemctl status -l {UNIT}"
         assert str(state.remedy) == way
     else:
         assert state.remedy is None
@@ -187,6 +190,8 @@ def test_what_has_refused_a_unit(held_by: str, *, is_there: bool, now: str, way:
     assert (state.state, state.held_by) == ("refused", now)
     assert state.remedy is not None
     assert state.remedy.command == way
+    *_, mended = state.remedy.ways()
+    assert mended.command == (f"systemctl restart {UNIT}" if now else way)
     again = manager_with(ActiveState="activating", SubState="condition", InvocationID="next")
     again.properties[UNIT] |= PASSED
     [waiting] = unit_states(files, again, [UNIT])
@@ -196,14 +201,30 @@ def test_what_has_refused_a_unit(held_by: str, *, is_there: bool, now: str, way:
         assert waiting.remedy == state.remedy
 
 
-def test_a_refused_unit_while_another_process_has_the_lock() -> None:
-    """Whatever has refused it, it cannot start now."""
-    files = FakeFiles(locked={HostLayout.lock_path})
+@pytest.mark.parametrize(
+    ("timers", "again"),
+    [
+        ("", ""),
+        ("a.timer b.path", " (a.timer and b.path start it again)"),
+    ],
+)
+def test_a_refused_unit_while_another_process_has_the_lock(
+    timers: str, again: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever has refused it, it cannot start now. What starts the service of that process again
+    is named.
+    """
+    holder = LockHolder(8, "python", "agent.service")
+    monkeypatch.setattr(FakeFiles, "lock_holders", lambda *_: (holder,))
+    files = FakeFiles()
     leave_note(files, UNIT, REFUSED_NOTE)
-    [state] = unit_states(files, manager_with(**FAILED, **REFUSED), [UNIT])
+    manager = manager_with(**FAILED, **REFUSED)
+    manager.properties["agent.service"] = {"TriggeredBy": timers}
+    [state] = unit_states(files, manager, [UNIT])
     assert state.held_by == HostLayout.lock_path
-    assert state.reasons == (ERROR, f"{HostLayout.lock_path} is locked by process 4711 (flock)")
-    assert str(state.remedy) == "if that hangs, as root: kill 4711"
+    locked = f"{HostLayout.lock_path} is locked by process 8 (python) of agent.service"
+    assert state.reasons == (ERROR, locked)
+    assert str(state.remedy) == f"if that hangs{again}, as root: kill 8"
 
 
 @pytest.mark.parametrize("unit", [HostLayout.guard_unit, UNIT])
@@ -225,10 +246,11 @@ def test_who_has_the_lock_for_a_moment(unit: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_guard() -> None:
-    """Nothing gates it, so it has no note."""
+    """Nothing gates it, so it has no note; it is not called a unit that is not gated."""
     manager = FakeManager(properties={HostLayout.guard_unit: PROPERTIES["runs"]})
-    [state] = unit_states(FakeFiles(), manager, [HostLayout.guard_unit])
-    assert state == UnitState(HostLayout.guard_unit, "runs")
+    for gated in (None, [UNIT]):
+        [state] = unit_states(FakeFiles(), manager, [HostLayout.guard_unit], gated)
+        assert state == UnitState(HostLayout.guard_unit, "runs")
 
 
 def test_instances() -> None:
@@ -240,10 +262,11 @@ def test_instances() -> None:
     units = [template.replace("@", f"@{name}") for name in names]
     masked = {"LoadState": "masked", "ActiveState": "inactive"}
     manager = FakeManager(properties=dict.fromkeys(units, masked))
-    [state] = unit_states(FakeFiles(), manager, [template])
-    assert state.unit == units[0]
-    assert state.remedy is not None
-    assert state.remedy.command == r"systemctl unmask 'systemd-nspawn@my\x2dvm.service'"
+    for gated in ([template], [units[0]]):
+        [state] = unit_states(FakeFiles(), manager, [units[0], template], gated)
+        assert (state.unit, state.state) == (units[0], "masked")
+        assert state.remedy is not None
+        assert state.remedy.command == r"systemctl unmask 'systemd-nspawn@my\x2dvm.service'"
 
 
 @pytest.mark.parametrize("gated", [(), (UNIT,), ("other.service",)])
@@ -252,3 +275,5 @@ def test_a_unit_that_is_not_gated(gated: tuple[str, ...]) -> None:
     [state] = unit_states(FakeFiles(), manager_with(**FAILED), [UNIT], gated)
     assert state.state == ("fails" if UNIT in gated else "not gated")
     assert str(state.remedy) == f"see: journalctl -u {UNIT}"
+    [state] = unit_states(FakeFiles(), manager_with(**PROPERTIES["not-found"]), [UNIT], gated)
+    assert state.state == "unknown"

@@ -298,6 +298,10 @@ def test_a_file_of_another_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """
     path, file = tmp_path / "script", File(str(tmp_path / "script"), "text")
     file.write(HERE)
+    assert not is_open_to_others(path)
+    path.chmod(0o664)
+    assert is_open_to_others(path)
+    path.chmod(0o644)
     os.chown(path, 65534, 65534)
     assert file.differs(HERE)
     assert is_open_to_others(path)
@@ -323,12 +327,14 @@ def test_mode(tmp_path: Path, umask: int) -> None:
     """
     script = tmp_path / "one" / "two" / "script"
     text = tmp_path / "one" / "two" / "text"
+    opened = os.listdir("/proc/self/fd")
     before = os.umask(umask)
     try:
         HERE.write(str(script), "#!/bin/sh\n", mode=0o755)
         HERE.write(str(text), "a text\n")
     finally:
         os.umask(before)
+    assert os.listdir("/proc/self/fd") == opened, "the guard runs for years"
     assert stat.S_IMODE(text.stat().st_mode) == 0o644
     for path in (script, script.parent, script.parent.parent):
         assert stat.S_IMODE(path.stat().st_mode) == 0o755, path
@@ -344,10 +350,25 @@ def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(os, "fsync", full)
     reason = re.escape("No space left on device; free some space, or inodes (df -i)")
-    with pytest.raises(HostError, match=f"cannot write .*/file: {reason}"):
+    with pytest.raises(HostError, match=f"cannot write .*/file: {reason}") as caught:
         HERE.write(path, "new")
+    assert caught.value.errno == errno.ENOSPC
     assert HERE.read(path) == "old"
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_folder_that_is_empty(tmp_path: Path) -> None:
+    """Only such a folder is removed; and a link to it stays."""
+    folder, link = tmp_path / "folder", tmp_path / "link"
+    link.symlink_to(folder)
+    HERE.write(f"{folder}/file", "text")
+    HERE.remove_empty(str(folder))
+    HERE.remove(f"{folder}/file")
+    HERE.remove_empty(str(link))
+    assert folder.is_dir()
+    for _ in range(2):
+        HERE.remove_empty(str(folder))
+        assert not folder.exists()
 
 
 def test_a_reader_meanwhile(tmp_path: Path) -> None:

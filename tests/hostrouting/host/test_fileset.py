@@ -83,6 +83,9 @@ def test_what_is_not_a_file() -> None:
     assert is_ours(files, link)
     assert not is_ours(files, UNIT)
     assert not is_masked(files, UNIT)
+    assert not is_masked(files, CONFIG)
+    files.links[link] = "/dev/null"
+    assert is_masked(files, link)
 
 
 def test_changes() -> None:

@@ -13,13 +13,15 @@ from unittest.mock import Mock
 import pytest
 
 import phases
-from hostrouting.errors import HostError, NotReady
+from hostrouting.errors import BackendError, HostError, NotReady
 from hostrouting.host.base import LockHolder
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import SystemdManager
-from hostrouting.testing import FakeFiles, FakeHost, FakeKernel
+from hostrouting.kernel.rights import Rights
+from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, FakeManager
+from tests.support.kinds import raises
 from tests.support.locks import locking, locking_in_turn, wait_until_no_thread_locks
 from tests.support.tasks import context, manager_of
 
@@ -72,7 +74,9 @@ def test_the_turn_of_an_earlier_version() -> None:
     assert host.files.writes == [LAYOUT.turn_path, LAYOUT.lock_path]
     host.files.locked.add(LAYOUT.turn_path)
     waiting = context()
-    with pytest.raises(NotReady, match="still locked after 150 s"), host.locked(waiting):
+    # Who has the turn waits for the lock itself, and is not to be ended.
+    words = f"still locked after 150 s, by {ANYBODY}"
+    with pytest.raises(NotReady, match=words), host.locked(waiting):
         pytest.fail("before its turn")
     assert waiting.clock.now() == 150
     assert host.files.locked == {LAYOUT.turn_path}
@@ -151,6 +155,11 @@ def test_an_image(tmp_path: Path) -> None:
     """
     for image in (Host.offline(tmp_path), Host(backend=None, files=LocalFiles(tmp_path))):
         assert (image.backend, image.manager) == (None, None)
+        with raises(BackendError, "unavailable", match="an image has no kernel; use a snapshot"):
+            image.open_kernel()
+    manager = FakeManager()
+    assert Host(backend=None, files=LocalFiles(tmp_path), manager=manager).manager is manager
+    assert Host.offline(tmp_path, rights=Rights).rights is Rights
     assert Host.local().manager is not None
     first, second, waiting = Host.offline(str(tmp_path)), Host.offline(f"{tmp_path}/"), context()
     with (
@@ -189,6 +198,9 @@ def test_programs(tmp_path: Path) -> None:
     assert image.has_program("sh")
     image.files.link("/usr/bin/bash", "/usr/bin/bash")
     assert not image.has_program("bash")
+    image.files.write("/usr/bin/python3.99", "")
+    assert image.interpreter.find() == "/usr/bin/python3.99"
+    assert Host(files=image.files).interpreter.find() != "/usr/bin/python3.99"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from hostrouting.boot.program import Program, stamp_of
 from hostrouting.errors import RequirementError
+from hostrouting.host import interpreter
 from hostrouting.host.interpreter import NodeInterpreter
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeFiles
@@ -118,12 +119,20 @@ class TestCompile:
             (WITHOUT_JSON, "ModuleNotFoundError: import of json halted; None in sys.modules"),
             ("sys.exit(0)", "it ended with 0"),
             ("import os; os.abort()", "signal 6 ended it"),
+            ("import atexit, os; atexit.register(os._exit, 3)", "a warning"),
         ],
-        ids=["too old", "without json", "it does nothing", "it dies"],
+        ids=["too old", "without json", "it does nothing", "it dies", "it dies at its end"],
     )
     def test_one_that_cannot(self, tmp_path: Path, code: str, reason: str) -> None:
         """The reason is its last line, or how it ended."""
         assert self.reason(python(tmp_path, FIRST_LINES, code)).startswith(reason)
+
+    def test_one_that_hangs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It is ended."""
+        monkeypatch.setattr(interpreter, "_TIMEOUT", 0.2)
+        path = script(tmp_path, "exec sleep 60")
+        monkeypatch.setattr(HostLayout, "python_path", path)
+        assert self.reason(path) == NodeInterpreter(FakeFiles()).why_not_run() != ""
 
     def test_one_that_is_replaced(self, tmp_path: Path) -> None:
         """The stamp names it, and is else that of the sources. It is tried anew, in the same
@@ -193,5 +202,5 @@ class TestRun:
         """The reason is one line."""
         os.system(f"cd {shlex.quote(str(program.parent))} && {change}")  # noqa: S605
         words = NodeInterpreter(FakeFiles()).why_not_run()
-        assert reason in words
+        assert words.endswith(reason)
         assert "\n" not in words

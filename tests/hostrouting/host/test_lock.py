@@ -1,11 +1,15 @@
 """hostrouting.host.lock: the lock of a file on this machine, and that of the fake."""
 
+import errno
+import fcntl
+import os
 import re
 import stat
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
+from unittest.mock import Mock
 
 import pytest
 
@@ -100,6 +104,16 @@ def test_a_lock_that_is_a_link(tmp_path: Path) -> None:
         LocalFiles(tmp_path).lock("/lock", list)
 
 
+def test_a_lock_that_linux_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on some network file systems; the file does not stay open."""
+    refuses = Mock(side_effect=OSError(errno.ENOLCK, "No locks available"))
+    monkeypatch.setattr(fcntl, "flock", refuses)
+    opened = os.listdir("/proc/self/fd")
+    with pytest.raises(HostError, match=r"cannot lock .*/lock: No locks available"):
+        LocalFiles(tmp_path).lock("/lock", list)
+    assert os.listdir("/proc/self/fd") == opened
+
+
 @pytest.mark.linux
 def test_who_has_a_lock(tmp_path: Path) -> None:
     """The process in which the locked file is open; not one that waits, nor one that has locked
@@ -153,3 +167,5 @@ def test_the_service_of_a_process(groups: str, service: str) -> None:
     A process of a session, or of a container, is not its service.
     """
     assert service_of(groups) == service
+    if "0::" not in groups:
+        assert lock._processes_in(groups) == []

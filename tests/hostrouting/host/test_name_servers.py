@@ -36,6 +36,7 @@ def test_files_with_name_servers(texts: dict[str, str], servers: list[str]) -> N
     host = FakeHost()
     host.files.texts.update(texts)
     assert host.name_servers == tuple(map(as_ip, servers))
+    assert host.take_snapshot().name_servers == host.name_servers
 
 
 def test_a_file_that_cannot_be_read() -> None:

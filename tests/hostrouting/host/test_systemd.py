@@ -65,12 +65,20 @@ def test_a_start_that_fails(journal: dict[str, Answer], words: str) -> None:
         == f"{UNIT} failed (exit-code, exit status 3): {words}; see `journalctl -u {UNIT}`"
     )
     assert caught.value.lines == tuple(words.split(" | "))
+    assert (caught.value.kind, caught.value.target) == ("unit-failed", UNIT)
     assert run.commands[1] == STOP.replace("stop", "start")
     assert "--sync" in run.commands[-2]
     assert run.commands[-1] == (
         "journalctl --no-pager --quiet --output=cat --lines=20 --since=Thu 09:00 "
         f"_SYSTEMD_UNIT={UNIT}"
     )
+
+
+def test_a_start() -> None:
+    """It ends with the unit's, and nothing is read of it afterwards."""
+    run = Systemctl(start="", show=INACTIVE)
+    SystemdManager(run=run).start(UNIT, timeout=10)
+    assert run.commands[1:] == [STOP.replace("stop", "start")]
 
 
 def test_a_start_that_is_canceled() -> None:

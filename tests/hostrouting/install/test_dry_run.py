@@ -332,6 +332,11 @@ CASES: dict[str, Case] = {
         after(add_a_script, lambda host: host.files.remove(LAYOUT.program_path)),
         task=removal,
     ),
+    "a removal of a folder": case(
+        "cannot remove /etc/hostrouting/gate.sh: it is a directory",
+        after(lambda host: host.files.write("/etc/hostrouting/gate.sh/x", "")),
+        task=removal,
+    ),
     "a configuration that gates nothing, beside a script": case(
         FOREIGN_SCRIPT, after(add_a_script), wanted=KEEPING_FOREIGN
     ),
@@ -401,11 +406,33 @@ def test_each_cause(name: str) -> None:
         assert dry.exit_code == 0
     assert dry.result.to_mapping()["wouldFail"] == dry.result.would_fail
     assert ("nothing to do" in str(dry.result)) is dry.result.is_empty
+    assert ("afterwards: " in str(dry.result)) is (dry.result.report is not None)
+    actions = [finding for finding in dry.result.check_findings if finding.name == "action"]
+    for line in (*actions, *(f"remove {path}" for path in dry.result.files.removes)):
+        assert str(line) in str(dry.result)
 
 
 def test_configured_routes_that_go_while_one_waits() -> None:
     """Whoever takes them out of the configuration knows it, so only the wait is in the way."""
     host = configured(REPAIRED)
+    for route in host.kernel.snapshot().default_routes(4):
+        host.kernel.ip_route("delete", route)
+    dry = foreseen(ROUTES_KEEPING(OTHER_ROUTE, host=host))
+    assert isinstance(dry.result, Plan)
+    assert dry.result.would_fail.startswith("10.77.0.0/16 needs an IPv4 default route")
+
+
+def test_a_part_that_is_left_out() -> None:
+    """It is not in the plan either: without the check, nothing is found that escapes."""
+    task = Configure(STRICT, host=FakeHost(kernel=h200()))
+    assert not phases.plan(task).ok
+    assert phases.plan(task, skip=[f"{Configure.name}/{CheckRouteOverlap.name}"]).ok
+
+
+def test_typed_routes_that_go_while_one_waits() -> None:
+    """In WARN, there is nothing that they protect."""
+    host = configured(WARN)
+    type_routes(host, *REPAIR)
     for route in host.kernel.snapshot().default_routes(4):
         host.kernel.ip_route("delete", route)
     dry = foreseen(ROUTES_KEEPING(OTHER_ROUTE, host=host))

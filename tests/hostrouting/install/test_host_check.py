@@ -9,7 +9,7 @@ import pytest
 
 import phases
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import BackendError, HostError
+from hostrouting.errors import HostError
 from hostrouting.finding import ESCAPES, WRONG
 from hostrouting.install.host_check import HostCheck, check_host
 from hostrouting.tasks.configure import Configure
@@ -54,6 +54,9 @@ def test_the_findings_with_a_name() -> None:
     assert check.named(*ESCAPES) == [check.findings[0]]
     assert check.named("unsafe") == []
     assert check.named() == []
+    assert check.document()["mode"] == "STRICT"
+    assert check.findings[0].severity == "error"
+    assert (check.code(), check.code({"overlap"})) == (1, 0)
 
 
 def test_what_makes_the_verdict_undecided() -> None:
@@ -95,6 +98,7 @@ def test_a_gateway_that_does_not_answer() -> None:
         "10.7.0.0/16 and 10.8.0.0/16 need the gateway 10.0.0.1, which does not answer on eth0"
     )
     assert finding.can_retry
+    assert "the default route is [default via 10.0.0.1 dev eth0" in str(finding.remedy)
     answers = host.files.texts["/proc/net/arp"].replace("0x1 0x0", "0x1 0x2")
     host.files.texts["/proc/net/arp"] = answers
     assert check_host(wanted, host).named("route-waits") == []
@@ -124,12 +128,6 @@ def test_a_name_server_in_a_service_network() -> None:
     assert [finding.target for finding in check.named("service-network-holds-host")] == [
         "10.96.0.10"
     ]
-
-
-def test_an_image() -> None:
-    """It has no kernel that could be checked."""
-    with pytest.raises(BackendError, match="an image has no kernel; use a snapshot of its host"):
-        check_host(config(cidrs=(CIDR,)), FakeHost.image())
 
 
 def test_routes_that_were_typed() -> None:

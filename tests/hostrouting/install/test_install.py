@@ -16,7 +16,7 @@ from hypothesis import example, given, settings, strategies as st
 import phases
 from hostrouting.boot.files import files_of
 from hostrouting.boot.units import HEADER
-from hostrouting.config import GateConfig, HostRoutingConfig, ProbeRewriteConfig
+from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.config.settings import MACHINES, GuardConfig, gated_units
 from hostrouting.errors import ConfigError, RequirementError
 from hostrouting.host.effects import effects_of
@@ -352,7 +352,8 @@ class TestOrder:
         removed = [mishaps.events.index(f"remove {path}") for path in LAYOUT.former_paths]
         written = mishaps.events.index(f"write {LAYOUT.drop_in_path(MACHINES)}")
         assert written < read < min(removed)
-        assert f"start {LAYOUT.guard_unit}" in mishaps.events, "its guard would run on"
+        assert mishaps.events.index(f"stop {LAYOUT.guard_unit}") < written, "it would run on"
+        assert f"start {LAYOUT.guard_unit}" in mishaps.events
 
     def test_removal(self) -> None:
         """The marker goes first, then drop-ins and units; one reload, so that systemd forgets them
@@ -378,29 +379,6 @@ class TestOrder:
         assert events[-1] == f"remove {LAYOUT.config_path}"
         assert left_by_gate.keys().isdisjoint(host.files.texts)
         assert f"stop {MACHINES}" not in manager_of(host).calls
-
-    @pytest.mark.parametrize("unit", ["kubelet.service", "agent@.service", "agent@a.service"])
-    def test_a_unit_joins_and_leaves_the_gate(self, unit: str) -> None:
-        """Its drop-in is the only file of systemd's that changes, and is read: by one reload,
-        behind it. Until then, systemd would start the unit unchecked, or with a gate that it has
-        left.
-        """
-        host, mishaps = mishap_host()
-        run(Configure(WANTED, host=host))
-        more = WANTED._replace(gate=GateConfig((*gated_units(WANTED), unit)))
-
-        def told_to_systemd(wanted: HostRoutingConfig) -> list[str]:
-            mishaps.disarm()
-            run(Configure(wanted, host=host))
-            events: list[str] = []
-            for event in mishaps.events:
-                is_other_file = event.startswith(("write", "remove")) and "/systemd/" not in event
-                if not is_other_file and not event.startswith("lock"):
-                    events.append(event)
-            return events
-
-        assert told_to_systemd(more) == [f"write {LAYOUT.drop_in_path(unit)}", "reload"]
-        assert told_to_systemd(WANTED) == [f"remove {LAYOUT.drop_in_path(unit)}", "reload"]
 
     def test_what_opens_the_gate(self) -> None:
         """The administrator's reason stays as long as there is a gate, and does not open the next
@@ -574,10 +552,18 @@ class TestRequirements:
     ],
 )
 def test_an_unusable_config_json(text: str | None, rule: str) -> None:
-    """A task alone does not know what is installed: it fails, and changes nothing. A whole
+    """A task alone, or one that must take nothing away, does not know what is installed: it fails,
+    and changes nothing. A whole
     configuration takes the place of what cannot be read, and a removal needs none.
     """
-    for task, wanted in ((ConfigureStaticRoutes, None), (Configure, WANTED), (Configure, NOTHING)):
+    keeping = partial(Configure, allow_removal=False)
+    tasks: list[tuple[Callable[..., phases.Task[object]], HostRoutingConfig | None]] = [
+        (ConfigureStaticRoutes, None),
+        (keeping, None),
+        (Configure, WANTED),
+        (Configure, NOTHING),
+    ]
+    for task, wanted in tasks:
         host = configured(WANTED)
         del host.files.texts[LAYOUT.config_path]
         if text is not None:

@@ -15,10 +15,12 @@ from hostrouting.install.installed import read_installed
 from hostrouting.install.task import InstallTask
 from hostrouting.kernel.rights import Rights
 from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.tasks.overlap_check import CheckResult
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeManager, h200
 from phases.testing import FakeClock
 from tests.support.tasks import (
+    CIDR,
     GUARDED,
     LAYOUT,
     REPAIR,
@@ -61,6 +63,7 @@ class TestLastingConflict:
         """A conflict that is new ends the run before its first write."""
         host = FakeHost(kernel=h200())
         failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
+        assert not Configure(CONFLICTING, host=host).plan().is_empty
         before = dict(host.files.texts)
         more = config("172.16.0.0/16", "10.0.0.0/24")
         failure_of(run, Configure(more, host=host), of=RouteConflict, match=r"10\.0\.0\.0/24")
@@ -153,6 +156,14 @@ class TestNothingToDo:
         assert "reload systemd    # its files have changed" in str(plan)
         assert "reload systemd" in str(run(Configure(WANTED, host=host)))
         assert left_to_do(Configure(WANTED, host=host)) == ""
+        assert isinstance(run(Configure(WANTED, host=host)), CheckResult), "it was checked"
+
+    def test_a_unit_that_is_gated_no_longer(self) -> None:
+        """Its drop-in is gone, and systemd, which has not read that, still runs the gate."""
+        host = configured(WANTED._replace(gate=GateConfig(("kubelet.service", MACHINES))))
+        only_machines = WANTED._replace(gate=GateConfig((MACHINES,)))
+        host.files.remove(LAYOUT.drop_in_path("kubelet.service"))
+        assert "reload systemd" in left_to_do(Configure(only_machines, host=host))
 
     def test_a_masked_unit(self) -> None:
         """Of a masked unit with our drop-in, systemd says at all times that it has to reload."""
@@ -180,6 +191,14 @@ class TestNothingToDo:
         start = Configure(GUARDED, host=host).plan()
         assert [operation.verb for operation in removal.systemd] == ["stop", "reload"]
         assert [operation.verb for operation in start.systemd] == ["reload", "start"]
+
+
+@pytest.mark.parametrize(("mode", "severity"), [("STRICT", "error"), ("WARN", "warning")])
+def test_how_bad_an_overlap_is(mode: str, severity: str) -> None:
+    """A plan in STRICT says that of what the run would fail with."""
+    host = FakeHost(kernel=h200())
+    plan = Configure(config(cidrs=(CIDR,), mode=mode), host=host).plan()
+    assert plan.check_findings[0].severity == severity
 
 
 def test_rights() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from hostrouting.config.settings import GateConfig, HostRoutingConfig
 from hostrouting.errors import HostError
+from hostrouting.install.typed_commands import GUARD_IS_MASKED, with_gate_command
 from hostrouting.install.ungated import find_ungated
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeManager, h200
@@ -70,6 +71,22 @@ def test_what_is_named(kind: str, wanted: HostRoutingConfig, named: list[str]) -
     if kind == "a container":
         manager_of(host).running = False
     assert ungated(host, wanted) == named
+
+
+def test_the_command_that_gates_them() -> None:
+    """It names all of them; other findings keep their remedy. Without a command, none is said."""
+    host = FakeHost(kernel=h200())
+    for unit in ("kubelet.service", "rke2-agent.service"):
+        manager_of(host).states[unit] = "active"
+    findings = (GUARD_IS_MASKED, *find_ungated(WANTED, host))
+    other, *ungated_ones = with_gate_command(findings, "apply")
+    assert other == GUARD_IS_MASKED
+    for finding in ungated_ones:
+        assert finding.remedy is not None
+        assert finding.remedy.command.endswith(
+            "apply --gate kubelet.service --gate rke2-agent.service"
+        )
+    assert [finding.remedy for finding in with_gate_command(findings[1:], "")] == [None, None]
 
 
 def test_systemd_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:

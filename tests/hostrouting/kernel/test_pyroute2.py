@@ -17,6 +17,7 @@ from hostrouting.kernel.netlink.host import IFNAME, LINK
 from hostrouting.kernel.netlink.numbers import RTM_GETLINK
 from hostrouting.kernel.netlink.socket import HEADER, NLM_F_DUMP_INTR, attribute
 from hostrouting.kernel.pyroute2 import Pyroute2Backend
+from tests.support.kinds import raises
 
 
 @pytest.mark.parametrize("handle", ["netns", None, pyroute2.IPRoute])
@@ -41,28 +42,33 @@ def test_a_handle_that_is_asynchronous() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "kind", "said"),
     [
-        (RuntimeError("x"), "the handle cannot read the host's routes: RuntimeError: x"),
-        (OSError(errno.ENOBUFS, "x"), "cannot read the host's routes: answers were lost"),
+        (RuntimeError("x"), "unusable", "the handle cannot read the host's routes: RuntimeError: "),
+        (OSError(errno.ENOBUFS, "x"), "unsettled", "cannot read the host's routes: answers were l"),
     ],
 )
-def test_a_handle_that_fails(error: Exception, said: str) -> None:
-    """A bug in it is told from an error of its socket."""
+def test_a_handle_that_fails(error: Exception, kind: str, said: str) -> None:
+    """A bug in it is told from an error of its socket; and a backend that was closed, from both."""
     handle = mock.Mock(nlm_request_batch=mock.Mock(side_effect=error))
-    with Pyroute2Backend(handle) as backend, pytest.raises(BackendError, match=f"^{said}"):
+    with Pyroute2Backend(handle) as backend, raises(BackendError, kind, match=f"^{said}"):
+        backend.snapshot()
+    with raises(BackendError, "unusable", match="this backend was closed"):
         backend.snapshot()
 
 
 class Listed(dict[str, dict[str, int]]):
-    """A message of pyroute2: a device, in a list that changed while it was read or did not."""
+    """A message of pyroute2: a device with an XDP program, in a list that changed while it was
+    read or did not.
+    """
 
     offset = 0
 
     def __init__(self, *, is_torn: bool) -> None:
         """Keep the flag in the header, where pyroute2 has it."""
         super().__init__(header={"flags": NLM_F_DUMP_INTR if is_torn else 0})
-        self.data = bytes(HEADER.size) + LINK.pack(1, 2, 0) + attribute(IFNAME, b"eth0\0")
+        xdp = attribute(43, attribute(2, b"\1"))
+        self.data = bytes(HEADER.size) + LINK.pack(1, 2, 0) + attribute(IFNAME, b"eth0\0") + xdp
         self.length = len(self.data)
 
 
@@ -105,7 +111,7 @@ def test_a_list_that_changes_while_it_is_read(torn: int, *, is_restless: bool) -
     """The host is read again, up to three times in all; then the snapshot is restless."""
     with Pyroute2Backend(OneDevice(torn)) as backend:
         snapshot = backend.snapshot()
-    assert [link.name for link in snapshot.links] == ["eth0"]
+    assert [(link.name, link.xdp) for link in snapshot.links] == [("eth0", True)]
     assert snapshot.restless is is_restless
 
 

@@ -12,6 +12,7 @@ from hostrouting.model.route import (
     as_stored,
     bare,
     deletion_command,
+    devs_of,
 )
 from tests.support.ip_text import route_of
 
@@ -76,6 +77,7 @@ def test_the_devices_of_a_route() -> None:
     assert ECMP._replace(next_hops=(*ECMP.next_hops, NextHop("a"))).devs == ("a", "b")
     assert ECMP.usable_devs == ("a",)
     assert Route.to("10.9.0.0/16", gateway="10.0.0.1").devs == ()
+    assert devs_of([ECMP, Route.to("10.9.0.0/16", dev="c")]) == {"a", "b", "c"}
 
 
 def test_entries() -> None:
@@ -89,7 +91,9 @@ def test_entries() -> None:
     for whole in (ECMP, Route.to("fd00::/8", type="blackhole")):
         assert as_stored(whole) == (whole,)
     ipv4 = ECMP._replace(prefix=Prefix(4, 0, 0), nexthop_id=None)
-    assert as_stored(ipv4) == as_listed([ipv4]) == (ipv4,)
+    assert as_stored(ipv4) == (ipv4,)
+    of_ipv4 = tuple(ipv4._replace(next_hops=(NextHop("a", as_ip(f"10.0.0.{n}")),)) for n in (1, 2))
+    assert as_listed(of_ipv4) == of_ipv4
     (via, on_link), other = (
         entries,
         entries[0]._replace(next_hops=(NextHop("c", as_ip("fe80::9"), 5),), protocol=9),

@@ -87,7 +87,7 @@ def run_on_each(nodes: Sequence[SandboxedNode], *command: str) -> list[Done]:
         input="".join(f"{home}\n" for home in homes),
         check=True,
         text=True,
-        timeout=200,
+        timeout=100,
     )
     return [
         Done(

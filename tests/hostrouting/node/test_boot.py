@@ -18,6 +18,7 @@ from tests.support.node import (
     logged,
     marker_of,
     node,
+    wanting,
     without_default,
 )
 
@@ -50,6 +51,7 @@ def test_each_part(part: Part) -> None:
     host = node(ALL)
     assert make(part, host) == (1 if part == "check" else 0)
     assert done_on(host) == {part}
+    assert make(part, node(wanting(mode="WARN"))) == 0, "what is found there holds no unit back"
 
 
 @pytest.mark.parametrize("comes", [True, False])

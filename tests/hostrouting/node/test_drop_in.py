@@ -29,6 +29,7 @@ SHELLS = [
 ]
 """What /bin/sh may be."""
 SH = ("/bin/sh",)
+ROUTES, GUARD = HostLayout.routes_unit, HostLayout.guard_unit
 PASSES = wanting(cidrs=())
 """A configuration that gates the unit, and nothing holds it back."""
 WAITS = wanting("10.9.0.0/16")
@@ -43,6 +44,11 @@ def gate(shell: tuple[str, ...] = SH) -> list[str]:
     at = words.index("/bin/sh")
     words[at : at + 1] = shell
     return words
+
+
+def service(unit: str) -> list[str]:
+    """The command of a unit of ours."""
+    return command_of(UNITS[unit], "ExecStart", unit)
 
 
 @pytest.fixture
@@ -240,16 +246,18 @@ def test_only_one_status_opens(shell: tuple[str, ...], tmp_path: Path) -> None:
 
 
 def test_an_interpreter_that_is_too_old(node: SandboxedNode) -> None:
-    """It says so itself."""
+    """It says so itself, in each unit."""
     install(node)
     node.place(HostLayout.python_path).unlink()
     node.files.write(HostLayout.python_path, OLD, mode=0o755)
-    status, log = start(node)
-    assert status == 255
-    assert log.startswith(
-        "<3>hostrouting: Python 3.10 or newer is needed, and /etc/hostrouting/python is Python 3.9"
-    )
-    assert COULD_NOT_BE_RUN not in log
+    for command, status in ((gate(), 255), (service(ROUTES), 98), (service(GUARD), 98)):
+        done = node.run("timeout", "60", *command)
+        assert done.status == status
+        assert done.stderr.startswith(
+            "<3>hostrouting: Python 3.10 or newer is needed, and /etc/hostrouting/python is Python "
+            "3.9"
+        )
+        assert COULD_NOT_BE_RUN not in done.stderr
 
 
 # Signals, the lock and the network
@@ -307,12 +315,33 @@ wait $!
 
 
 def test_a_program_that_is_replaced(node: SandboxedNode) -> None:
-    """The new one decides: the former one could take back what a run has done meanwhile."""
-    install(node)
+    """The new one decides: the former one could take back what a run has done meanwhile. The guard
+    ends before it changes anything, and systemd starts the new one.
+    """
     script = REPLACED.format(waits=WAITS_FOR_THE_LOCK)
-    done = node.run("sh", "-c", script, "sh", *gate())
-    assert done.status == 255
-    assert COULD_NOT_BE_RUN in done.stderr
+    no_program = "No module named 'hostrouting'"
+    cases = ((gate(), 255, COULD_NOT_BE_RUN), (service(ROUTES), 1, no_program))
+    for command, status, said in (*cases, (service(GUARD), 0, "")):
+        install(node)
+        done = node.run("sh", "-c", script, "sh", *command)
+        assert done.status == status
+        assert said in done.stderr
+        assert bool(done.stderr) is bool(said)
+
+
+def test_there_can_be_no_lock(node: SandboxedNode) -> None:
+    """Then no writer has it either, and each unit goes on; it is said once."""
+    install(node)
+    node.place(HostLayout.lock_path).mkdir()
+    no_lock = "<4>hostrouting: this runs without a lock, as there is none: "
+    for command in (gate(), service(ROUTES)):
+        done = node.run(*command)
+        assert done.status == 0
+        assert done.stderr.startswith(no_lock)
+    script = TERMINATE.format(condition="grep -q 'without a lock' /run/log")
+    done = node.run("sh", "-c", script, "sh", *service(GUARD))
+    assert done.stdout.startswith(f"0\n{no_lock}")
+    assert done.stdout.count(no_lock) == 1
 
 
 ONLINE = """\
@@ -342,18 +371,8 @@ def test_a_unit_with_a_network_of_its_own(node: SandboxedNode, own: tuple[str, .
 def test_the_guard(node: SandboxedNode) -> None:
     """Its command runs until a signal comes, which is no failure."""
     install(node, WAITS)
-    command = command_of(UNITS[HostLayout.guard_unit], "ExecStart", HostLayout.guard_unit)
     script = TERMINATE.format(condition="grep -q NO-DEFAULT-ROUTE /run/log")
-    done = node.run("sh", "-c", script, "sh", *command)
+    done = node.run("sh", "-c", script, "sh", *service(GUARD))
     status, *log = done.stdout.splitlines()
     assert status == "0"
     assert "ROUTE-WAITS: " in log[0]
-
-
-def test_a_guard_whose_program_is_replaced(node: SandboxedNode) -> None:
-    """It ends before it changes anything, and systemd starts the new one."""
-    install(node)
-    command = command_of(UNITS[HostLayout.guard_unit], "ExecStart", HostLayout.guard_unit)
-    script = REPLACED.format(waits=WAITS_FOR_THE_LOCK)
-    done = node.run("sh", "-c", script, "sh", *command)
-    assert (done.status, done.stdout, done.stderr) == (0, "", "")

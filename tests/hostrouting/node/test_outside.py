@@ -95,19 +95,43 @@ def test_what_a_script_is_given(tmp_path: Path) -> None:
     [("", 0), ("exit 7", 7), ("false", 1), ("kill -KILL $$", -9), ("exec nothing-like-that", 127)],
 )
 def test_how_it_ends(
-    text: str, status: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    text: str,
+    status: int,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The status is that of the script; negative for a signal."""
+    """The status is that of the script; negative for a signal. An operator may run the gate by
+    hand, without the ID of a start.
+    """
+    monkeypatch.delenv("INVOCATION_ID")
     assert run_script(script(tmp_path, text)) == status
     assert capfd.readouterr().out == ""
 
 
 def test_what_it_leaves_behind(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A process that keeps the output open holds nothing up."""
+    """A process that keeps the output open holds nothing up, and goes on."""
     began = time.monotonic()
     assert run_script(script(tmp_path, "sleep 99 & echo $!")) == 0
     assert time.monotonic() - began < 90
-    os.kill(int(capfd.readouterr().err), signal.SIGKILL)
+    pid = int(capfd.readouterr().err)
+    time.sleep(0.1)  # a signal would have ended it by then
+    assert not has_ended(pid)
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_it_cannot_be_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then there is nothing to end: 0 would be the number of the gate's own group."""
+    monkeypatch.setattr(outside, "_BASH", "/nowhere/bash")
+
+    def work() -> str:
+        os.setpgid(0, 0)
+        try:
+            return str(run_script("-c", "true"))
+        except OSError as error:
+            return str(error.strerror)
+
+    assert in_child(work) == "No such file or directory"
 
 
 def interrupted(folder: Path, text: str, *, kill_after: float = 5.0) -> tuple[str, list[bool]]:

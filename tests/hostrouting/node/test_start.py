@@ -1,6 +1,7 @@
 """hostrouting.node.start: what holds a unit back before it starts, and what the journal says."""
 
 import os
+import signal
 import time
 from collections.abc import Callable
 from unittest.mock import Mock
@@ -106,6 +107,7 @@ def test_all_is_right(capfd: pytest.CaptureFixture[str]) -> None:
     assert verdict.startswith("6 OK: every address of 172.16.0.0/16 leaves through eth0")
     assert marker_of(host) == "ok"
     assert (note_of(host).refused, note_of(host).errors) == (False, ())
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
 
 
 def test_a_refusal(capfd: pytest.CaptureFixture[str]) -> None:
@@ -179,6 +181,7 @@ def test_what_others_can_change(path: str, entry: Entry, capfd: pytest.CaptureFi
         ("", CONFIG),
         ("[]", CONFIG),
         ("null", CONFIG),
+        ('{"cluster": {}}', "has none of the keys"),
         (render_config(REPAIRED)[:-9], CONFIG),
         (render_config(REPAIRED).replace("STRICT", "STERN"), "hostRouting.routeOverlap.mode"),
     ],
@@ -288,6 +291,16 @@ def test_the_order_of_scripts() -> None:
         ("10-b.sh", UNIT, "67", "ok"),
         ("50-c.sh", UNIT, "67", "ok"),
     ]
+    assert note_of(host).held_by == ""
+
+
+def test_the_time_that_a_script_gets() -> None:
+    """A second at least: for many programs, none is no limit."""
+    host, scripts = with_scripts("50-a.sh")
+    clock = FakeNodeClock()
+    lock = FakeLock(lambda: clock.sleep(74.5))
+    assert decide(host, run=scripts, clock=clock, lock=lock) == PASSED
+    assert scripts.ran == [("50-a.sh", UNIT, "1", "ok")]
 
 
 FAILURES = [
@@ -373,6 +386,7 @@ def test_a_default_route_that_does_not_come(
 
     assert decide(host, clock=clock, lock=lock, run=run_slowly) == REFUSED
     assert 60 <= clock.now() < 62
+    assert lock.times < 70, "it looks again each second"
     lines = logged(capfd)
     assert [line[:14] for line in lines] == [
         f"6 {UNIT}"[:14],
@@ -455,12 +469,15 @@ def test_what_ends_a_start(
     assert lines[-1 if isinstance(error, Stopped) else -2] == SAID_REFUSED
 
 
+@pytest.mark.parametrize("limit", [0.1, 0.0])
 def test_something_hangs(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    limit: float, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """It is ended when the time is up."""
-    monkeypatch.setattr(start, "TIME_LIMIT", 0.1)
-    assert decide(node(), lock=FakeLock(lambda: time.sleep(60))) == REFUSED
+    """It is ended when the time is up, or at once if that is so before: another start had the lock
+    for long, and then the program was replaced.
+    """
+    monkeypatch.setattr(start, "TIME_LIMIT", limit)
+    assert decide(node(), lock=FakeLock(lambda: time.sleep(20))) == REFUSED
     assert logged(capfd)[0].startswith("3 this took longer than 0 s, and was ended while it waited")
 
 

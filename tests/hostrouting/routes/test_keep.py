@@ -31,7 +31,8 @@ def test_what_is_required_before_a_change(kernel: FakeKernel) -> None:
         hosts = ([*host.routes] for host in (now, afterwards))
         asked.extend([str(each.prefix) for each in host if each.protocol == 213] for host in hosts)
 
-    keep_routes(kernel, config, require=require)
+    applied = keep_routes(kernel, config, require=require)
+    assert [change.verb for change in applied.changes] == ["add", "delete"]
     assert asked == [["20.2.0.0/16"], ["20.1.0.0/16"]]
     assert keep_routes(kernel, config, require=require).changes == ()
     assert len(asked) == 2

@@ -18,6 +18,7 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.plan import plan_static_routes, reply_routes
+from hostrouting.routes.uplink import TO_PIN
 from hostrouting.testing import h200, plain_vm
 from tests.hostrouting.routes.own_routes import (
     FOREIGN,
@@ -205,6 +206,15 @@ def test_ways_out_of_a_conflict(wish: StaticRoute, edit: str) -> None:
         assert str(finding.remedy) == f"no route can be more specific; {delete}"
 
 
+def test_a_conflict_beside_a_route_that_waits() -> None:
+    """One error has both, or the next run would fail again."""
+    theirs = Route.to(Prefix.parse("172.16.0.0/16"), dev="ib0", protocol=3)
+    wanted = configured(static("172.16.0.0/16"), static("172.18.0.0/16", dev="eth7"))
+    with pytest.raises(RouteConflict) as caught:
+        plan_static_routes(wanted, ipv6_host(theirs)).require_no_conflict()
+    assert [finding.name for finding in caught.value.findings] == ["route-conflict", "route-waits"]
+
+
 @pytest.mark.parametrize(
     ("half", "wanted", "is_free"),
     [
@@ -301,10 +311,8 @@ SIX_B proto 186 metric 1024 expired pref high; SIX_A proto ours metric 1024 | si
 A linkdown proto ours | | keep
 A onlink proto ours   | | keep
 A onlink proto 186    | | keep
-SIX_A onlink proto ours metric 1024 | six | keep
 
 -; default via 10.0.0.1 dev eth0 onlink; A proto ours | | keep
--; ::/0 via fd00:99::1 dev eth0 onlink metric 1024; SIX_A proto ours metric 1024 | six | keep
 
 # Compared: the weights, which mean nothing in IPv6, where each next hop is a route of its own
 -; default A_AND_B; PLACE proto ours A_AND_B          | | keep
@@ -424,6 +432,14 @@ class TestWhatStays:
             f"after the next boot, {PLACE} will wait for {waiting.missing}; what is there now works"
         )
         assert finding.remedy == waiting.missing.remedy
+
+    def test_the_default_route_has_moved(self) -> None:
+        """The gateway is not on its device: the finding says how to name the way."""
+        moved = host_with(OF_ETH1, BY_A)
+        plan = plan_static_routes(configured(static(PLACE, BY_A.next_hops[0].gateway)), moved)
+        [finding] = plan.warnings
+        assert "an address or route on eth1 that reaches the gateway" in finding.sentence
+        assert finding.remedy == TO_PIN
 
     @settings(max_examples=scaled(200))
     @given(hosts(), wishes(), st.sampled_from([*IN_DOUBT.values()]))

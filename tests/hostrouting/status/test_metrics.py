@@ -3,13 +3,22 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hostrouting.errors import BackendError
+from hostrouting.errors import BackendError, HostError
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.testing import FakeHost
 from tests.support.cli import say
 from tests.support.incidents import KUBELET, refuse
-from tests.support.statuses import INCIDENTS, kubelet, right, right_but, with_private_files
+from tests.support.statuses import (
+    INCIDENTS,
+    PROBES,
+    kubelet,
+    right,
+    right_but,
+    with_private_files,
+    written,
+)
+from tests.support.tasks import LAYOUT
 
 
 def read(host: FakeHost) -> dict[str, float]:
@@ -123,6 +132,15 @@ def test_a_user_who_may_not_read_the_configuration() -> None:
     assert not values.keys() & {"hostrouting_config_usable", "hostrouting_in_force"}
     assert values["hostrouting_gate_open"] == 0
     assert 'hostrouting_gated_units{state="runs"}' in values
+
+
+def test_an_open_gate_while_a_program_is_missing() -> None:
+    """It is open, whatever that program could have said."""
+    opening = written(LAYOUT.opening_path, "ticket")
+    host = right_but(opening, probeRewrite=PROBES)()
+    host.nftables.fail(HostError("nft is not installed", what="nft", kind="missing"))
+    values = read(host)
+    assert (values["hostrouting_unanswered"], values["hostrouting_gate_open"]) == (1, 1)
 
 
 def test_systemd_does_not_answer() -> None:

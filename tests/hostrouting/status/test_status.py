@@ -20,25 +20,34 @@ from hostrouting.status import Status, find_status, status_lines
 from hostrouting.testing import FakeHost, plain_vm
 from hostrouting.upkeep.passes import run_pass
 from tests.support.cli import say
-from tests.support.incidents import KUBELET, config, garble, leave_note, node, refuse
+from tests.support.incidents import KUBELET, config, escaping_node, garble, leave_note, node, refuse
 from tests.support.statuses import (
     CODES,
     INCIDENTS,
     OVERLAP,
+    REPAIR_LINE,
     UNITS,
     Change,
     break_python,
     end_guard,
     fill,
     hold_place,
+    kubelet,
+    lock,
+    lose_default,
+    lost,
+    mask_guard,
     right,
     right_but,
     start_k3s,
+    start_router,
     with_private_files,
     with_silent_kernel,
     with_silent_systemd,
+    without_routes,
+    written,
 )
-from tests.support.tasks import LAYOUT, REPAIR, lose_routes
+from tests.support.tasks import LAYOUT, REPAIR, lose_routes, manager_of
 
 
 @pytest.mark.parametrize("name", INCIDENTS)
@@ -186,10 +195,13 @@ def test_a_unit_where_systemd_does_not_run(name: str) -> None:
     assert [unit.state for unit in status.units] == ["no answer"]
     assert status.code == 3
     assert status.unanswered == ()
+    assert find_status(with_silent_systemd(FakeHost()), name).unanswered
 
 
 def test_a_refused_unit_is_to_be_started_when_nothing_holds_it_back() -> None:
-    """Not while the gate would refuse it again; in mode WARN also while addresses escape."""
+    """Not while the gate would refuse it again; in mode WARN also while addresses escape. While it
+    is being started, nobody knows what it waits for where nothing would refuse it.
+    """
     cases: dict[str, bool] = {
         "differs: routes are missing": False,
         "differs: addresses escape in mode STRICT": False,
@@ -198,6 +210,8 @@ def test_a_refused_unit_is_to_be_started_when_nothing_holds_it_back() -> None:
         "waiting: for a default route": False,
         "shut: the program is lost": False,
         "shut: config.json is broken": False,
+        "differs: a unit of ours was edited": True,
+        "differs: the table for probes is lost": True,
         "open: by an administrator": True,
         "in force": True,
     }
@@ -207,6 +221,9 @@ def test_a_refused_unit_is_to_be_started_when_nothing_holds_it_back() -> None:
         findings = find_status(host).findings
         startable = [finding for finding in findings if "nothing is known to hold" in str(finding)]
         assert bool(startable) is is_startable, name
+        kubelet(ActiveState="activating", SubState="condition")(host)
+        is_stuck = "waits in the gate" in str(find_status(host).findings)
+        assert is_stuck is is_startable, f"{name}, and it is being started"
 
 
 def test_a_conflict_alone_holds_a_unit_back() -> None:
@@ -248,12 +265,86 @@ def test_an_image_on_which_nothing_is_installed() -> None:
     assert find_status(FakeHost.image()) == Status(HostRoutingConfig())
 
 
+def test_where_nothing_is_gated() -> None:
+    """There is no unit to say anything of."""
+    assert find_status(node({"manageForeign": "keep"})).units == ()
+
+
 def test_where_nothing_is_expected() -> None:
     """No mode is said, and nothing is checked; what is missing is to be applied all the same."""
     status = find_status(right_but(lose_routes, routeOverlap={})())
     assert (status.state, status.mode, status.unanswered) == ("differs", "", ())
     assert_what_is_to_be_typed_stands_once(status)
     assert status.command == APPLY.command
+
+
+def forget_unit(host: FakeHost) -> None:
+    """A file of ours is new, and systemd has not read it."""
+    del manager_of(host).read[LAYOUT.unit_path(LAYOUT.check_unit)]
+
+
+def changed(host: FakeHost, change: Change) -> FakeHost:
+    """The host, after that."""
+    change(host)
+    return host
+
+
+COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
+    "systemd has not read a unit": (right_but(forget_unit), APPLY.command),
+    "a unit that fails is no work for apply": (
+        right_but(lose_routes, *UNITS["fails"]),
+        APPLY.command,
+    ),
+    "an ignored opening does not hinder a repair": (
+        lambda: changed(escaping_node(), written(LAYOUT.opening_path, "ticket", 0o666)),
+        REPAIR_LINE,
+    ),
+    "where nothing escapes, a conflict is to be decided": (
+        right_but(hold_place, start_k3s, routeOverlap={"expectedCidrs": ["10.0.0.0/24"]}),
+        "",
+    ),
+    "to unmask the guard brings no default route": (right_but(lose_default, mask_guard), ""),
+    "systemd does not answer, and another card is better": (
+        lambda: with_silent_systemd(without_routes(start_router)()),
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_is_to_be_typed(name: str) -> None:
+    """What makes the routing right, whatever else is wrong."""
+    make, command = COMMANDS[name]
+    status = find_status(make())
+    assert status.causes, "what is wrong is said, too"
+    assert status.command == command
+    if command == APPLY.command:
+        assert not status.leaves_something
+    for finding in status.findings:
+        if finding.name == "unit-not-gated":
+            assert finding.remedy is None
+    assert_what_is_to_be_typed_stands_once(status)
+
+
+def test_several_units_are_held_back_by_one_thing() -> None:
+    """The first line names one of them."""
+    host = right_but(lock, gate={"units": [KUBELET, "k3s.service"]})()
+    for unit in (KUBELET, "k3s.service"):
+        refuse(host, unit)
+    status = find_status(host)
+    assert [unit.held_by for unit in status.units] == [LAYOUT.lock_path] * 2
+    assert status.sentence.count("was refused") == 1
+
+
+def test_a_guard_whose_unit_is_lost() -> None:
+    """It is enabled all the same."""
+    host = right_but(lost(LAYOUT.unit_path(LAYOUT.guard_unit)))()
+    manager_of(host).states.clear()
+    manager_of(host).boot()
+    status = find_status(host)
+    assert status.guard is not None
+    assert status.guard.state == "unknown"
+    assert "  the guard is not enabled" not in status_lines(status)
 
 
 def test_many_things_of_one_kind() -> None:

@@ -91,6 +91,8 @@ def test_report() -> None:
     assert isinstance(without, CheckResult)
     assert without.changed
     assert without.findings == ()
+    skipped = run(Configure(config("10.9.0.0/16"), host=host))
+    assert skipped == phases.Skip("everything is as it should be")
 
     assert not Remove(host=host).plan().is_empty
     run(Remove(host=host))

@@ -66,6 +66,8 @@ class TestModes:
         assert f"REPAIR-COST: with the repair, {moved}" in str(error)
         assert [route["destination"] for route in error.repair] == list(REPAIR)
         assert isinstance(error.report, CheckReport)
+        assert error.check["verdict"] == "overlap"
+        assert [finding.name for finding in error.findings] == ["overlap", "action", "repair-cost"]
         assert list(error.repair) == [route.to_mapping() for route in error.report.routes]
         assert "OVERLAP" not in caplog.text
         assert {*effects_of(error).files} == paths_on(host) - {LAYOUT.detected_path}
@@ -175,7 +177,9 @@ class TestMarkersThatFail:
     """Only the routes decide: no failure to write or remove a marker changes the result."""
 
     @pytest.mark.parametrize("path", [LAYOUT.lock_path, LAYOUT.detected_path])
-    def test_no_marker_is_better_than_a_wrong_one(self, path: str) -> None:
+    def test_no_marker_is_better_than_a_wrong_one(
+        self, path: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """An earlier marker goes if that of this check cannot be written, or the lock not taken."""
         host = FakeHost(kernel=h200())
         checked(host, "10.0.0.0/8")
@@ -184,6 +188,7 @@ class TestMarkersThatFail:
         host.files.broken[path] = "Read-only file system"
         assert checked(host, "10.0.0.0/8").report.verdict == "overlap"
         assert markers(host) == {}
+        assert f"{path}: Read-only file system" in caplog.text
 
     def test_another_configuration_meanwhile(self) -> None:
         """A check whose CIDRs are not the installed ones any more leaves the markers of the other

@@ -9,9 +9,11 @@ import attrs
 import pytest
 
 import phases
+from hostrouting.boot.files import render_config
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects
+from hostrouting.install.installed import read_installed
 from hostrouting.model.snapshot import Link
 from hostrouting.probe.table import TABLE, render_probe_table
 from hostrouting.tasks.configure import Configure, Remove
@@ -19,6 +21,7 @@ from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.testing import FakeHost, FakeKernel
 from tests.support.tasks import LAYOUT, failure_of, our_routes, ours, run
 
+KEEPING = HostRoutingConfig(manage_foreign="keep")
 KNOWN = "2603:1062:0:1:fe80:1234:5678:9abc"
 REPLY = f"{KNOWN}/128 dev eth0 proto hostrouting metric 1024"
 
@@ -35,6 +38,11 @@ def apply(host: FakeHost, **settings: Any) -> Effects:
     result = run(RewriteProbeSource(rewrite(**settings), host=host))
     assert isinstance(result, Effects)
     return result
+
+
+def apply_again(host: FakeHost) -> object:
+    """The result of the task where perhaps nothing is to be done."""
+    return run(RewriteProbeSource(rewrite(), host=host))
 
 
 class TestApply:
@@ -54,8 +62,7 @@ class TestApply:
         assert [str(change) for change in effects.changes] == [f"add {REPLY}"]
         assert host.nftables.tables[TABLE] in render_probe_table(rewrite().probe_rewrite)
         assert ours(host) == [REPLY]
-        again = run(RewriteProbeSource(rewrite(), host=host))
-        assert again == phases.Skip("the table is as it should be")
+        assert apply_again(host) == phases.Skip("the table is as it should be")
 
     @pytest.mark.parametrize(
         "disturb",
@@ -80,6 +87,16 @@ class TestApply:
             run(task(rewrite(), host=host))
             assert host.nftables.tables == tables
             assert ours(host) == routes
+
+    def test_another_program_meanwhile(self) -> None:
+        """If the table is right when the lock is held, nothing is left to do."""
+        host = FakeHost()
+        apply(host)
+        tables = dict(host.nftables.tables)
+        host.nftables.tables.clear()
+        host.nftables.meanwhile(lambda: host.nftables.tables.update(tables), nth=3)
+        assert apply_again(host) == phases.Skip("the table is as it should be")
+        assert host.nftables.waiting == 0
 
 
 class TestInTheWay:
@@ -128,6 +145,10 @@ class TestNft:
         host.nftables.fault = HostError("nft failed", what="nft", kind="not-permitted")
         failure_of(run, Remove(host=host), of=HostError, match="nft failed")
         assert host.files.texts == before
+        new = FakeHost()
+        new.nftables.fault = host.nftables.fault
+        failure_of(apply, new, of=HostError, match="nft failed")
+        assert new.files.texts == {}
 
     def test_uninstalled(self, caplog: pytest.LogCaptureFixture) -> None:
         """Without the program, the rest is removed, and a warning says that the table stays until
@@ -144,8 +165,13 @@ class TestNft:
         """If this process may not ask, or Linux has no nftables, that does not matter."""
         host = FakeHost()
         host.nftables.fault = HostError("nft failed", what="nft", kind="not-permitted")
-        run(Configure(HostRoutingConfig(manage_foreign="keep"), host=host))
-        assert LAYOUT.config_path in host.files.texts
+        for each in (host, attrs.evolve(host, missing={"nft"})):
+            for text in ("{", "", render_config(KEEPING)):
+                host.files.texts[LAYOUT.config_path] = text
+                task = Configure(KEEPING, host=each)
+                assert task.plan().findings == ()
+                run(task)
+                assert read_installed(each) == KEEPING
 
     def test_uninstalled_while_the_table_is_wanted(self) -> None:
         """That the program is missing is all that is said: no table is to be deleted."""

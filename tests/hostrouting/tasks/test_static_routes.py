@@ -28,6 +28,7 @@ from tests.support.tasks import (
     before_it_sets_routes,
     config,
     configured,
+    context,
     failure_of,
     our_destinations,
     ours,
@@ -112,6 +113,7 @@ class TestDefaultRoute:
         assert finding.target == "10.9.0.0/16"
         assert error.can_retry
         assert our_destinations(host) == ["10.7.0.0/16"]
+        assert host.files.writes.count(LAYOUT.lock_path) == 1, "it waits without the lock"
         assert installed(host) is True
         assert {*effects_of(error).files} == paths_on(host)
         whole = Configure(config("10.9.0.0/16"), host=host, wait=20)
@@ -158,6 +160,16 @@ def test_what_linux_does_not_take_back() -> None:
     assert [str(change.route.prefix) for change in effects_of(error).changes] == [REPAIR[0]]
 
 
+def test_a_run_that_is_cancelled_while_it_sets_routes() -> None:
+    """It takes them back."""
+    host = FakeHost(kernel=h200())
+    ctx = context()
+    host.faults.meanwhile("change", lambda: ctx.cancel("enough"))
+    with pytest.raises(phases.Cancelled, match="enough"):
+        phases.execute(ConfigureStaticRoutes(config(*REPAIR), host=host), ctx)
+    assert our_destinations(host) == []
+
+
 def test_another_run_is_busy_when_the_routes_are_set() -> None:
     """The error is that of the lock, and not of a route that waits."""
     host = FakeHost(kernel=h200())
@@ -179,7 +191,7 @@ class TestTypedRoutes:
         assert our_destinations(host) == [*REPAIR]
 
 
-def test_only_the_reply_route_is_left_out() -> None:
+def test_only_the_reply_route_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     """Nothing waits for it: the result has why, and so has that of the whole run."""
     rewrite = ProbeRewriteConfig(enabled=True, interfaces=("eth9",))
     host = FakeHost(kernel=h200())
@@ -191,3 +203,4 @@ def test_only_the_reply_route_is_left_out() -> None:
         [warning] = effects_of(result).warnings
         assert warning.name == "route-waits"
         assert warning.severity == "warning"
+    assert caplog.text.count("needs the device eth9") == 1

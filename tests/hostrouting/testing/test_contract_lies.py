@@ -153,12 +153,6 @@ def with_the_kernels_routes_elsewhere(snapshot: Snapshot) -> Snapshot:
     return snapshot._replace(routes=tuple(routes))
 
 
-def without_the_last_rule(snapshot: Snapshot) -> Snapshot:
-    """Without the rule of the suite that has a limit of interface groups."""
-    rules = tuple(rule for rule in snapshot.rules if rule.suppress_ifgroup is None)
-    return snapshot._replace(rules=rules)
-
-
 def with_one_hop(answer: Answer) -> Answer:
     """Of its route the first next hop."""
     if answer.route is None:
@@ -185,6 +179,7 @@ def answers(change: Callable[[Answer], Answer]) -> Lie:
 
 
 NOTHING = Answer("no-route", None)
+INVENTED = Rule(4, 9, table=7)
 ABOUT_THE_HOST: dict[str, tuple[Lie, str]] = {
     "rules from last to first": (reversed_in("rules"), PROMISES["rules"]),
     "devices from last to first": (reversed_in("links"), "and they are listed in that order"),
@@ -509,12 +504,14 @@ def test_an_honest_backend() -> None:
 
 def test_what_a_failure_says() -> None:
     """What is missing, what is not promised, and the fields of two routes that print alike."""
-    [said] = broken_promises(told_of_each("rules", suppress_ifgroup=None))
-    assert said.startswith(f"{PROMISES['rules']}; missing: [100: from 2001:db8:7::/48 ")
-    assert "; not promised: [100: from 2001:db8:7::/48 " in said
-    [said] = broken_promises(reversed_in("rules"))
-    assert said.startswith(f"{PROMISES['rules']}; seen in this order: [")
-    [said] = broken_promises(snapshots(without_the_last_rule))
-    assert said.endswith(" lookup 2006 suppress_ifgroup 7]; not promised: []")
+    [only] = broken_promises(told_of_each("rules", suppress_ifgroup=None))
+    assert only.startswith(f"{PROMISES['rules']}; missing: [100: from 2001:db8:7::/48 ")
+    assert "; not promised: [100: from 2001:db8:7::/48 " in only
+    [only] = broken_promises(reversed_in("rules"))
+    assert only.startswith(f"{PROMISES['rules']}; seen in this order: [")
+    said = broken_promises(snapshots(lambda it: it._replace(rules=it.rules[1:])))
+    assert f"{PROMISES['rules']}; missing: [0: from all lookup local]; not promised: []" in said
+    said = broken_promises(snapshots(lambda it: it._replace(rules=(*it.rules, INVENTED))))
+    assert f"{PROMISES['rules']}; missing: []; not promised: [{INVENTED}]" in said
     said_of_routes = broken_promises(told_of_each("routes", expired=False))
     assert any(": expired is False, not None" in words for words in said_of_routes)

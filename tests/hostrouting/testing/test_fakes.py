@@ -20,8 +20,9 @@ from hostrouting.host.host import Host
 from hostrouting.install.plan import Plan
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, counted
 from hostrouting.kernel.rights import Rights
-from hostrouting.model.prefix import IP, as_ip
+from hostrouting.model.prefix import IP
 from hostrouting.model.route import OURS, Route
+from hostrouting.model.snapshot import Link
 from hostrouting.reading import read, register
 from hostrouting.status import Status, find_status, metric_lines
 from hostrouting.tasks.configure import Configure
@@ -100,6 +101,7 @@ MISTAKES: dict[str, Callable[[], object]] = {
     r"files is {'/etc/a': ''}; it must be FakeFiles\(texts={…}\)": part(files={"/etc/a": ""}),
     "manager is <class .*; it must be a FakeManager, or None": part(manager=FakeManager),
     "interpreter is 'no json'; it must be a FakeInterpreter": part(interpreter="no json"),
+    "backend must be a function that connects, not a FakeKernel": part(backend=h200()),
     "rights is Rights.*; it must be a function: lambda: Rights": part(rights=Rights()),
     r"missing is \['zzz'\]; .* programs that hostrouting needs: bash, nft": part(missing=["zzz"]),
     "missing is 'nft'; it must be a collection": part(missing="nft"),
@@ -135,6 +137,7 @@ MISTAKES: dict[str, Callable[[], object]] = {
     "path is 'run/lock'; it must be": lambda: FakeFiles(locked={"run/lock"}).write("/a", ""),
     "path is '/a/../b'; write its shortest form, '/b'": lambda: FakeFiles().write("/a/../b", ""),
     "path is '//a'; write its shortest form, '/a'": lambda: FakeFiles().write("//a", ""),
+    "path is '/a/./b'; write its shortest form": lambda: FakeFiles().read("/a/./b"),
     "path is '/a//b/'; write its shortest form, '/a/b'": lambda: FakeFiles().remove("/a//b/"),
     "add link eth9:1.*: a name has 1 to 15 bytes": lambda: h200().add_link("eth9:1"),
     "add link a/b.*: a name has": lambda: h200().add_link("a/b"),
@@ -204,19 +207,11 @@ def test_a_mistake(said: str) -> None:
 # The fake kernel.
 
 
-@pytest.mark.parametrize(
-    "route",
-    [
-        Route.to("2001:db8:1::/64", dev="eth0", gateway="10.0.0.1"),
-        Route.to("192.0.2.0/24", dev="eth0")._replace(prefsrc=as_ip("2001:db8::4")),
-        Route.to("2001:db8:1::/64", dev="eth0")._replace(prefsrc=as_ip("10.0.0.4")),
-    ],
-    ids=str,
-)
-def test_a_route_with_an_address_of_the_other_family(route: Route) -> None:
-    """It is refused, as by Linux, although the host has the address."""
-    with raises(BackendError, "invalid"):
-        contract_host().ip_route("add", route)
+def test_the_number_of_a_device() -> None:
+    """The one that is given, or else the next free one."""
+    kernel = FakeKernel()
+    given, next_one = kernel.add_link(Link("eth0", 70)), kernel.add_link("eth1")
+    assert (given.index, next_one.index) == (70, 71)
 
 
 def test_planned_changes() -> None:
@@ -278,9 +273,9 @@ def test_each_call_can_fail(moment: Any, call: Callable[[FaultyBackend], object]
     backend, acts = FaultyBackend(h200()), list[str]()
     backend.meanwhile(moment, lambda: acts.append("first"))
     backend.meanwhile(moment, lambda: acts.append("second"))
-    backend.fail(moment, BackendError("busy"))
+    backend.fail(moment, errno.EBUSY)
     assert backend.waiting == 3
-    with pytest.raises(BackendError, match="busy"):
+    with pytest.raises(BackendError, match=f"the kernel refused a {moment}"):
         call(backend)
     assert acts == ["first", "second"]
     assert backend.waiting == 0

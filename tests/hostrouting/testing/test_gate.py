@@ -13,6 +13,7 @@ from hostrouting.node.start import Start
 from hostrouting.release import PASSED
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
+from hostrouting.testing.gate import why_refused
 from tests.support.node import (
     HALVES,
     UNIT,
@@ -26,8 +27,6 @@ from tests.support.tasks import manager_of
 from tests.support.topologies import cni_node, ecmp_node, vpn_node
 
 MACHINE = "systemd-nspawn@kube1.service"
-ESCAPING = wanting(units=(UNIT, "systemd-nspawn@.service"))
-"""In STRICT, and the fabric leaves through InfiniBand."""
 
 
 def installed(config: HostRoutingConfig, make: Callable[[], FakeKernel] = h200) -> FakeHost:
@@ -46,10 +45,15 @@ def start(host: FakeHost, unit: str = UNIT, **options: Any) -> str:
     return ""
 
 
-@pytest.mark.parametrize("unit", [UNIT, "kubelet", MACHINE])
-def test_a_unit_that_is_refused(unit: str) -> None:
-    """The error has what the gate logs, and the unit has failed."""
-    host = installed(ESCAPING)
+@pytest.mark.parametrize(
+    ("unit", "gated"),
+    [(UNIT, UNIT), ("kubelet", UNIT), (MACHINE, "systemd-nspawn@.service"), (MACHINE, MACHINE)],
+)
+def test_a_unit_that_is_refused(unit: str, gated: str) -> None:
+    """In STRICT, and the fabric leaves by InfiniBand: the error has what the gate logs, and the
+    unit has failed.
+    """
+    host = installed(wanting(units=(gated,)))
     said = start(host, unit)
     assert " failed (exit-code, exit status 0): hostrouting: OVERLAP: 172.16.0.0/16 " in said
     assert "was refused: see the lines above; see `journalctl -u " in said
@@ -60,7 +64,7 @@ def test_a_unit_that_is_refused(unit: str) -> None:
 def test_an_opening() -> None:
     """It lets units start unchecked, unless the gate ignores it."""
     for reason, starts in (("a reason\n", True), ("\n", False)):
-        host = installed(ESCAPING)
+        host = installed(wanting())
         host.files.texts[HostLayout.opening_path] = reason
         assert (start(host) == "") is starts
 
@@ -96,9 +100,9 @@ def test_the_gate_of_a_node(make: Callable[[], FakeKernel], routes: Any, mode: A
     """It lets the same units pass, leaves the same marker, and gives the same reasons."""
     config = wanting(*routes, mode=mode)
     fake, real = installed(config, make), installed(config, make)
-    said = start(fake)
+    reasons = why_refused(fake, UNIT)
     node = Start(UNIT, real.files, find_host=lambda: real, clock=FakeNodeClock(), locked=FakeLock())
-    assert (said == "") is (node.decide() == PASSED)
-    assert all(error in said for error in node._errors)
+    assert (reasons == ()) is (node.decide() == PASSED)
+    assert [*reasons[:-1]] == [f"hostrouting: {error}" for error in node._errors]
     assert marker_of(fake) == marker_of(real)
     assert fake.kernel.snapshot() == real.kernel.snapshot()

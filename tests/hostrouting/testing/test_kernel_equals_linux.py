@@ -452,8 +452,13 @@ HISTORIES: dict[str, list[tuple[Any, ...]]] = {
         (*ADD, Route(Prefix.parse("10.9.0.0/16"), (NextHop("eth0", weight=3),))),
     ],
     "a rule that is there": [("add_rule", RULE), ("add_rule", RULE)],
-    "a gateway of the other family": [
+    "an address of the other family": [
         (*ADD, Route.to("10.9.0.0/16", dev="eth0", gateway="fe80::1")),
+        ADDRESS,
+        ("add_address", "eth0", "fd00::4/64"),
+        (*ADD, Route.to("fd09::/64", dev="eth0", gateway="10.0.0.1")),
+        (*ADD, Route.to("10.8.0.0/16", dev="eth0")._replace(prefsrc=as_ip("fd00::4"))),
+        (*ADD, Route.to("fd09::/64", dev="eth0")._replace(prefsrc=as_ip("10.0.0.4"))),
     ],
     "a link-local address as a gateway": [
         (*ADD, Route.to("10.9.0.0/16", dev="eth0", gateway="169.254.1.1")),
@@ -466,11 +471,23 @@ HISTORIES: dict[str, list[tuple[Any, ...]]] = {
         ADDRESS,
         (*ADD, Route.to("10.9.0.0/16", dev="eth0", gateway="10.0.0.1")),
         ("ip_route", "delete", Route.to("10.9.0.0/16", gateway="10.0.0.1")),
+        (*ADD, Route.to("fd09::/64", dev="eth0", gateway="fe80::1")),
+        ("ip_route", "delete", Route.to("fd09::/64", gateway="fe80::1")),
     ],
+    "lo is deleted": [("delete_link", "lo")],
     "a deletion beside an IPv6 route without a next hop": [
         (*ADD, Route.to("fd09::/64", type="blackhole")),
         ("ip_route", "delete", Route.to("fd09::/64", dev="eth0")),
     ],
+    "a gateway behind a gateway": [
+        ("add_address", "eth0", "fd00::4/64"),
+        (*ADD, Route.to("fd08::/64", dev="eth0", gateway="fd00::1")),
+        (*ADD, Route.to("fd09::/64", dev="eth0", gateway="fd08::1")),
+        ADDRESS,
+        (*ADD, Route.to("10.8.0.0/16", dev="eth0", gateway="10.0.0.1")),
+        (*ADD, Route.to("10.9.0.0/16", dev="eth0", gateway="10.8.0.1")),
+    ],
+    "a scope in IPv6": [(*ADD, Route.to("fd09::/64", dev="eth0")._replace(scope=SCOPE_LINK))],
     "a broadcast address as a gateway": [ADDRESS, (*ADD, BROADCAST)],
     "an address of its own as a gateway": [
         ADDRESS,
@@ -483,6 +500,8 @@ HISTORIES: dict[str, list[tuple[Any, ...]]] = {
     "two addresses in one network": [
         ("add_address", "eth0", "fd00::4/64"),
         ("add_address", "eth0", "fd00::5/64"),
+        ADDRESS,
+        ("add_address", "eth0", "10.0.0.5/24"),
     ],
     "addresses of lo before it is up": [
         ("add_address", "lo", "10.1.0.1/32"),

@@ -41,6 +41,7 @@ def test_a_manager_that_has_yet_to_read() -> None:
     for step, needs_reload in steps:
         step()
         assert shown(manager_of(host), "NeedDaemonReload", "a.service") == [needs_reload]
+    assert manager_of(host).calls == ["reload"]
 
 
 def test_an_instance_that_is_loaded() -> None:
@@ -73,7 +74,7 @@ def test_a_name_without_its_suffix() -> None:
     assert shown(manager, "ActiveState", "a.service") == ["active"]
     assert shown(manager, "SubState", "b*.service", "b") == ["dead", "dead"]
     assert manager.errors_of("b.service", "today") == ("no certificate",)
-    assert manager.errors_of("a.service", "today") == ()
+    assert manager.errors_of("a.service", "today") == manager.errors_of("b.service", "") == ()
     manager.stop("a")
     assert shown(manager, "ActiveState", "a") == ["inactive"]
 
@@ -102,6 +103,7 @@ def test_what_the_files_of_a_unit_say() -> None:
     texts = {
         f"{UNITS}/m@.service": "SuccessExitStatus=97",
         f"{UNITS}/c.service": "",
+        f"{UNITS}/d.service": "[Service]",
         f"{UNITS}/m@a.service.d/30.conf.bak": "ExecCondition=ignored",
         f"{UNITS}/m@a.service.d/20.conf": "ExecCondition=second",
         f"{UNITS}/m@a.service.d/10.conf": "ExecCondition=\nExecCondition=first",
@@ -111,7 +113,7 @@ def test_what_the_files_of_a_unit_say() -> None:
     links = {f"{UNITS}/multi-user.target.wants/b.service": "/lib/systemd/system/b.service"}
     manager = FakeManager(files=FakeFiles(texts, links=links))
     assert shown(manager, "UnitFileState", "b.service", "m@a.service") == ["enabled", ""]
-    states = {"b": "not-found", "c": "masked", "m@a": "loaded", "n@a": "loaded"}
+    states = {"b": "not-found", "c": "masked", "d": "loaded", "m@a": "loaded", "n@a": "loaded"}
     assert shown(manager, "LoadState", *states) == [*states.values()]
     properties = ("SuccessExitStatus", "ExecCondition", "DropInPaths")
     assert manager.show(properties, "m@a.service") == (
@@ -186,7 +188,8 @@ def test_a_unit_that_does_not_start() -> None:
             manager.start(unit, timeout=1)
     assert manager.calls == ["start a.service", "start masked.service", "start node@1.service"]
     assert shown(manager, "ActiveState", "a", "masked") == ["failed", "inactive"]
-    assert shown(manager, "ExecMainStatus", "a", "masked") == ["1", "0"]
+    results = manager.show(("Result", "ExecMainStatus"), "a", "masked")
+    assert [" ".join(each.values()) for each in results] == ["exit-code 1", "success 0"]
     assert shown(manager, "MainPID", "a") == ["0"]
 
 

@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Callable
+from ipaddress import IPv4Network
 from unittest.mock import Mock
 
 import pytest
@@ -193,6 +194,7 @@ def test_probes_hold_no_unit_back(mode: Mode) -> None:
     outcome = make_pass(host, wanting(mode=mode, probe_rewrite=PROBES))
     [finding] = outcome.findings
     assert (finding.name, finding.severity) == ("probe-rewrite", "warning")
+    assert finding.target == "nft"
     assert (outcome.refuses, marker_of(host)) == (False, "ok")
 
 
@@ -218,19 +220,33 @@ def test_verdicts(verdict: str, mode: Mode, *, can_write: bool) -> None:
     )
     assert bool(outcome.verdicts) is (verdict == "ok")
     assert marker_of(host) == (MARKERS[verdict] if can_write else "")
+    assert any(finding.severity == "error" for finding in outcome.findings) is outcome.refuses
     warnings = [finding for finding in outcome.findings if finding.name == "file"]
     assert [finding.severity for finding in warnings] == ["warning"] * (not can_write)
 
 
+@pytest.mark.parametrize("can_come", [True, False])
 @pytest.mark.parametrize("mode", MODES)
-def test_no_verdict(mode: Mode) -> None:
+def test_no_verdict(mode: Mode, *, can_come: bool) -> None:
     """Where Linux does not answer, STRICT holds units back, and no old marker stays."""
     host = node(kernel=plain_vm())
     make_pass(host, wanting())
-    refuse_to_list(host)
+    kind = "timeout" if can_come else "not-permitted"
+    host.faults.fail("snapshot", BackendError("no answer", kind=kind))
     outcome = make_pass(host, wanting(mode=mode), parts=("check",))
     assert outcome.refuses is (mode == "STRICT")
+    assert ("no answer" in outcome.waits) is can_come
     assert marker_of(host) == ""
+
+
+def test_a_name_server_in_a_service_network() -> None:
+    """The check knows the name servers of the host."""
+    host = node(kernel=plain_vm())
+    host.files.texts["/etc/resolv.conf"] = "nameserver 10.96.0.10\n"
+    config = wanting()
+    section = config.route_overlap._replace(service_cidrs=(IPv4Network("10.96.0.0/16"),))
+    outcome = make_pass(host, config._replace(route_overlap=section))
+    assert "10.96.0.10" in {finding.target for finding in outcome.findings}
 
 
 def test_a_pass_that_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

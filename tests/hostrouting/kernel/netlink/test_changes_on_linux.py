@@ -199,7 +199,8 @@ def test_a_long_list_of_changes(backend: NetlinkBackend) -> None:
 
 @text_rows(
     """
-1.0.0.0/8 via 9.9.9.9 dev eth0 | gateway-not-on-link | Nexthop has invalid gateway
+1.0.0.0/8 via 9.9.9.9 dev eth0 | gateway-not-on-link \
+| its gateway is not on-link (kernel: Nexthop has invalid gateway
 1.0.0.0/8 dev a-name-of-16-byte | no-such-device | device a-name-of-16-byte does not exist
 2001::/16 via 10.0.0.1 dev eth0 | invalid | IPv6 does not support RTA_VIA attribute
 fd00:9::/64 dev ib0 metric 1024 | refused | IPv6 is disabled on nexthop device

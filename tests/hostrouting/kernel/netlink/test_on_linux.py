@@ -221,7 +221,8 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
             "route add 3.0.0.0/8 nhid 5",
             "route add 6.0.0.0/8 nhid 6",
             "route add 7.0.0.0/8 nhid 7",
-            "route add 9.0.0.0/8 nexthop via 10.0.0.1 dev eth0 nexthop dev ib0",
+            "route add 9.0.0.0/8 nexthop via 10.0.0.1 dev eth0 nexthop dev wg0",
+            "link set wg0 down",
             "route add blackhole default table 100",
             (
                 "route add 8.0.0.0/8 nexthop encap ip id 7 dst 10.0.0.9 via 10.0.0.1 dev eth0 "
@@ -250,9 +251,14 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
         family=6,
     )
 
+    namespace.sysctl("ipv6/conf/all/forwarding", 1)
+
     snapshot = backend.snapshot()
 
     assert_that_ip_lists(snapshot, namespace)
+    assert snapshot.ipv6_forwarding is True
+    [dead] = [route for route in snapshot.routes if route.usable_devs != route.devs]
+    assert (str(dead.prefix), dead.usable_devs) == ("9.0.0.0/8", ("eth0",))
     assert {str(route.prefix): route.unread for route in snapshot.routes if route.unread} == {
         "6.0.0.0/8": ("encap seg6",),
         "7.0.0.0/8": ("encap seg6",),
@@ -302,6 +308,7 @@ def test_what_else_a_rule_selects_by(
             "rule add pref 200 ipproto tcp dport 80-90 sport 5 uidrange 3-4 table 100",
             "rule add pref 201 iif lo oif eth0 fwmark 3/0xff tos 0x10 ipproto 132 table 100",
             f"rule add pref 202 {invert} {to} table 100 suppress_ifgroup 7",
+            "rule add pref 203 l3mdev",
         ],
         family=family,
     )
@@ -312,7 +319,7 @@ def test_what_else_a_rule_selects_by(
     tunnel_6 = (("attribute-12", "0000000000000006"),)
     ports = (("uidrange", "3-4"), ("ipproto", "tcp"), ("sport", "5"), ("dport", "80-90"))
     marked = (("tos", "0x10"), ("oif", "eth0"), ("ipproto", "132"))
-    assert [rule for rule in snapshot.rules if rule.table == 100] == [
+    assert [rule for rule in snapshot.rules if 100 <= rule.priority <= 203] == [
         Rule(family=family, table=100, priority=100, others=tunnel_5),
         Rule(family=family, table=100, priority=101, others=tunnel_6),
         Rule(family=family, table=100, priority=200, others=ports),
@@ -333,6 +340,7 @@ def test_what_else_a_rule_selects_by(
             dst=Prefix.parse(to),
             suppress_ifgroup=7,
         ),
+        Rule(family=family, priority=203, l3mdev=True),
     ]
 
 
