@@ -121,8 +121,11 @@ def _unknown(files: Files, what: str, ours: Sequence[str]) -> ConfigError:
 
 
 def _unusable(files: Files, faults: Iterable[Fault]) -> ConfigError:
-    """The error for config.json."""
-    return ConfigError([*faults], HostLayout.config_path, remedy=remedy_without_config(files))
+    """The error for config.json. What to do about several faults is the same for all."""
+    faults = [*faults]
+    if len(faults) > 1:
+        faults = [fault._replace(remedy="") for fault in faults]
+    return ConfigError(faults, HostLayout.config_path, remedy=remedy_without_config(files))
 
 
 def remedy_without_config(files: Files) -> Remedy:

@@ -235,6 +235,7 @@ REFUSED: dict[str, Callable[[], object]] = {
     "condition of a returned is None; it must be True or": lambda: error_in_task(
         phases.when(UNTYPED.Context.check, TASK).do
     ),
+    "^run: ctx is that of the task a, which has ended": lambda: phases.run(TASK, ctx=_keep([])),
     "execute: ctx is that of the task a, which has ended": lambda: phases.execute(TASK, _keep([])),
     "^ctx is that of the task a, which has ended; use the context w": lambda: _keep([]).check(),
     "^ctx is that of the task a, which has ended; use the": lambda: _keep([]).sleep(5),

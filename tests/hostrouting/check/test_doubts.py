@@ -4,7 +4,7 @@ import pytest
 
 from hostrouting.check.sentences import check_findings
 from hostrouting.testing import plain_vm
-from tests.support.topologies import checked, vm_of, vpn_node
+from tests.support.topologies import checked, vm_of
 
 TWO = ("default via 10.0.0.1 dev eth0 metric 5", "default via 10.1.0.1 dev eth1 metric 5")
 
@@ -54,19 +54,7 @@ def test_a_card_was_renamed() -> None:
 
 
 def test_a_route_that_may_lose_packets() -> None:
-    """The device is allowed or the route is deleted, by a command."""
+    """Programs read that its device may be allowed."""
     [doubt] = check_findings(checked(vm_of("172.16.5.0/24 dev eth0 proto 3")))
     assert doubt.name == "doubtful-route"
     assert doubt.facts == {"mayAllow": {"eth0": ""}}
-    assert doubt.remedy is not None
-    allow, delete = doubt.remedy.ways()
-    assert allow.words == "if leaving through eth0 is intended"
-    assert " --allow eth0 | " in allow.command
-    assert delete.command == "ip route del 172.16.5.0/24 dev eth0 table main proto boot"
-
-
-def test_one_doubt_about_several_cidrs_is_one_finding() -> None:
-    """It is about the host, and not about a CIDR."""
-    report = checked(vpn_node().snapshot(), "172.16.0.0/16", "10.96.0.0/12", "192.168.0.0/16")
-    [doubt] = report.doubts
-    assert doubt.name == "default-routes"

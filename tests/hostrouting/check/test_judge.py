@@ -58,6 +58,8 @@ what the hidden card leads to a router is not for neighbours, although it lies i
 + default dev wg1
   ok      |                                               | 10.0.0.128/25 dev=wg1
   overlap | 10.0.0.128/25 via 10.0.0.1 dev eth0 proto 4   | 10.0.0.128/25 dev=wg1
+a doubt about the host is one for all CIDRs
+  undecided, doubts default-routes | default dev wg1 | 172.16.0.0/16 10.96.0.0/12 192.168.0.0/16
 allowedDevs names devices beside the uplink; which one the uplink is, expectedDevs says
   undecided | default dev wg1 | allow=wg1
   ok        | default dev wg1 | allow=wg1 dev=eth0
@@ -170,6 +172,7 @@ a proxy takes in what a mark selects, if the rule selects by nothing else
 + local 0.0.0.0/0 dev lo table 100
   ok        | rule fwmark 1/1
   undecided | rule fwmark 1/1 uidrange 1000-1999
+  overlap, doubts | rule fwmark 1/1; rule pref 200
 intendedRules names each rule by its selectors, and says nothing about others
 + elsewhere; rule fwmark 1/1
   undecided
@@ -360,16 +363,6 @@ def test_a_device_that_vanished_while_it_was_read() -> None:
     report = checked(vm_of("172.16.0.0/16 dev gone"))
     assert report.verdict == "overlap"
     assert check_findings(report, mode="WARN")[0].remedy is None
-
-
-def test_one_route_for_plain_and_for_marked_packets() -> None:
-    """A network that is made this host's own is an escape for plain packets, and right for marked
-    ones, which a proxy takes in.
-    """
-    to_own = "rule fwmark 1/1; rule pref 200 to 172.16.0.0/16"
-    report = checked(vm_of(f"local 172.16.0.0/16 dev lo table 100; {to_own}"))
-    assert [(escape.kind, escape.packet) for escape in report.escapes] == [("own-range", FROM_HOST)]
-    assert report.doubts == ()
 
 
 def test_the_neighbours_on_a_card_that_a_tunnel_hides_are_named() -> None:

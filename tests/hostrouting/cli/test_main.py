@@ -85,6 +85,8 @@ def test_the_words_that_the_help_explains() -> None:
     for word in ("expected", "escape", "gate", "STRICT", "WARN", "guard"):
         assert f"\n  {word} " in said
     assert "In trouble: hostrouting status" in said
+    assert say("help").out == said
+    assert say("help", "check").out == say("check", "--help").out
     assert say("--help", "check").out == say("-h", "check").out == said, "no command is meant"
     assert say("--version", "check").out == f"hostrouting {__version__}\n"
     # A paragraph of a command's help begins on a line of its own. The first one has the summary.

@@ -462,19 +462,23 @@ def test_what_an_image_has(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "mode"),
+    ("text", "mode", "owner"),
     [
-        pytest.param("why", 0o664, id="others can write it"),
-        pytest.param("why", 0o755, id="it can be executed"),
-        pytest.param(" \n", 0o600, id="no reason"),
+        pytest.param("why", 0o664, 0, id="others can write it"),
+        pytest.param("why", 0o755, 0, id="it can be executed"),
+        pytest.param("why", 0o244, 0, id="root cannot read it"),
+        pytest.param("why", 0o644, 1, id="of another user"),
+        pytest.param(" \n", 0o600, 0, id="no reason"),
     ],
 )
-def test_an_opening_that_is_ignored(host: FakeHost, text: str, mode: int) -> None:
+def test_an_opening_that_is_ignored(host: FakeHost, text: str, mode: int, owner: int) -> None:
     """It opens nothing, and that is said: it goes, or is made right."""
     path = LAYOUT.opening_path
     host.files.write(path, text, mode=mode)
+    host.files.owners[path] = owner
     rule = "it must be a file that only root can write to, with a reason in it"
     assert faults(host) == [f"file warning: {path} is ignored: {rule}"]
+    assert judge_gates(host, [MACHINES]).held == (MACHINES,)
     assert find_faults(host, WANTED)[0].to_mapping()["commands"] == [
         f"rm {path}",
         f"echo REASON >{path} && chmod 644 {path}",

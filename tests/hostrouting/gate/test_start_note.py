@@ -32,6 +32,11 @@ def test_a_note(
     assert note.errors == tuple(map(printable, errors))
 
 
+def test_a_note_that_cannot_be_written() -> None:
+    """That changes no decision."""
+    leave_note(FakeFiles(broken={"/run": "it is full"}), UNIT, StartNote("4711", 7.5, refused=True))
+
+
 def test_a_note_of_a_former_release() -> None:
     """It does not say what has held the start back."""
     note = read_note(FakeFiles({HostLayout.note_path(UNIT): "4711 refused 7.5\nwhy"}), UNIT)

@@ -26,12 +26,16 @@ def links_of(kernel: FakeKernel, *names: str) -> mock.Mock:
 
 def test_nobody_waits() -> None:
     """What is there needs no watch. Without a wait there is one attempt; what is missing is still
-    named.
+    named. A run that was cancelled makes none.
     """
     kernel, attempt = mock.Mock(wraps=plain_vm()), links_of(FakeKernel(), "eth0")
     assert await_result(context(), kernel, lambda: ("all", ""), wait=30) == "all"
     with pytest.raises(NotReady, match="gave up after 0 s: the device eth0"):
         await_result(context(), kernel, attempt, wait=0)
+    cancelled = context()
+    cancelled.cancel("enough")
+    with pytest.raises(phases.Cancelled):
+        await_result(cancelled, kernel, attempt, wait=0)
     assert attempt.call_count == 1
     assert kernel.watch.call_count == 0
 

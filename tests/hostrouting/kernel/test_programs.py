@@ -93,10 +93,14 @@ class TestRunProgram:
         out = tmp_path / "pids"
         ctx = phases.Context(observers=[])
         program = phases.task("program")(
-            lambda inner: run_program(
+            lambda inner: run_tool(
                 "sh",
                 "-c",
                 WITH_A_CHILD,
+                purpose="wait",
+                what="nft",
+                package="",
+                fine=(-signal.SIGKILL,),
                 timeout=100,
                 environment={"OUT": str(out)},
                 on_cancel=inner.on_cancel,

@@ -65,6 +65,8 @@ def test_half_a_host(family: int, tmp_path: Path) -> None:
     words = f"node.json: family: only IPv{family} was read; save one with the command snapshot"
     with pytest.raises(ConfigError, match=words):
         Snapshot.load(path)
+    path.write_text(FULL._replace(family=None).to_json())
+    assert Snapshot.load(path) == FULL._replace(family=None)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,7 @@ def test_rules_that_are_added() -> None:
 
 @pytest.mark.parametrize(
     ("rules", "family", "lacks"),
-    [((), None, True), (default_rules(6), None, False), ((), 4, False)],
+    [((), None, True), (default_rules(6), None, False), ((), 4, False), ((), 6, True)],
 )
 def test_a_family_that_linux_lacks(
     rules: tuple[Rule, ...], family: int | None, *, lacks: bool

@@ -376,3 +376,13 @@ def test_the_guard(node: SandboxedNode) -> None:
     status, *log = done.stdout.splitlines()
     assert status == "0"
     assert "ROUTE-WAITS: " in log[0]
+
+
+def test_a_service_at_boot(node: SandboxedNode) -> None:
+    """It makes its part, and has failed where a signal ends it before."""
+    install(node, WAITS)
+    script = TERMINATE.format(condition="grep -q 'waiting for up to' /run/log")
+    done = node.run("sh", "-c", script, "sh", *service(ROUTES))
+    status, *log = done.stdout.splitlines()
+    assert status == "1"
+    assert "SIGTERM ended this while it made the part routes" in log[-1]

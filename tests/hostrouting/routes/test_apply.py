@@ -173,6 +173,7 @@ def test_all_routes_or_none(linux: NetlinkBackend) -> None:
     @given(hosts(), wishes())
     @example([entry(PLACE, ROUTER_1, protocol=FOREIGN)], [by(PLACE, ROUTER_2)])
     @example([entry(SIX, SIX_1), entry(SIX, SIX_2, protocol=FOREIGN)], [by(SIX, SIX_3)])
+    @example([entry(SIX, SIX_1), entry(SIX, SIX_2, protocol=FOREIGN)], [])
     def law(there: list[Route], wanted: list[StaticRoute]) -> None:
         owned = put_and_own(linux, there)
         plan, before = planned(linux, wanted)

@@ -18,7 +18,7 @@ from hostrouting.fib.engine import Fib
 from hostrouting.fleet import check_snapshots, group_nodes
 from hostrouting.host.host import Host
 from hostrouting.install.plan import Plan
-from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, counted
+from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest
 from hostrouting.kernel.rights import Rights
 from hostrouting.model.prefix import IP
 from hostrouting.model.route import OURS, Route
@@ -184,7 +184,6 @@ MISTAKES: dict[str, Callable[[], object]] = {
     "results: there are none, or they were taken before": lambda: group_nodes(iter(())),
     "Route.to: table is '60'; it must be a number": lambda: Route.to("10.9.0.0/16", table=TEXT),
     "faults is '60'; it must be a list": lambda: ConfigError(TEXT),
-    "the backend is wrong: change returned 0 of 1 answers": lambda: counted(ANYTHING, 1, "change"),
     "mode is 600; it must be from 0 to 0o777": lambda: FakeFiles().write("/a", "", mode=600),
     "kind is 'timeuot'; it must be one of": lambda: BackendError("x", kind="timeuot"),
     r"^directories is 'nodes'; .*: \[directory\]$": lambda: check_snapshots(
