@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hostrouting.node.clock import MachineClock
-from hostrouting.node.ending import TimeLimit, stop_on_signals
+from hostrouting.node.ending import TIME_LIMIT, TimeLimit, stop_on_signals
 from hostrouting.node.installed import parse_config, read_config
 from hostrouting.node.journal import ERROR, INFO, WARNING, describe_failure, lines_of, say
 from hostrouting.node.lock import HostLock
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from hostrouting.upkeep.passes import Part, PassOutcome
 
 _FAILED = 1
-_TIME_LIMIT = 75.0
-"""Seconds; systemd ends the service after 90."""
 
 
 def run_service(part: str) -> int:
@@ -61,7 +59,7 @@ def make_part(
                 return run_pass(host, backend, config, parts=[part])
 
     try:
-        with TimeLimit(began + _TIME_LIMIT - clock.now()):
+        with TimeLimit(began + TIME_LIMIT - clock.now()):
             outcome = attempt_until_all_is_there(
                 host.open_kernel,
                 attempt,

@@ -46,6 +46,12 @@ def _stop(number: int, _frame: object) -> NoReturn:
     raise Stopped(Signals(number).name)
 
 
+TIME_LIMIT = 75.0
+"""Seconds for a start, a service at boot, or a pass of the guard; waits count. systemd ends the
+first two after 90.
+"""
+
+
 class TimeLimit:
     """Raises TimeIsUp in its block after that time. Not to be nested: a process has one alarm."""
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hostrouting.errors import HostRoutingError
 from hostrouting.node.clock import MachineClock
-from hostrouting.node.ending import Stopped, TimeLimit, stop_on_signals
+from hostrouting.node.ending import TIME_LIMIT, Stopped, TimeLimit, stop_on_signals
 from hostrouting.node.installed import parse_config, read_config
 from hostrouting.node.journal import ERROR, NOTICE, WARNING, describe_failure, lines_of, say
 from hostrouting.node.lock import HostLock
@@ -44,11 +44,10 @@ _LONGEST_REST = 60.0
 _WHOLE_AGAIN_AFTER = 10.0
 _WHOLE_AGAIN_UNTIL = 60.0
 _SAY_AGAIN = 3600.0
-_LONGEST_PASS = 75.0
-"""Then the guard ends, and systemd starts it again. The wait for the lock counts."""
-
-_REST_FACTOR = 40
-"""A rest is this many times as long as the work of the pass before it."""
+_REST_FACTORS: dict[_Kind, int] = {"routes": 25, "all": 100}
+"""By kind: a rest is this many times as long as the work of the pass before it. Routes are made
+right again soon; the rest of the twentieth is for whole passes.
+"""
 
 
 def run_guard() -> int:
@@ -121,7 +120,7 @@ class Guard:
 
     def _make_pass(self, kind: _Kind) -> float:
         """Make a pass of this kind, and say what is new; return how long to rest after it."""
-        with TimeLimit(_LONGEST_PASS), self._locked() as why_not_locked:
+        with TimeLimit(TIME_LIMIT), self._locked() as why_not_locked:
             if is_replaced():
                 raise Replaced
             began = self._clock.processor_time()
@@ -135,7 +134,7 @@ class Guard:
         elif kind == "all" and self._has_failed:
             self._has_failed = False
             say(NOTICE, "the guard: all is right again")
-        return min(max(seconds * _REST_FACTOR, _SHORTEST_REST), _LONGEST_REST)
+        return min(max(seconds * _REST_FACTORS[kind], _SHORTEST_REST), _LONGEST_REST)
 
     def _find_lines(self, kind: _Kind) -> tuple[list[Line], bool]:
         """What a pass finds, and whether it holds units back."""

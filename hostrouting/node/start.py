@@ -30,7 +30,7 @@ from hostrouting.gate.unit_names import template_of
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.layout import HostLayout
 from hostrouting.node.clock import MachineClock
-from hostrouting.node.ending import Stopped, TimeLimit, stop_on_signals
+from hostrouting.node.ending import TIME_LIMIT, Stopped, TimeLimit, stop_on_signals
 from hostrouting.node.installed import parse_config, read_config
 from hostrouting.node.journal import ERROR, INFO, NOTICE, WARNING, describe_failure, lines_of, say
 from hostrouting.node.lock import HostLock
@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from hostrouting.node.clock import NodeClock
     from hostrouting.node.outside import RunScript
 
-TIME_LIMIT = 75.0
-"""Seconds for everything."""
 _SORTS_AS = "10-"
 """A script whose name sorts before this is run before the pass."""
 _ADVICE = (
