@@ -259,19 +259,24 @@ def test_which_runs_have_a_live_tree(monkeypatch: pytest.MonkeyPatch) -> None:
         assert terminal.getvalue().count("serial  running") == before + 2
 
 
-@pytest.mark.parametrize("holder", ["phases.test.live", "phases.test", None])
+@pytest.mark.parametrize(
+    "holders", [["phases.test.live"], ["phases.test"], [None], ["phases.test.live", None]], ids=str
+)
 def test_log_handlers_make_room_for_the_live_tree(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], holder: str | None
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], holders: list[str | None]
 ) -> None:
-    """A handler on a terminal, of the logger or of one above it, is redirected while the tree is
-    shown, and restored afterwards; so is the cursor. What a task prints into a pipe arrives there.
+    """A handler on a terminal, of the logger or of one above it or of both, is redirected while the
+    tree is shown, and restored afterwards; so is the cursor. What a task prints into a pipe arrives
+    there.
     """
     terminal = on_a_terminal(monkeypatch)
     logger = logging.getLogger("phases.test.live")
     handlers: list[Any] = [
         logging.StreamHandler(stream) for stream in (terminal, Terminal(), io.StringIO())
     ]
-    monkeypatch.setattr(logging.getLogger(holder), "handlers", [logging.NullHandler(), *handlers])
+    for holder in holders:
+        of_logger = [logging.NullHandler(), *handlers]
+        monkeypatch.setattr(logging.getLogger(holder), "handlers", of_logger)
     before = [handler.stream for handler in handlers]
 
     @phases.task("look")

@@ -44,6 +44,13 @@ def lost(snapshot: Snapshot, configured: HostRoutingConfig) -> list[Finding]:
             "172.16.9.9",
             id="one address of three",
         ),
+        pytest.param(
+            ("172.16.64.0/20",),
+            config(cidrs=("172.16.65.0/24",)),
+            "172.16.64.0/20",
+            "172.16.65.0/24",
+            id="wider than what is expected",
+        ),
     ],
 )
 def test_routes_that_are_needed_and_not_configured(

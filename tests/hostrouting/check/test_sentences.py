@@ -333,6 +333,9 @@ def test_what_the_repair_takes_is_named_by_the_network() -> None:
     assert rails.facts == {"devs": ["ib0", "ib1"], "networks": [CIDR, "172.16.1.0/24"]}
     [cost] = named("repair-cost", vm_of("172.16.0.0/12 dev wg1"))
     assert cost.facts == {"devs": ["wg1"], "networks": [CIDR]}
+    by_vpn = vm_of("-default; default dev wg1; default via 10.0.0.1 dev eth0 metric 9")
+    [of_vpn] = named("repair-cost", by_vpn, expected_devs=["eth0"])
+    assert of_vpn.facts == cost.facts
 
 
 def test_a_device_that_a_shell_would_run() -> None:

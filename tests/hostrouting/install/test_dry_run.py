@@ -259,6 +259,9 @@ CASES: dict[str, Case] = {
         "", lambda: attrs.evolve(FakeHost.image(), interpreter=FakeInterpreter(path=""))
     ),
     "an old systemd": case("systemd 248 runs here", of(manager=FakeManager(version="248"))),
+    "that of RHEL 8": case(
+        "systemd 239 runs here", of(manager=FakeManager(version="239 (239-82.el8)"))
+    ),
     "no interpreter": case(
         "/usr/bin has no Python 3.10 or newer, which hostrouting needs on a node; install Python",
         of(interpreter=FakeInterpreter(path="")),

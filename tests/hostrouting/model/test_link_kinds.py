@@ -49,7 +49,13 @@ def test_a_device_that_is_not_listed() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "master", "is_one"),
-    [("", "br0", True), ("", None, False), ("veth", "br0", False), ("tun", "br0", False)],
+    [
+        ("", "br0", True),
+        ("bond", "br0", True),
+        ("", None, False),
+        ("veth", "br0", False),
+        ("tun", "br0", False),
+    ],
 )
 def test_a_bridge(kind: str, master: str | None, *, is_one: bool) -> None:
     """It is a card by a port that is hardware, and not by those of containers and machines."""
