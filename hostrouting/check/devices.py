@@ -143,7 +143,7 @@ class Devices:
 
         Field state of an own address: dual-stack-ptp.
         """
-        if route.type != "unicast" or route.is_passed_over:
+        if route.type != "unicast" or route.tos or route.source or route.is_passed_over:
             return False
         if route.table not in {TABLE_MAIN, *self._fib.tables_for_plain}:
             return False

@@ -155,7 +155,7 @@ class Judge:
         """
         opinion = self.opinion(decision)
         route = decision.route
-        if route is None:
+        if route is None or opinion.name == NOT_JUDGED:
             return opinion
         for pods in self.devices.routes_to_pods.around(address):
             escapes_anyway = opinion.grade is Grade.ESCAPE and route.table == pods.table

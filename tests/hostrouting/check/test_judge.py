@@ -8,6 +8,7 @@ import pytest
 
 from hostrouting.check.sentences import check_findings
 from hostrouting.fib.engine import FROM_HOST, Fib, PacketKind
+from hostrouting.model.rule import Rule
 from tests.support.ip_text import HostRow, host_rows
 from tests.support.topologies import checked, checked_as, vm_of
 
@@ -124,6 +125,9 @@ pods of this node may be hidden by an uplink that is named as a pod's device, or
   overlap | 172.16.5.0/24 via 10.0.0.1 dev veth7 table 100; rule | 172.16.5.0/24 dev=veth7
   overlap | rule to 172.16.5.0/24 prohibit
   overlap | 172.16.5.9/32 dev cali1 metric 9; 172.16.5.9/32 via 10.0.0.1 dev eth0 metric 5
+what is not judged does not hide pods for certain
+  undecided | 172.16.5.7/32 dev cali1; rule; \
+172.16.5.0/24 dev eth0 encap seg6 table 100 | 172.16.5.0/24
 pods of other nodes are not, if they are reached by the uplink, too
   ok | link flannel.1 vxlan; 172.16.5.7/32 dev flannel.1; rule; \
 172.16.5.0/24 via 10.0.0.1 dev eth0 table 100
@@ -340,6 +344,13 @@ def assert_answer(row: HostRow) -> None:
             assert [escape.devs for escape in report.escapes] == [(dev,) for dev in names]
         else:
             assert [doubt.name for doubt in report.doubts] == names
+
+
+def test_a_route_for_some_sources_is_not_one_to_pods() -> None:
+    """It is not judged, so nothing hides it."""
+    to_pod = "fd16::7/128 from fd00::/8 dev cali1"
+    host = vm_of(f"ipv6; {to_pod}; fd16::/64 via fe80::1 dev eth0 table 100")
+    assert checked(host.with_rules([Rule(6, 100, table=100)]), "fd16::/64").verdict == "undecided"
 
 
 def test_a_default_route_that_every_rule_suppresses() -> None:
