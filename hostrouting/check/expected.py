@@ -249,6 +249,6 @@ def _devs_that_compete_by_rules(fib: Fib, defaults: Sequence[Route]) -> frozense
         if has_first:
             break
     for rule in unjudged_rules(fib):
-        if rule.dst is None:
+        if rule.dst is None or rule.invert:
             return devs
     return frozenset()

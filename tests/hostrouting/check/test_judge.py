@@ -21,6 +21,9 @@ a rule for all but some destinations says nothing about the uplink
   overlap, expected eth0 | default via 10.1.0.1 dev eth1 table 100; rule not to 10.99.0.0/16
 a rule for some users leads them where all others go
   ok | default via 10.1.0.1 dev eth1 metric 500; rule uidrange 1000-1999 lookup 254
+a rule that is not judged takes nearly all packets, so the other default route may be the usual one
+  undecided, expected eth0 eth1 | default via 10.1.0.1 dev eth1 metric 500; \
+rule not to 172.16.0.16/32 goto 9 | 172.16.0.16/32
 a default route by InfiniBand is not one
 + -default; 0.0.0.0/1 dev eth0; 128.0.0.0/1 dev eth1; default dev ib0; 0.0.0.0/1 dev ib0
   ok, expected eth0 eth1
