@@ -59,8 +59,8 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
 
 
 def warn_of_lost_verbs(task: AnyTask, ctx: Context) -> None:
-    """Warn if a plan, or an undo, of the running task would leave out this one, which it runs. A
-    task whose do may be called in that of another one calls this, too.
+    """Warn if a plan, or an undo, of the running task would leave out this one, which it runs.
+    A task whose `do(ctx)` others call directly, without `execute`, calls this itself.
     """
     if ctx.task is None or ctx.step is None or ctx.step.action != "do":
         return

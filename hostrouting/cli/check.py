@@ -109,7 +109,7 @@ def _ways_out(findings: Iterable[Finding], check: HostCheck, who: Operator) -> l
         if ways and "mayAllow" in finding.facts:
             kinds = finding.facts["mayAllow"]
             to_allow.setdefault(tuple(kinds.values()), {}).update(kinds)
-            ways = ways[1:]
+            ways = ways[1:]  # the first is to allow one device
         remedies |= dict.fromkeys(ways)
     allowing = [how_to_allow(kinds, check.repair) for kinds in to_allow.values()]
     lines: dict[str, None] = {}

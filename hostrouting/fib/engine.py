@@ -604,7 +604,7 @@ class Fib:
 
     @cached_property
     def _numbers_without_to(self) -> list[int]:
-        """The rules that are not found by `to`, in order."""
+        """The rules that are not found by `to`, in order, each as its place in `rules`."""
         return [number for number, rule in enumerate(self.rules) if _only_to(rule) is None]
 
     @cached_property

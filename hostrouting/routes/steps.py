@@ -95,7 +95,7 @@ class Step(NamedTuple):
     @property
     def line(self) -> str:
         """The step with its reason."""
-        return self._with(self.reason)
+        return self._line(self.reason)
 
     @property
     def finding(self) -> Finding:
@@ -106,9 +106,9 @@ class Step(NamedTuple):
         return Finding("route-conflict", "error", sentence, prefix, self.remedy, facts)
 
     def __str__(self) -> str:
-        return self._with(self.reason_with_remedy)
+        return self._line(self.reason_with_remedy)
 
-    def _with(self, reason: str) -> str:
+    def _line(self, reason: str) -> str:
         return f"{_SIGNS[self.action]} {self.route}    # {self.action}: {reason}"
 
 

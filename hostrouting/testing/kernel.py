@@ -457,8 +457,8 @@ class FakeKernel(RouteBackend):
         """
         routes = self._routes.setdefault((route.table, route.prefix), [])
         if not _has(routes, route):
-            before = [present for present in routes if present.metric <= route.metric]
-            routes.insert(len(before), route)
+            place = sum(present.metric <= route.metric for present in routes)
+            routes.insert(place, route)
 
     def _delete(self, route: Route) -> None:
         """Delete each entry of the route that is there; KernelError if one is not."""
