@@ -91,11 +91,11 @@ class Devices:
 
     @cached_property
     def card_in_bridge(self) -> dict[str, str]:
-        """By bridge: the network card that is a port of it; of several, the first. Bonds
+        """By bridge: the network card that is a port of it; of several, the first by name. Bonds
         have ports, too, but are not asked about.
         """
         cards: dict[str, str] = {}
-        for name, link in self.links.items():
+        for name, link in sorted(self.links.items()):
             if link.master is None or link.kind in OF_GUESTS:
                 continue
             if is_card(link, self.links):

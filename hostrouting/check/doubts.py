@@ -128,7 +128,7 @@ def kinds_of(devs: Iterable[str], report: FamilyReport) -> dict[str, str]:
 
 
 def how_to_delete(routes: Sequence[Route]) -> list[Remedy]:
-    """How to delete these routes: an address brings its network's route back, and the guard a
+    """How to delete these routes: an address brings the route to its network back, and the guard a
     configured one.
     """
     if not routes:
@@ -136,7 +136,10 @@ def how_to_delete(routes: Sequence[Route]) -> list[Remedy]:
     commands = " && ".join(map(deletion_command, routes))
     prefixes = dict.fromkeys(str(route.prefix) for route in routes)
     words = f"if the route to {spoken([*prefixes])} is not intended"
-    connected = devs_of(route for route in routes if route.protocol == PROTOCOL_KERNEL)
+    of_addresses = [route for route in routes if route.protocol == PROTOCOL_KERNEL]
+    connected = devs_of(
+        route for route in of_addresses if route.type == "unicast" or not route.prefix.is_single
+    )
     if any(route.protocol == OURS for route in routes):
         words += ", remove hostrouting's from staticRoutes.routes; if it is not there"
     elif connected:

@@ -125,7 +125,7 @@ class Refusals(NamedTuple):
         for route in self.fib.routes:
             if route.table != refused.table or route.has_gateway:
                 continue
-            if route.prefix not in refused.prefix:
+            if route.prefix == refused.prefix or route.prefix not in refused.prefix:
                 continue
             for dev in route.devs:
                 if dev not in self.uplinks:

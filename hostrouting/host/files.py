@@ -333,7 +333,7 @@ def _replace(place: str, make: Callable[[str], object]) -> None:
         make(temporary)
         os.replace(temporary, place)
     except BaseException:
-        _unlink(temporary)
+        _discard(temporary)
         raise
     _flush_folder(folder)
 
@@ -346,6 +346,14 @@ def _write(place: str, content: bytes, mode: int) -> None:
         os.fchmod(descriptor, mode)
         # Before the rename: a power loss leaves the old text or the new one.
         os.fsync(descriptor)
+
+
+def _discard(place: str) -> None:
+    """Remove what a failure has left; that failure is the one to report."""
+    try:
+        os.unlink(place)
+    except OSError:
+        return
 
 
 def _make_folder(place: str) -> None:
@@ -410,8 +418,11 @@ class _HostErrors:
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         if not isinstance(error, OSError):
             return
+        reason = error.strerror
+        if error.filename not in {None, self._place}:  # the temporary file, or a folder
+            reason = f"{error.filename}: {reason}"
         remedy = _REMEDIES.get(error.errno or 0, "dmesg may have the cause")
-        sentence = f"cannot {self._verb} {self._place}: {error.strerror}; {remedy}"
+        sentence = f"cannot {self._verb} {self._place}: {reason}; {remedy}"
         raise _error(self._place, sentence, error.errno) from error
 
 

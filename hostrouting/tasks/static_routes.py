@@ -81,8 +81,8 @@ class ConfigureStaticRoutes(SectionTask):
             last_plan.require_no_conflict()
             applied = Applied(last_plan)
             if last_plan.changes and not last_plan.waiting:
-                # If the run is cancelled meanwhile, ctx.check raises that, and the changes are
-                # taken back. An error has those that were made all the same.
+                # If the run is cancelled before the last change, ctx.check raises that, and the
+                # changes are taken back. An error has those that were made all the same.
                 done: list[RouteRequest] = []
                 with self.changing(ctx, wanted) as config, having_changed(done):
                     require = partial(require_no_loss, wanted)

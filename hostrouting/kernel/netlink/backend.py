@@ -40,7 +40,7 @@ class NetlinkBackend(RouteBackend):
     def __init__(self, *, timeout: float = 30.0) -> None:
         """Connect; BackendError if that is not possible.
 
-        `timeout` is how long an answer may take, in seconds.
+        `timeout` is how long an answer may take, in seconds, rounded up to a whole one.
         """
         given: object = timeout  # not every author checks types
         if not isinstance(given, int | float) or not timeout >= 0:

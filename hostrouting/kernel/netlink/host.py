@@ -29,6 +29,7 @@ from hostrouting.kernel.netlink.numbers import (
 from hostrouting.kernel.netlink.socket import (
     HEADER,
     NUMBER,
+    KernelError,
     Netlink,
     attribute,
     attributes_of,
@@ -167,7 +168,8 @@ _NETCONF = struct.Struct("=B3x")  # struct netconfmsg: family
 _NETCONFA_IFINDEX = 1
 _NETCONFA_FORWARDING = 2
 _OF_ALL_DEVICES = struct.pack("=i", -1)  # NETCONFA_IFINDEX_ALL
-_WITHOUT_IPV6 = {errno.EOPNOTSUPP, errno.EAFNOSUPPORT}
+_UNSUPPORTED = {errno.EOPNOTSUPP, errno.EAFNOSUPPORT}
+"""What a kernel answers that was built, or booted, without the thing that is asked for."""
 
 
 def forwards_ipv6(netlink: Netlink) -> bool | None:
@@ -179,7 +181,7 @@ def forwards_ipv6(netlink: Netlink) -> bool | None:
     if isinstance(answer, bytes):
         _, settings = parts_of(answer, _NETCONF)
         return bool(number_in(settings, _NETCONFA_FORWARDING))
-    if answer.number not in _WITHOUT_IPV6:
+    if answer.number not in _UNSUPPORTED:
         raise answer
     return None
 
@@ -280,9 +282,14 @@ _UNLIMITED = 0xFFFFFFFF
 
 
 def list_rules(netlink: Netlink, family: int) -> tuple[Rule, ...]:
-    """The rules of one family, in the kernel's order."""
+    """The rules of one family, in the kernel's order; none if the kernel was built without them."""
     body = struct.pack("=B11x", AF_OF[family])
-    return tuple(_rule(message) for message in netlink.dump(RTM_GETRULE, body))
+    try:
+        return tuple(map(_rule, netlink.dump(RTM_GETRULE, body)))
+    except KernelError as error:
+        if error.number not in _UNSUPPORTED:
+            raise
+    return ()
 
 
 def _rule(message: bytes) -> Rule:

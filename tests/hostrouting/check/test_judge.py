@@ -139,6 +139,9 @@ pods that the plain bridge plugin has attached may be those of any CNI
 multicast is fine by any device, and not if it is refused
   ok      | 224.0.0.0/4 dev ib0               | 224.0.0.0/4
   overlap | blackhole 224.0.0.0/4 proto 4     | 224.0.0.0/4
+a route that has the prefix of what is refused does not lie inside
+  undecided | blackhole 172.16.5.0/26 proto 12; link cali1 veth; 172.16.5.0/26 dev cali1 metric 9 \
+| 172.16.5.0/26
 what is refused around a pod may be a block of a CNI, unless it is too wide
 + ipv6
   undecided | prohibit 172.16.0.0/20 proto 4; 172.16.0.0/32 dev cali1 | 172.16.0.0/20

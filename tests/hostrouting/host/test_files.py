@@ -13,13 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import example, given, strategies as st
 
 from hostrouting.errors import HostError
 from hostrouting.host.base import Files
-from hostrouting.host.files import LocalFiles
+from hostrouting.host.files import LocalFiles, leftover
 from hostrouting.host.fileset import File
 from hostrouting.testing import FakeFiles
 from tests.support.children import in_child
@@ -355,6 +356,19 @@ def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert caught.value.errno == errno.ENOSPC
     assert HERE.read(path) == "old"
     assert os.listdir(tmp_path) == ["file"]
+
+    # After an error of the disk, it can no longer be written.
+    monkeypatch.setattr(os, "unlink", mock.Mock(side_effect=OSError(errno.EROFS, "Read-only")))
+    with pytest.raises(HostError, match="No space left on device"):
+        HERE.write(str(tmp_path / "other"), "new")
+
+
+def test_a_folder_in_the_place_of_the_temporary_file(tmp_path: Path) -> None:
+    """It is named: nothing is wrong with the file itself."""
+    in_the_way = leftover(str(tmp_path / "file"))
+    os.mkdir(in_the_way)
+    with pytest.raises(HostError, match=f"/file: {in_the_way}: Is a directory"):
+        HERE.write(str(tmp_path / "file"), "new")
 
 
 def test_a_folder_that_is_empty(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.kernel.netlink.host import AskedNames, find_index
+from hostrouting.kernel.netlink.host import AskedNames, find_index, list_rules
 from hostrouting.kernel.netlink.lists import list_routes
 from hostrouting.kernel.netlink.numbers import RTM_GETRULE
 from hostrouting.kernel.netlink.requests import lookup_routes
@@ -29,7 +29,7 @@ from hostrouting.kernel.netlink.socket import (
     error_of,
     kernel_errors,
 )
-from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.prefix import IPV6, Prefix, as_ip
 from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.snapshot import Snapshot
 from tests.support.children import in_child
@@ -285,6 +285,16 @@ def test_a_question_that_the_kernel_does_not_understand() -> None:
         netlink.ask.return_value = [error]
         with pytest.raises(KernelError, match=r"Invalid header|Cannot allocate memory"):
             lookup_routes(netlink, [address])
+
+
+def test_a_kernel_without_rules() -> None:
+    """Linux can be built without them, also for IPv6 alone; any other refusal is an error."""
+    netlink = mock.Mock()
+    netlink.dump.side_effect = KernelError(errno.EAFNOSUPPORT)
+    assert list_rules(netlink, IPV6) == ()
+    netlink.dump.side_effect = KernelError(errno.ENOMEM)
+    with pytest.raises(KernelError):
+        list_rules(netlink, IPV6)
 
 
 def test_a_device_that_is_asked_for(backend: NetlinkBackend) -> None:
