@@ -12,7 +12,7 @@ part for `FROM_HOST` is about plain packets, and its other opinions are about th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hostrouting.check.doubts import describe_doubts
@@ -160,7 +160,7 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
 
 def _judge_blocks(
     judge: Judge, blocks: Iterable[Prefix]
-) -> tuple[list[Part], Iterable[Escape], Iterable[RangeInDoubt]]:
+) -> tuple[list[Part], Collection[Escape], Iterable[RangeInDoubt]]:
     """The parts of these blocks for plain packets; and what escapes and what is in doubt there, for
     all kinds of packets.
     """
@@ -207,14 +207,14 @@ def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[RangeInDoubt]:
 
 
 def _repair(
-    judge: Judge, blocks: list[Prefix], plain: list[Part], escapes: Iterable[Escape]
+    judge: Judge, blocks: list[Prefix], plain: list[Part], escapes: Collection[Escape]
 ) -> Repair:
     """The repair for plain packets. It names, as unrepairable, the escapes of other packets that
-    its routes do not end.
+    are there with its routes: a rule by source may capture connections that take a new route.
     """
     repair = propose_repair(judge, blocks, plain)
     unrepairable = [*repair.unrepairable]
-    if any(escape.packet != FROM_HOST for escape in escapes):
+    if escapes and (judge.fib.has_rules_by_source or judge.pods):
         _, left, _ = _judge_blocks(judge.with_routes(repair.resolved), blocks)
         unrepairable += find_untaken(escape for escape in left if escape.packet != FROM_HOST)
     return repair._replace(unrepairable=tuple(_with_rules(judge, blocks, unrepairable)))

@@ -316,3 +316,16 @@ def test_what_the_host_loses_itself_is_not_repeated_beside_what_pods_lose() -> N
         "172.16.9.0/24",
         "10.244.1.0/24",
     )
+
+
+def test_connections_that_a_repair_leaves() -> None:
+    """With the route, they have the address of the uplink, and a rule for that leads them away: so
+    the repair is not said to be whole.
+    """
+    to_ib0 = f"{CIDR} dev ib0"
+    report = checked(vm_of(f"{to_ib0}; {to_ib0} table 100; rule from 10.0.0.4/32"))
+    [repair] = [family.repair for family in report.families]
+    assert [str(route.prefix) for route in repair.resolved] == ["172.16.0.0/17", "172.16.128.0/17"]
+    rule = "[rule 100: from 10.0.0.4 lookup 100]"
+    cause = f"for connections from 10.0.0.4, {rule} comes before table main"
+    assert cause in [left.why.cause for left in repair.unrepairable]
