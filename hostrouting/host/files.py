@@ -323,7 +323,7 @@ def open_lock(place: str) -> int:
 
 def _replace(place: str, make: Callable[[str], object]) -> None:
     """Replace the file with the one that `make` makes at a temporary path. If it fails, the file is
-    as it was; if the disk fails after that, the new file may be there.
+    as it was; if the disk fails after the renaming, the new file may be there.
     """
     temporary = leftover(place)
     folder = os.path.dirname(place)
