@@ -7,7 +7,7 @@ early what is not `near`: see `Near`.
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
 
-from hostrouting.model.prefix import Prefix, outermost
+from hostrouting.model.prefix import Prefix, width_of
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Snapshot
 
@@ -53,11 +53,14 @@ class Near:
 
     def keeps(self, route: Route) -> bool:
         """Whether this route, the next one of a list, is kept."""
+        borders = self.borders_for(route)
+        if borders is _EVERYWHERE:
+            return True
         family, network, length = route.prefix
         all_but_network = (family, length, *route[1:])
         is_first = all_but_network not in self._seen
         self._seen.add(all_but_network)
-        return is_first or is_wanted(network, self.borders_for(route))
+        return is_first or is_wanted(network, borders)
 
     def borders_for(self, route: Route) -> Sequence[int]:
         """The borders for routes that differ from this one only in their first address.
@@ -80,12 +83,18 @@ def is_wanted(network: int, borders: Sequence[int]) -> bool:
 
 def _borders_near(blocks: Iterable[Prefix], family: int, length: int) -> list[int]:
     """The borders of the ranges in which networks of this length overlap one of the blocks."""
-    ranges = [
-        Prefix.around(family, block.first, min(length, block.length))
-        for block in blocks
-        if block.family == family
-    ]
+    size = 1 << width_of(family) - length
+    ranges: list[tuple[int, int]] = []
+    for block in blocks:
+        if block.family == family:
+            first = block.first - block.first % size
+            end = block.last - block.last % size + size
+            ranges.append((first, end))
+
     borders: list[int] = []
-    for each in outermost(ranges):
-        borders += [each.first, each.last + 1]
+    for first, end in sorted(ranges):
+        if borders and first <= borders[-1]:  # this range continues the one before
+            borders[-1] = max(borders[-1], end)
+        else:
+            borders += [first, end]
     return borders
