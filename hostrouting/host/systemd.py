@@ -74,8 +74,9 @@ class Manager(Protocol):
 
         A unit that is active stays as it is: to restart it, stop it first. A start that is given
         up, after the timeout or by a cancellation or Ctrl-C, is ended by a stop, unless the unit
-        was being started already. Units that depend on this unit are not touched. A start
-        that systemd skips because a condition of the unit is not met is not an error.
+        was being started already. Units that depend on this unit are not touched. A unit whose
+        failures have reached its limit of starts is started all the same. A start that systemd
+        skips because a condition of the unit is not met is not an error.
         """
 
     def stop(self, unit: str) -> None:
@@ -137,6 +138,9 @@ class SystemdManager:
         before = shown["ActiveState"]
         if before in {"active", "reloading"}:
             return
+        # Ours have no limit of starts, unless an administrator sets one. Who reaches it has failed.
+        if before == "failed":
+            self._run("reset-failed", unit)
         try:
             started = self._run(
                 "start", unit, fine=_EXIT_CODES, timeout=timeout, on_cancel=on_cancel

@@ -17,7 +17,7 @@ UNIT = "x.service"
 INACTIVE = "ActiveState=inactive\n"
 FAILED = "Result=exit-code\nExecMainStatus=3\nConditionTimestamp=Thu 09:00\n"
 STOP = "systemctl --no-ask-password --no-pager --job-mode=ignore-dependencies stop x.service"
-VERBS = ("start", "stop", "show", "daemon-reload")
+VERBS = ("start", "stop", "show", "daemon-reload", "reset-failed")
 
 
 class Systemctl(Programs):
@@ -79,6 +79,13 @@ def test_a_start() -> None:
     run = Systemctl(start="", show=INACTIVE)
     SystemdManager(run=run).start(UNIT, timeout=10)
     assert run.commands[1:] == [STOP.replace("stop", "start")]
+
+
+def test_a_start_of_a_unit_that_has_failed() -> None:
+    """An administrator may limit its starts: systemd 257 would refuse one above the limit."""
+    run = Systemctl(start="", show="ActiveState=failed\n", reset_failed="")
+    SystemdManager(run=run).start(UNIT, timeout=10)
+    assert [words.split()[-2] for words in run.commands[1:]] == ["reset-failed", "start"]
 
 
 def test_a_start_that_is_canceled() -> None:
