@@ -623,3 +623,12 @@ class TestAsAProgram:
         else:
             assert done.stderr == ""
             assert done.returncode == 0
+
+
+@pytest.mark.parametrize("part", ["routes", "probes", "check"])
+def test_a_service_at_boot_makes_its_part(part: str) -> None:
+    """The command of the service hands its word and its exit code on."""
+    with mock.patch("hostrouting.cli.commands.boot.run_service", return_value=1) as run_service:
+        code, _, _ = say("boot", part)
+    run_service.assert_called_once_with(part)
+    assert code == 1
