@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import IPV4
-from hostrouting.text import agreeing, spoken
+from hostrouting.text import agreeing, grouped, spoken
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.base import Files
+    from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
 
 _NEIGHBOURS = "/proc/net/arp"
@@ -29,15 +30,14 @@ def find_silent_gateways(
 ) -> Iterator[Finding]:
     """The gateways of configured routes that are in force, where Linux has asked in vain."""
     keys = {route.key for route in config.static_routes.routes}
+    if not keys:
+        return
     silent = _silent_neighbours(files)
-    prefixes_by_gateway: dict[tuple[str, str | None], list[str]] = {}
-    for route in snapshot.routes:
-        if route.key in keys:
-            for hop in route.next_hops:
-                neighbour = (str(hop.gateway), hop.dev)
-                if neighbour in silent:
-                    prefixes_by_gateway.setdefault(neighbour, []).append(str(route.prefix))
-    for (gateway, dev), prefixes in prefixes_by_gateway.items():
+    routes = [route for route in snapshot.routes if route.key in keys]
+    by_gateway = grouped(pair for route in routes for pair in _gateways_of(route))
+    for (gateway, dev), prefixes in by_gateway.items():
+        if (gateway, dev) not in silent:
+            continue
         needs = agreeing("needs", len(prefixes))
         sentence = (
             f"{spoken(prefixes)} {needs} the gateway {gateway}, which does not answer on {dev}"
@@ -48,6 +48,13 @@ def find_silent_gateways(
             words += f": the default route is {spoken(defaults)}"
         remedy = Remedy(words)
         yield Finding("route-waits", "warning", sentence, gateway, remedy, can_retry=True)
+
+
+def _gateways_of(route: Route) -> Iterator[tuple[tuple[str, str], str]]:
+    """Each gateway of the route with its device, and then the destination."""
+    for hop in route.next_hops:
+        if hop.gateway is not None and hop.dev is not None:
+            yield (str(hop.gateway), hop.dev), str(route.prefix)
 
 
 def _silent_neighbours(files: Files) -> set[tuple[str, str]]:
