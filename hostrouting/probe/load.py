@@ -47,13 +47,11 @@ def _is_in_force(listing: str, settings: ProbeRewriteConfig) -> bool:
     lines = [line.strip() for line in listing.splitlines()]
     hooks = [line for line in lines if line.startswith("type ")]
     rules = [line for line in lines if line and not line.startswith(_NO_RULES)]
-    return (
-        of_table in listing
-        and len(rules) == len(of_rules)
-        and all(map(str.endswith, rules, of_rules))
-        and len(hooks) == CHAINS
-        and all("policy accept" in hook for hook in hooks)
-    )
+    if of_table not in listing or len(rules) != len(of_rules):
+        return False
+    if not all(map(str.endswith, rules, of_rules)):
+        return False
+    return len(hooks) == CHAINS and all("policy accept" in hook for hook in hooks)
 
 
 def load_table(nftables: Nftables, settings: ProbeRewriteConfig) -> Difference:
