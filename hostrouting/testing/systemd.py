@@ -88,7 +88,7 @@ class FakeManager:
 
     def boot(self) -> None:
         """Read the units from the files; this is not recorded in `calls`."""
-        self.read = self._units_on_disk()
+        self.read = self._files_on_disk()
 
     def is_running(self) -> bool:
         return self.running
@@ -213,7 +213,7 @@ class FakeManager:
         given = _of(unit, self.properties) or {}
         for name in given:
             _require_property(name)
-        on_disk = self._units_on_disk()
+        on_disk = self._files_on_disk()
         read = self.read
         if "@" in unit and _of(unit, self.states) is None and _of(unit, self.properties) is None:
             read = on_disk  # it is not loaded: systemd reads it now
@@ -239,7 +239,7 @@ class FakeManager:
             **given,
         }
 
-    def _units_on_disk(self) -> dict[str, str]:
+    def _files_on_disk(self) -> dict[str, str]:
         """The files by path, units and others: texts, and the targets of links."""
         if self.files is None:
             return {}
