@@ -155,8 +155,8 @@ RuntimeDirectoryPreserve=yes
 
 _FOR_NFT = "kill"
 """To end an nft that hangs."""
-# Each says what is true of /run: beside ProtectProc= and others, systemd (252 and 257 do) leaves it
-# writable in spite of ProtectSystem=strict, which promises the opposite.
+# Each of these names /run. ProtectSystem=strict alone promises to make it read-only, but beside
+# ProtectProc= and some other settings, systemd 252 and 257 leave it writable.
 _READ_ONLY = "ReadOnlyPaths=/run /proc /sys -/dev/mqueue"
 # The results are in the directory of an agent, which may remove it and make a new one: a mount of
 # that directory would show the old one, so all of /run is mounted. The directory is not set as a

@@ -89,8 +89,8 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
 
 
 def choice_between(devs: Iterable[str]) -> str:
-    """These devices to choose from, as a phrase. If there is only one, the other choice is a card
-    without a default route.
+    """The devices to choose from, in this order, as a phrase. If there is only one, the other
+    choice is a card without a default route.
     """
     named = [*devs]
     if len(named) == 1:

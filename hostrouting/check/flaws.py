@@ -71,8 +71,8 @@ def _host_inside(ip: IP, what: str, block: Prefix) -> Finding:
 def _known_addresses(judge: Judge) -> dict[IP, str]:
     """The addresses that this host needs, with what each is."""
     devices = judge.devices
-    # An own address is named below as such. kube-proxy and a DNS cache have the addresses of
-    # services on dummy devices; Kubespray has nodes ask the name server of the cluster.
+    # Own addresses follow below. kube-proxy and a DNS cache have the addresses of services on dummy
+    # devices; Kubespray has nodes ask the name server of the cluster.
     own = {address.ip for address in devices.addresses}
     name_servers = set(judge.fib.snapshot.name_servers) - own
     known = dict.fromkeys(sorted(name_servers, key=int), _NAME_SERVER)

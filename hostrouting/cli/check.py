@@ -66,7 +66,7 @@ def _without_ways_of(said: Iterable[Finding], findings: Iterable[Finding]) -> It
 
 def _place(finding: Finding, check: HostCheck) -> _Place:
     if finding.name == "repair-cost" and _asks_for_a_card(check):
-        return "repair"  # which is not shown
+        return "repair"  # this block is not shown now
     if finding.name in {"unsafe", "repair-cost", "requirement"}:
         return "before the repair"
     if finding.name == "action":

@@ -678,8 +678,8 @@ class Fib:
 
 
 def _only_to(rule: Rule) -> Prefix | None:
-    """The destinations outside of which the rule selects nothing, as of a CNI's `to POD`. None if
-    there are none, or if the rule is found by its source.
+    """The destinations that the rule is limited to, as a CNI's `to POD` is. None if the rule is not
+    limited so, or if it is found by its source.
     """
     if rule.src is not None or rule.invert:
         return None

@@ -61,12 +61,12 @@ def apply_plan(
     """Carry out the plan, which was made from the snapshot `before`, or leave everything as it was.
 
     Raises RouteConflict, before anything is added, if another program's route holds a key, or if
-    one of ours has another program's next hop. Raises ApplyError if the kernel refuses a change, or
-    if the table does not match the plan afterwards. The changes were then rolled back as far as
-    that was possible, and the error says what is true now. `check` is called wherever the run can
-    be cancelled; what it raises is raised again after the rollback. `done`, an empty list, gets the
-    changes that are in effect at the end, so they are known also if an error is raised. A plan
-    without changes writes nothing.
+    another program has added a next hop to one of ours. Raises ApplyError if the kernel refuses a
+    change, or if the table does not match the plan afterwards. The changes were then rolled back as
+    far as that was possible, and the error says what is true now. `check` is called wherever the
+    run can be cancelled; what it raises is raised again after the rollback. `done`, an empty list,
+    gets the changes that are in effect at the end, so they are known also if an error is raised. A
+    plan without changes writes nothing.
     """
     plan.require_no_conflict()
     if plan.waiting:
@@ -125,7 +125,7 @@ class _Transaction:
         """
 
     def carry_out(self) -> list[BackendError]:
-        """Delete the next hops of which Linux does not list whose they are: it deletes only ours.
+        """Ask Linux first to delete next hops that may be another program's: it deletes only ours.
         Then delete what is in the way, add, verify, delete the rest, and verify; return the errors.
 
         Between the deletion of what is in the way and the additions, packets lack their route, so
