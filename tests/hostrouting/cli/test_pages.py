@@ -190,7 +190,7 @@ CASES: dict[
     "repair: a part": (f"repair {CIDR} --commands", of(refusing)),
     "repair: a configuration for a part": (f"repair {CIDR}", of(refusing)),
     "repair: none": (f"repair {CIDR}", of(plain_vm, lambda kernel: kernel.add_rule(FORBIDS))),
-    "repair: undecided": (f"repair {CIDR}", of(marked_vm)),
+    "repair: undecided": (f"repair {CIDR} --allow docker0", of(marked_vm)),
     "repair: no default route": (f"repair {CIDR}", of(FakeKernel)),
     "repair: the place of a route is taken": ("repair --config FILE", HOLDING, REPAIRED),
     "repair: commands beside a broken file": (
