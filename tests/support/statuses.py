@@ -45,7 +45,6 @@ UNCANCEL = rf"sed -i '/^\s*ExecCondition\s*=\s*$/d' {OVERRIDE} && systemctl daem
 SCRIPT = f"{LAYOUT.gate_directory}/30-site.sh"
 HANGS = f"{LAYOUT.gate_directory}/50-gpu-health.sh"
 WITHOUT_SCRIPT = f"mv {HANGS} {HANGS}.off && systemctl restart kubelet.service"
-OWN = f"chown root {LAYOUT.config_directory} && chmod go-w {LAYOUT.config_directory}"
 
 
 class Incident(NamedTuple):
@@ -207,12 +206,6 @@ def hang_in_script(host: FakeHost) -> None:
 def lock(host: FakeHost) -> None:
     """Another process has the lock."""
     host.files.locked.add(LAYOUT.lock_path)
-
-
-def give_away(host: FakeHost) -> None:
-    """Chown -R of the whole folder."""
-    for path in (LAYOUT.config_directory, LAYOUT.config_path, LAYOUT.python_path):
-        host.files.owners[path] = 64_321
 
 
 def stop_systemd(host: FakeHost) -> None:
@@ -417,7 +410,6 @@ INCIDENTS: dict[str, Incident] = {
     "shut: others can change a script": Incident(
         right_but(open_script), f"chown root {SCRIPT} && chmod go-w {SCRIPT}"
     ),
-    "shut: everything belongs to another user": Incident(right_but(give_away), OWN, "shut"),
     "shut: config.json is broken": Incident(right_but(garble), "hostrouting remove", "nothing"),
     "shut: /etc/hostrouting is deleted": Incident(
         right_but(delete_folder), "hostrouting remove", "nothing"
