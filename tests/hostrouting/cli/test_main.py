@@ -392,8 +392,9 @@ def test_a_note_is_no_error() -> None:
 def test_a_plan_that_need_not_fail() -> None:
     """What apply would fail for is to be ignored, too."""
     host = escaping_node()
-    failing = plan_installed(host).lines[0]
-    assert failing == "WOULD FAIL: addresses escape, and the mode is STRICT"
+    failing = plan_installed(host).lines
+    assert failing[0] == "WOULD FAIL: addresses escape, and the mode is STRICT"
+    assert failing[-2] == "To repair that, as root:"
     planned = plan_installed(host, "--ignore", "overlap")
     assert planned.code == 0
     assert planned.lines[0].startswith("NOTHING TO DO")
