@@ -295,13 +295,6 @@ def in_warn() -> FakeHost:
     return host
 
 
-def escaping_k3s() -> FakeHost:
-    """A node from which addresses escape, and which runs another service than the gated one."""
-    host = escaping_node()
-    start_k3s(host)
-    return host
-
-
 def stuck() -> FakeHost:
     """A node from which addresses escape, and whose disk is read-only since an error."""
     host = escaping_node()
@@ -326,17 +319,6 @@ INCIDENTS: dict[str, Incident] = {
     ),
     "open: a drop-in is deleted, and another card has a better default route": Incident(
         without_routes(start_router, lost(LAYOUT.drop_in_path(KUBELET))), APPLY, "differs"
-    ),
-    "open: a drop-in is deleted, another card is better, and addresses escape": Incident(
-        right_but(
-            start_router,
-            lost(LAYOUT.drop_in_path(KUBELET)),
-            staticRoutes={
-                "enabled": True,
-                "routes": [{"destination": half, "dev": "eth0"} for half in REPAIR],
-            },
-        ),
-        NAMED,
     ),
     "differs: routes are missing": Incident(right_but(lose_routes), APPLY),
     "differs: the place of a route is taken": Incident(right_but(hold_place), REPAIR_LINE),
@@ -401,9 +383,6 @@ INCIDENTS: dict[str, Incident] = {
         right_but(load_override, lose_routes)
     ),
     "open: k3s is not gated": Incident(right_but(start_k3s), f"{APPLY} --gate k3s.service"),
-    "differs: addresses escape, and k3s is not gated": Incident(
-        escaping_k3s, f"{REPAIR_LINE} --gate k3s.service"
-    ),
     "open: no systemd": Incident(right_but(stop_systemd)),
     "shut: the program is lost": Incident(right_but(lost(LAYOUT.program_path)), APPLY),
     "shut: Python is broken": Incident(right_but(break_python)),

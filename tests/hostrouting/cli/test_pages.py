@@ -24,7 +24,7 @@ from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200, plain_vm
 from tests.support import azure_leftovers as azure
 from tests.support.cli import Said, say
-from tests.support.statuses import INCIDENTS
+from tests.support.statuses import INCIDENTS, lost, written
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, document, lose_routes, type_routes
 from tests.support.topologies import cni_node, marked_vm, refusing, vpn_node, with_docker
 
@@ -102,11 +102,6 @@ def with_ours(host: FakeHost) -> None:
     type_routes(host, *REPAIR)
 
 
-def written(path: str, text: str) -> Callable[[FakeHost], object]:
-    """Somebody has written this file."""
-    return lambda host: host.files.write(path, text, mode=0o600)
-
-
 ABSENT, HOLDING = (
     {"expectedCidrs": [CIDR], "expectedDevs": ["eth7"]},
     of(h200, lambda kernel: kernel.ip_route("add", HELD)),
@@ -120,6 +115,7 @@ PLAN, APPLY, CLEAN = (
 )
 ROUTES_UNIT, REFUSED = LAYOUT.unit_path(LAYOUT.routes_unit), "Operation not permitted"
 GARBLED, OPENED = written(LAYOUT.config_path, "{"), written(LAYOUT.opening_path, "ticket 4711\n")
+LOST = lost(LAYOUT.config_path)
 FOREIGN = written("/etc/hostrouting/gate.d/40-licence.sh", "exit 0\n")
 
 CASES: dict[
@@ -224,6 +220,8 @@ CASES: dict[
     "remove: nothing is installed": ("remove", of(h200)),
     "remove: done": ("remove", applied()),
     "remove: a dry run": ("remove --dry-run", applied()),
+    "remove: a dry run, and nothing is installed": ("remove --dry-run", of(h200)),
+    "remove: a dry run, and config.json is lost": ("remove --dry-run", applied(change=LOST)),
     "remove: a dry run, and somebody else's script": ("remove --dry-run", applied(change=FOREIGN)),
     "remove: somebody else's script": ("remove", applied(change=FOREIGN)),
     "remove: a file stays": (

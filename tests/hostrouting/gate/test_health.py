@@ -3,7 +3,7 @@ once.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from hostrouting.host.interpreter import TO_INSTALL
 from hostrouting.kernel.rights import Rights
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager
+from tests.support.statuses import Change, fill, lost, stop_systemd, written
 from tests.support.tasks import GUARDED, LAYOUT, WANTED, configured, manager_of
 
 UNITS = "/etc/systemd/system"
@@ -88,18 +89,6 @@ def dropped(host: FakeHost, folder: str, text: str, name: str = "50-x.conf") -> 
 
 # What is done to a host on which all is well.
 
-Change = Callable[[FakeHost], object]
-
-
-def write(path: str, text: str, mode: int = 0o644) -> Change:
-    """Somebody writes this file."""
-    return lambda host: host.files.write(path, text, mode=mode)
-
-
-def lose(path: str) -> Change:
-    """Somebody deletes this file."""
-    return lambda host: host.files.remove(path)
-
 
 def open_to_others(path: str) -> Change:
     """Anybody may write to this file."""
@@ -129,11 +118,6 @@ def uninstall_python(host: FakeHost) -> None:
 def have_no_python(host: FakeHost) -> None:
     """It has none that could run the program."""
     host.interpreter.path = ""
-
-
-def fill(folder: str) -> Change:
-    """Nothing can be written there."""
-    return lambda host: host.files.broken.update({folder: "read-only"})
 
 
 def use_python_13(host: FakeHost) -> None:
@@ -182,17 +166,17 @@ ANOTHER_RELEASE = written_by("hostrouting 0.1")
 OPENING = LAYOUT.opening_path
 IS_OPEN_TO_OTHERS = "users other than root can write to {}, so the gate lets no unit pass"
 FILES: dict[str, tuple[Sequence[Change], str]] = {
-    "a lost unit": ([lose(CHECK)], f"file error: {CHECK} is missing"),
+    "a lost unit": ([lost(CHECK)], f"file error: {CHECK} is missing"),
     "an edited unit": (
-        [write(CHECK, "# Written by hostrouting; but edited\n"), read_again],
+        [written(CHECK, "# Written by hostrouting; but edited\n"), read_again],
         f"file error: {CHECK} is not what {LAYOUT.config_path} asks for",
     ),
     "another program's unit": (
-        [write(CHECK, "[Service]\n"), read_again],
+        [written(CHECK, "[Service]\n"), read_again],
         f"file error: {CHECK} was not written by hostrouting, which needs this path",
     ),
     "a masked unit": (
-        [write(CHECK, "")],
+        [written(CHECK, "")],
         f"file error: {CHECK} is masked: empty, or a link to /dev/null",
     ),
     "a linked unit": (
@@ -200,12 +184,12 @@ FILES: dict[str, tuple[Sequence[Change], str]] = {
         f"file error: {CHECK} is a link to /srv/copy, where a file of hostrouting has to be",
     ),
     "a link that leads elsewhere": (
-        [put_link(LAYOUT.python_path), write("/srv/copy", "")],
+        [put_link(LAYOUT.python_path), written("/srv/copy", "")],
         f"file error: {LAYOUT.python_path} is not what {LAYOUT.config_path} asks for",
     ),
-    "no program": ([lose(PROGRAM), LOST], f"gate-shut error: {PROGRAM} is missing"),
+    "no program": ([lost(PROGRAM), LOST], f"gate-shut error: {PROGRAM} is missing"),
     "no interpreter": (
-        [lose(LAYOUT.python_path), LOST],
+        [lost(LAYOUT.python_path), LOST],
         f"gate-shut error: {LAYOUT.python_path} is missing",
     ),
     "a damaged program that runs": (
@@ -244,11 +228,11 @@ FILES: dict[str, tuple[Sequence[Change], str]] = {
         f"file note: {LAYOUT.config_path} was written by an unknown program, but this is {WRITER}",
     ),
     "a read-only disk": (
-        [fill(LAYOUT.config_directory)],
+        [fill(LAYOUT.config_directory, "read-only")],
         f"requirement error: nothing can be changed in {LAYOUT.config_directory}: read-only",
     ),
     "a full /run": (
-        [fill("/run")],
+        [fill("/run", "read-only")],
         f"file warning: no result of a check can be written to {LAYOUT.state_directory}: read-only",
     ),
     "others can change the program": (
@@ -260,18 +244,18 @@ FILES: dict[str, tuple[Sequence[Change], str]] = {
         f"file error: {DROP_IN} has another mode",
     ),
     "another program's script": (
-        [write(SCRIPT, "exit 1\n")],
+        [written(SCRIPT, "exit 1\n")],
         (
             f"file note: {SCRIPT} was not installed by hostrouting: a gated unit starts only after "
             "it succeeds"
         ),
     ),
     "others can change a script": (
-        [write(SCRIPT, "exit 0\n", 0o775)],
+        [written(SCRIPT, "exit 0\n", 0o775)],
         f"gate-shut error: {IS_OPEN_TO_OTHERS.format(SCRIPT)}",
     ),
     "an opening that all can read": (
-        [write(OPENING, "ticket 4711\n\n")],
+        [written(OPENING, "ticket 4711\n\n", 0o644)],
         (
             f"gate-open warning: {OPENING} lets {MACHINES} start unchecked until the next boot: "
             "ticket 4711"
@@ -336,15 +320,10 @@ def test_a_full_run_matters_where_root_checks_something(
     assert "result of a check" not in str(found)
 
 
-def stop_systemd(host: FakeHost) -> None:
-    """As in a container."""
-    manager_of(host).running = False
-
-
 OPEN: dict[str, Change] = {
     "no systemd": stop_systemd,
-    "an opening": write(OPENING, "why"),
-    "no drop-in": lose(DROP_IN),
+    "an opening": written(OPENING, "why"),
+    "no drop-in": lost(DROP_IN),
 }
 
 
@@ -396,7 +375,7 @@ def test_without_a_configuration(host: FakeHost) -> None:
     assert [(fault.name, fault.sentence) for fault in found] == [
         ("gate-shut", sentence) for sentence in sentences
     ]
-    lose(LAYOUT.python_path)(host)
+    lost(LAYOUT.python_path)(host)
     LOST(host)
     ANOTHER_RELEASE(host)
     shut, note = find_faults_without_config(host, (MACHINES,))
@@ -527,37 +506,41 @@ UNIT, FIRST = f"{UNITS}/{KUBELET}", f"{UNITS}/{KUBELET}.d/00-a.conf"
 OPENINGS: dict[str, tuple[Sequence[Change], list[str]]] = {
     "ours was not read": ([read_only(UNIT)], [OLD_FILES]),
     "ours was not read, and one before it takes nothing away": (
-        [write(FIRST, RESET), read_only(UNIT, FIRST)],
+        [written(FIRST, RESET), read_only(UNIT, FIRST)],
         [OLD_FILES],
     ),
     "a reset, whatever else was not read": (
-        [write(THEIRS, RESET), read_again, write(f"{UNITS}/{KUBELET}.d/60-y.conf", "[Service]\n")],
+        [
+            written(THEIRS, RESET),
+            read_again,
+            written(f"{UNITS}/{KUBELET}.d/60-y.conf", "[Service]\n"),
+        ],
         [CANCELLED],
     ),
     "ours is missing, and a reset": (
-        [lose(OURS), write(THEIRS, RESET), read_again],
+        [lost(OURS), written(THEIRS, RESET), read_again],
         [f"{KUBELET} starts unchecked: {OURS} is missing", f"{AS_SOON}{CANCELLED}"],
     ),
     "ours was overwritten, and a reset": (
-        [write(OURS, "[Service]\n"), write(THEIRS, RESET), read_again],
+        [written(OURS, "[Service]\n"), written(THEIRS, RESET), read_again],
         [f"{KUBELET} starts unchecked: {OURS} was overwritten", CANCELLED],
     ),
     "ours is gone, and still loaded": (
-        [read_again, lose(OURS)],
+        [read_again, lost(OURS)],
         [f"{AS_SOON}{KUBELET} starts unchecked: {OURS} is missing"],
     ),
     "the unit does not exist, and its drop-in has to": (
-        [lose(UNIT), lose(OURS), read_again],
+        [lost(UNIT), lost(OURS), read_again],
         [f"{KUBELET} starts unchecked: {OURS} is missing"],
     ),
-    "the unit does not exist": ([lose(UNIT), read_again], []),
+    "the unit does not exist": ([lost(UNIT), read_again], []),
     "the unit is masked": ([mask], []),
     "a folder in the place of ours": (
         [put_folder(OURS), read_again],
         [f"{KUBELET} starts unchecked: {OURS} was overwritten"],
     ),
     "ours was not read, and another one takes nothing away": (
-        [write(THEIRS, "[Service]\n"), read_only(UNIT, THEIRS)],
+        [written(THEIRS, "[Service]\n"), read_only(UNIT, THEIRS)],
         [OLD_FILES],
     ),
     "nobody sees what takes it away": (
