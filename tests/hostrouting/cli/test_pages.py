@@ -187,6 +187,7 @@ CASES: dict[
     "plan: an overlap is left, STRICT": (PLAN, of(h200), document()),
     "plan: an overlap is left, WARN": (PLAN, of(h200), document(mode="WARN")),
     "plan: a removal": (PLAN, applied(), document(*REPAIR, mode="WARN")),
+    "plan: a guard": (PLAN, applied(), {**REPAIRED, "guard": {"enabled": True}}),
     "plan: kubelet is to be gated": (
         f"{PLAN} --gate kubelet.service",
         applied(change=with_kubelet),

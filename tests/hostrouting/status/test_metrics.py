@@ -45,16 +45,11 @@ def add_blackhole(host: FakeHost) -> None:
     host.kernel.ip_route("add", Route(Prefix.parse("172.16.9.0/24"), type="blackhole", protocol=4))
 
 
-def with_two_units() -> FakeHost:
-    """A node on which kubelet runs, and k3s was refused."""
-    host = right_but(gate={"units": [KUBELET, "k3s.service"]})()
-    refuse(host, "k3s.service")
-    return host
-
-
 def test_a_host_that_is_right() -> None:
     """Everything is known: the verdict of each family, the gate, the units by state, the guard."""
-    values = read(with_two_units())
+    host = right_but(gate={"units": [KUBELET, "k3s.service"]})()
+    refuse(host, "k3s.service")
+    values = read(host)
     assert values["installed"] == values["in_force"] == 1
     assert values["unanswered"] == values["gate_open"] == 0
     assert values['verdict{family="ipv4",verdict="ok"}'] == 1
