@@ -2,8 +2,6 @@
 say how to get it back, and what they can see without it.
 """
 
-import json
-
 import pytest
 
 from tests.support.cli import say
@@ -31,45 +29,6 @@ def test_an_emptied_file_does_not_mean_that_nothing_is_installed(text: str) -> N
     assert refused.code == 2
     assert "{}" not in refused.out + refused.err
     assert host.files.texts[LAYOUT.config_path] == text
-
-
-def test_the_file_of_another_release() -> None:
-    """The page says which release wrote the file, and counts the faults that a reader of the first
-    line does not need; `check` lists all of them.
-    """
-    host = node(config(*REPAIR))
-    written = json.loads(host.files.texts[LAYOUT.config_path])
-    written["writtenBy"] = "hostrouting 0.9"
-    written["hostRouting"]["routeOverlap"]["allowedDevs"] = ["a b", "c d", "e f", "g h", "i j"]
-    host.files.texts[LAYOUT.config_path] = json.dumps(written)
-
-    status = say("status", host=host)
-    assert status.code == 2
-    assert "5 faults: " in status.lines[0]
-    assert '"e f" is not a device pattern; and 2 more' in status.out
-    assert '"g h"' not in status.out
-    assert any(
-        "config.json was written by hostrouting 0.9, but this is" in line for line in status.lines
-    )
-    assert say("check", host=host).err.count("is not a device pattern") == 5
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[" * 100_000,
-        '{"hostRouting": {"routeOverlap": {"mode": 1}}}',
-        '{"writtenBy": null, "hostRouting": {"routeOverlap": {"mode": 1}}}',
-    ],
-    ids=["nested deeply", "without a writer", "not a name"],
-)
-def test_a_file_that_does_not_say_who_wrote_it(text: str) -> None:
-    """Nothing is said about the release: it is somebody's edit."""
-    host = node(config(*REPAIR))
-    host.files.texts[LAYOUT.config_path] = text
-    status = say("status", host=host)
-    assert status.lines[0].startswith("SHUT: ")
-    assert "was written by" not in status.out
 
 
 @pytest.mark.parametrize("command", [f"check {CIDR}", "explain 172.16.5.9"])

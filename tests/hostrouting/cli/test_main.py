@@ -374,7 +374,10 @@ def test_a_plan_that_need_not_fail() -> None:
     host = escaping_node()
     failing = plan_installed(host).lines
     assert failing[0] == "WOULD FAIL: addresses escape, and the mode is STRICT"
-    assert failing[-2] == "To repair that, as root:"
+    assert failing[-2:] == [
+        "To repair that, as root:",
+        "  hostrouting repair --config - | hostrouting apply --config -",
+    ]
     planned = plan_installed(host, "--ignore", "overlap")
     assert planned.code == 0
     assert planned.lines[0].startswith("NOTHING TO DO")
