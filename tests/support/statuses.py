@@ -5,7 +5,7 @@ On each node, hostrouting gates kubelet.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -458,13 +458,3 @@ UNITS: dict[State, Sequence[Change]] = {
     "not gated": [ungate],
 }
 """By the state of kubelet: what has happened on a node."""
-CODES: dict[State, int] = {
-    **dict.fromkeys(get_args(State), 0),
-    "refused": 1,
-    "fails": 1,
-    "masked": 1,
-    "unknown": 2,
-    "waiting": 3,
-    "no answer": 3,
-}
-"""The exit codes of `status kubelet`."""

@@ -17,7 +17,6 @@ from hostrouting.testing import FakeHost
 from tests.support.cli import say
 from tests.support.incidents import KUBELET, config, escaping_node, garble, leave_note, node, refuse
 from tests.support.statuses import (
-    CODES,
     INCIDENTS,
     OVERLAP,
     REPAIR_LINE,
@@ -124,15 +123,15 @@ def test_the_first_line_and_the_exit_code_are_about_the_unit(
 ) -> None:
     """Whatever is wrong elsewhere, which follows."""
     host = right()
-    for change in (*UNITS[state], elsewhere):
+    for change in UNITS[state]:
         change(host)
-    said = say("status", "kubelet", host=host)
-    assert said.lines[0].startswith(f"{state.upper()}: {KUBELET} ")
-    assert said.code == CODES[state]
-    [unit] = find_status(host, KUBELET).units
-    assert unit.state == state
-    of_host = next(status_lines(find_status(host)))
-    assert of_host in said.lines
+    alone = find_status(host, KUBELET)
+    elsewhere(host)
+    status = find_status(host, KUBELET)
+    first, *others = status_lines(status)
+    assert first == next(status_lines(alone))
+    assert status.code == alone.code
+    assert next(status_lines(find_status(host))) in others
 
 
 def test_the_instances_of_a_template() -> None:
