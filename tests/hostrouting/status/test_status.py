@@ -22,6 +22,7 @@ from tests.support.statuses import (
     REPAIR_LINE,
     UNITS,
     Change,
+    after,
     break_python,
     end_guard,
     fill,
@@ -247,12 +248,6 @@ def forget_unit(host: FakeHost) -> None:
     del manager_of(host).read[LAYOUT.unit_path(LAYOUT.check_unit)]
 
 
-def changed(host: FakeHost, change: Change) -> FakeHost:
-    """The host, after that."""
-    change(host)
-    return host
-
-
 COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
     "systemd has not read a unit": (right_but(forget_unit), APPLY.command),
     "a unit that fails is no work for apply": (
@@ -260,7 +255,7 @@ COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
         APPLY.command,
     ),
     "an ignored opening does not hinder a repair": (
-        lambda: changed(escaping_node(), written(LAYOUT.opening_path, "ticket", 0o666)),
+        after(escaping_node, written(LAYOUT.opening_path, "ticket", 0o666)),
         REPAIR_LINE,
     ),
     "where nothing escapes, a conflict is to be decided": (
