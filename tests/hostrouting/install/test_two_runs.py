@@ -115,7 +115,7 @@ def test_a_run_that_installs_while_another_one_reads(moment: int) -> None:
     assert read_installed(host) == WANTED
 
 
-@pytest.mark.parametrize("moment", range(1, 40, 3))
+@pytest.mark.parametrize("moment", range(1, 40, 6))
 def test_each_early_moment_on_a_new_host(moment: int) -> None:
     """Both agents want the same: also the one that has read before the other wrote checks."""
     files = WatchedFiles()
