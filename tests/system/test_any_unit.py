@@ -2,16 +2,11 @@
 refusal refuses, and nothing else does.
 """
 
-import io
-import zipfile
-
 import pytest
 
 from hostrouting.boot.units import GATE_MARK
 from hostrouting.config.settings import GateConfig
-from hostrouting.node import run_gate
-from hostrouting.release import PASSED, REFUSED
-from tests.support.gate import LAYOUT, config, gate_tests, host
+from tests.support.gate import LAYOUT, config, gate_tests, host, overlap
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
 
@@ -112,11 +107,6 @@ def start_all(system: System, *units: str) -> set[str]:
     return {*await_end(system, *units).values()}
 
 
-def overlap(system: System, verb: str) -> None:
-    """Let ib0 capture the cluster's network, or end that."""
-    system.must("ip", "address", verb, "172.16.1.5/16", "dev", "ib0")
-
-
 def forget(system: System, *units: str) -> None:
     """Stop the units. systemd would refuse a sixth start in ten seconds."""
     system.must("systemctl", "stop", *(f"{unit}.service" for unit in units))
@@ -149,20 +139,6 @@ def every_kind_of_unit(system: System) -> None:
     overlap(system, "add")
 
 
-def commands_that_vanish(system: System) -> None:
-    """A foreign command that sorts first and vanishes in the middle of a start takes no other list
-    with it.
-    """
-    first = "/etc/systemd/system/plain.service.d/00-a.conf"
-    system.lay(first, "[Service]\nExecStartPre=/bin/sleep 0.5\n")
-    system.must("systemctl", "daemon-reload")
-    begin_slowly(system, "plain")
-    system.must("rm", first)
-    system.must("systemctl", "daemon-reload")
-    system.lay("/run/go", "")
-    assert await_end(system, "plain") == {"plain": "failed"}
-
-
 def signals(system: System) -> None:
     """A gate that a signal ends refuses at once, though the unit counts that signal as a success.
     It ends the script that runs.
@@ -177,59 +153,10 @@ def signals(system: System) -> None:
         wait_for("the script to end", lambda: system.run("pgrep", "-f", SCRIPT).returncode)
 
 
-def a_gate_that_is_killed(system: System) -> None:
-    """The unit starts only if it counts SIGKILL as a success and the shell is killed, which nothing
-    can prevent.
-    """
-    kill_python = ("pkill", "-KILL", "-f", "^/etc/hostrouting/python .*gate")
-    kill_all = ("systemctl", "kill", "--signal=KILL", f"{SIGNALLED}.service")
-    for statuses, kill, end in (
-        ("1 SIGTERM", kill_all, "Failed to start"),
-        ("SIGKILL", kill_python, "Failed to start"),
-        ("SIGKILL", kill_all, "Started"),
-    ):
-        let_count_as_success(system, statuses)
-        begin_slowly(system, SIGNALLED)
-        system.must(*kill)
-        # systemd 257 may also kill what it has just started.
-        await_words(system, f"{end} {SIGNALLED}.service")
-        system.run("pkill", "-KILL", "-f", SCRIPT)
-
-
-def what_is_not_a_decision(system: System) -> None:
-    """Of all exit statuses of the program, one lets the unit start. Another process of a unit is
-    not asked.
-    """
-    refused_by_the_program = "plain.service was refused: the gate could not be run"
-    for status in (0, 1, REFUSED, 254, 255):
-        system.outside(LAYOUT.program_path).write_bytes(program_that_exits_with(status))
-        assert start_all(system, "plain") == {"failed"}, status
-        is_named = f"{refused_by_the_program} (exit {status})" in last_start(system, "plain")
-        assert is_named is (status != REFUSED), status
-        forget(system, "plain")
-    system.outside(LAYOUT.program_path).write_bytes(program_that_exits_with(PASSED))
-    assert start_all(system, "plain") == {"active"}
-
-
-def program_that_exits_with(status: int) -> bytes:
-    """A program in the place of ours, of which the gate only exits with this status."""
-    text = f"import os\n{run_gate.__name__} = lambda: os._exit({status})\n"
-    program = io.BytesIO()
-    with zipfile.ZipFile(program, "w") as archive:
-        archive.writestr("hostrouting/__init__.py", "")
-        archive.writestr("hostrouting/node.py", text)
-    return program.getvalue()
-
-
 def last_start(system: System, unit: str = SIGNALLED) -> str:
     """What was logged since the unit was last started."""
     journal = system.journal(f"{unit}.service")
     return journal[journal.rindex(f"Starting {unit}.service") :]
-
-
-def await_words(system: System, words: str) -> None:
-    """Wait until these words were logged since the unit was last started."""
-    wait_for(words, lambda: words in last_start(system))
 
 
 def let_count_as_success(system: System, statuses: str) -> None:
@@ -248,13 +175,7 @@ def begin_slowly(system: System, unit: str) -> None:
     wait_for("the script", lambda: system.read("/run/began"))
 
 
-STORIES = (
-    every_kind_of_unit,
-    commands_that_vanish,
-    signals,
-    a_gate_that_is_killed,
-    what_is_not_a_decision,
-)
+STORIES = (every_kind_of_unit, signals)
 
 
 def test_any_unit(subtests: pytest.Subtests) -> None:

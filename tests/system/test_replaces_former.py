@@ -148,7 +148,7 @@ def the_new_gate_and_guard_work(system: System) -> None:
     assert len(gate.ours(system)) == 1
     system.must("ip", "route", "flush", "proto", "213")
     wait_for("the guard", lambda: len(gate.ours(system)) == 1)
-    system.must("ip", "address", "del", "172.16.1.5/16", "dev", "ib0")
+    gate.overlap(system, "del")
     system.must("systemctl", "start", LAST)
     assert system.read(RAN) == "ran\n"
     assert f"{FOREIGN} ran" in system.journal(LAST)
