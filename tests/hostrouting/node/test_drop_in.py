@@ -159,7 +159,7 @@ def test_what_status_says_of_it(openings: dict[str, SandboxedNode]) -> None:
             assert names == ([] if change == "rm {file}" else ["file"]), change
 
 
-@pytest.mark.parametrize("umask", ["077", "022", "000"])
+@pytest.mark.parametrize("umask", ["077", "000"])
 def test_the_command_that_a_refusal_names(node: SandboxedNode, umask: str) -> None:
     """It opens the gate, whatever the umask is; it stands in each kind of refusal."""
     _, log = start(node)
@@ -192,9 +192,7 @@ BROKEN = [
     f"rm {PROGRAM}; ln -s /nowhere {PROGRAM}",
     f"head -c {SIZE} /dev/zero >{PROGRAM}",
     f"echo 'import os; os._exit(97)' >{PROGRAM}",
-    *(f"truncate --size={SIZE * number // 8} {PROGRAM}" for number in range(8)),
-    f"rm {PYTHON}",
-    f"rm {PYTHON}; mkdir {PYTHON}",
+    *(f"truncate --size={size} {PROGRAM}" for size in (0, SIZE // 2, SIZE - 1)),
     f"ln -sf /usr/bin/python3.nothing {PYTHON}",
     f"ln -sf /bin/true {PYTHON}",
     f"rm {PYTHON}; touch {PYTHON}; chmod 755 {PYTHON}",
@@ -225,8 +223,7 @@ exec {os.path.realpath(sys.executable)} -I -S -c "import sys; sys.version_info =
 """
 
 
-ENDS = [f"exit {status}" for status in (0, 1, 2, 95, 96, 97, 98, 99, 126, 127, 255)]
-ENDS += ["kill -TERM $$", "kill -KILL $$"]
+ENDS = [f"exit {status}" for status in (0, 1, 96, 97, 98, 99, 255)] + ["kill -KILL $$"]
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -366,16 +363,6 @@ def test_a_unit_with_a_network_of_its_own(node: SandboxedNode, own: tuple[str, .
 
 
 # The other units
-
-
-def test_the_guard(node: SandboxedNode) -> None:
-    """Its command runs until a signal comes, which is no failure."""
-    install(node, WAITS)
-    script = TERMINATE.format(condition="grep -q NO-DEFAULT-ROUTE /run/log")
-    done = node.run("sh", "-c", script, "sh", *service(GUARD))
-    status, *log = done.stdout.splitlines()
-    assert status == "0"
-    assert "ROUTE-WAITS: " in log[0]
 
 
 def test_a_service_at_boot(node: SandboxedNode) -> None:
