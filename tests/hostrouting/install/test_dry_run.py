@@ -201,8 +201,8 @@ CASES: dict[str, Case] = {
     "undecided, STRICT": case("", of(vpn_node), wanted=STRICT),
     "a conflict, new": case(CONFLICT, lambda: holding(H200_NODE())),
     "a conflict, installed": case(CONFLICT, lambda: holding(configured(WARN))),
-    "a route that waits": case(
-        "needs an IPv4 default route", of(FakeKernel), wanted=config("9.0.0.0/8")
+    "routes that wait again": case(
+        "need an IPv4 default route", after(lose_routes, lose_the_default)
     ),
     "a route for replies that waits": case("", wanted=LATE_REPLY),
     "the rewritten source": case(
