@@ -326,11 +326,36 @@ CASES: dict[str, Case] = {
 
 
 def foreseen(task: phases.Task[Any]) -> phases.Step:
-    """The dry run, which changes nothing and agrees with the run that follows it."""
+    """The dry run, which agrees with the run that follows it: that does what the plan has, if it
+    does not fail.
+    """
     dry = phases.plan(task)
     report = phases.run(task, observers=[], clock=FakeClock())
     assert dry.ok is report.ok, f"{dry}\n{report}"
+    if dry.ok:
+        assert done_by(report) == planned(dry.result)
     return dry
+
+
+def done_by(report: phases.Step) -> tuple[set[str], set[str], set[object]]:
+    """The files, the operations and the routes that a run has changed."""
+    files: set[str] = set()
+    operations: set[str] = set()
+    keys: set[object] = set()
+    for step in report.walk():
+        effects = effects_of(step.result)
+        files.update(effects.files)
+        operations.update(map(str, effects.operations))
+        keys.update(change.route.key for change in effects.changes)
+    return files, operations, keys
+
+
+def planned(plan: object) -> tuple[set[str], set[str], set[object]]:
+    """The same of a plan."""
+    assert isinstance(plan, Plan)
+    files = {*plan.files.written_paths, *plan.files.removes}
+    operations = set(map(str, (*plan.systemd, *plan.operations)))
+    return files, operations, {change.route.key for change in plan.routes.changes}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -19,7 +19,6 @@ from hostrouting.boot.units import HEADER
 from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.config.settings import MACHINES, GuardConfig, gated_units
 from hostrouting.errors import ConfigError, RequirementError
-from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.install.task import SectionTask
 from hostrouting.kernel.rights import Rights
@@ -29,7 +28,6 @@ from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeFiles, FakeHost, h200
-from phases.testing import FakeClock
 from tests.support.examples import scaled
 from tests.support.mishaps import Killed, Mishaps, full, killed, mishap_host
 from tests.support.sections import expect
@@ -213,29 +211,6 @@ class TestLaws:
             left = [path for path in LAYOUT.markers if path in host.files.texts]
             assert {f"remove {path}" for path in left} <= set(failed)
             assert host.kernel.snapshot() == before
-
-    @given(possible(), possible())
-    def test_the_plan_is_what_is_done(self, old: HostRoutingConfig, new: HostRoutingConfig) -> None:
-        """The dry run has the files, operations and routes that the run then changes, and changes
-        nothing itself.
-        """
-        host, mishaps = node()
-        apply(host, old)
-        mishaps.disarm()
-        plan = Configure(new, host=host).plan()
-        assert mishaps.events == []
-        report = phases.run(Configure(new, host=host), observers=[], clock=FakeClock())
-        files: set[str] = set()
-        operations: set[str] = set()
-        keys: set[object] = set()
-        for step in report.walk():
-            effects = effects_of(step.result)
-            files.update(effects.files)
-            operations.update(map(str, effects.operations))
-            keys.update(change.route.key for change in effects.changes)
-        assert files == {*plan.files.written_paths, *plan.files.removes}
-        assert operations == set(map(str, (*plan.systemd, *plan.operations)))
-        assert keys == {change.route.key for change in plan.routes.changes}
 
     @settings(max_examples=scaled(50))
     @example(

@@ -25,7 +25,6 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 SHELLS = [
     pytest.param(("/bin/sh",), id="sh"),
     pytest.param(("bash", "--posix"), id="bash"),
-    pytest.param(("busybox", "ash"), id="busybox", marks=pytest.mark.needs("busybox")),
 ]
 """What /bin/sh may be."""
 SH = ("/bin/sh",)
