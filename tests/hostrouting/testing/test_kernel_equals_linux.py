@@ -31,7 +31,6 @@ from hostrouting.testing.kernel import FakeKernel
 from tests.support.commands import rule_command
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
-from tests.support.topologies import vpn_node
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -519,23 +518,3 @@ def test_what_random_events_rarely_do(events: list[tuple[Any, ...]]) -> None:
         for verb, *given in [("add_link", "eth0"), *events]:
             same_effect(real, fake, verb, *given)
             await_same_state(real, fake)
-
-
-def test_a_vpn_node_is_as_wg_quick_configures_it() -> None:
-    """The commands of wg-quick give the same rules, and the same route in its table."""
-    commands = [
-        "address add 10.8.0.2/32 dev eth0",
-        "route add 0.0.0.0/0 dev eth0 table 51820",
-        "rule add not fwmark 51820 table 51820",
-        "rule add table main suppress_prefixlength 0",
-    ]
-    fake = vpn_node().snapshot(family=4)
-    with linux() as real:
-        real.add_link("eth0")
-        real.namespace.batch(commands, family=4)
-        snapshot = real.backend.snapshot(family=4)
-    assert fake.rules == snapshot.rules
-    [route] = [route for route in fake.routes if route.table == 51820]
-    assert [route._replace(next_hops=(NextHop("eth0"),))] == [
-        route for route in snapshot.routes if route.table == 51820
-    ]
