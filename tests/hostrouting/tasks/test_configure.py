@@ -99,19 +99,6 @@ def test_report() -> None:
     assert paths_on(host) == set()
 
 
-def test_a_wrapper_that_hides_it() -> None:
-    """There is a warning for a task that calls its do, and has no plan and no undo for it."""
-    configure = Configure(WANTED, host=FakeHost(kernel=h200()))
-    for task in (
-        phases.task("w")(configure.do),
-        phases.task("w", plan=configure.plan)(configure.do),
-    ):
-        with pytest.warns(RuntimeWarning, match="^configure-host-routing has .*undo, and w, which"):
-            run(task)
-    run(phases.retry(configure))
-    run(Remove(host=configure.host))
-
-
 @pytest.mark.parametrize("task", [Configure, *TASKS, CleanStaleAzureVnet])
 def test_what_is_not_a_configuration(task: type[Any]) -> None:
     """A mapping or a path is refused when the task is made, with the function that reads it; so is
