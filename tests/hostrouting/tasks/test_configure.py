@@ -1,5 +1,5 @@
-"""Configure and Remove, on hosts that exist in memory: what happens if nothing is wanted, reports,
-and losses.
+"""Configure and Remove, on hosts that exist in memory: what happens if nothing is wanted, and the
+report.
 """
 
 import json

@@ -189,29 +189,28 @@ def answers_a_neighbour(lab: Lab) -> bool:
     return answers == [NODE] and GLOBAL not in lab.node.ip("-6", "neighbour").stdout
 
 
+def source_seen_at(lab: Lab, address: str, destination: str) -> str:
+    """The source that a socket of the node with this address sees of a probe to the destination."""
+    with (
+        balancer.open_socket(lab.node, socket.SOCK_DGRAM, address, port=PORT) as server,
+        balancer.open_socket(lab.balancer, socket.SOCK_DGRAM, PROBE) as client,
+    ):
+        client.sendto(b"anybody?", (destination, PORT, 0, client.getsockname()[3]))
+        _, peer = server.recvfrom(100)
+    return str(peer[0]).partition("%")[0]
+
+
 def answers_on_the_link(lab: Lab) -> bool:
     """Whether a datagram to the node's link-local address keeps the probe's source address, and a
     ping is answered.
     """
-    with (
-        balancer.open_socket(lab.node, socket.SOCK_DGRAM, NODE_LINK_LOCAL, port=PORT) as server,
-        balancer.open_socket(lab.balancer, socket.SOCK_DGRAM, PROBE) as client,
-    ):
-        client.sendto(b"anybody?", (NODE_LINK_LOCAL, PORT, 0, client.getsockname()[3]))
-        _, peer = server.recvfrom(100)
     balancer.ping(lab.balancer, PROBE, NODE_LINK_LOCAL)
-    return str(peer[0]).partition("%")[0] == PROBE
+    return source_seen_at(lab, NODE_LINK_LOCAL, NODE_LINK_LOCAL) == PROBE
 
 
 def reaches_a_group(lab: Lab) -> bool:
     """Whether a datagram to all nodes of the link keeps the probe's source address."""
-    with (
-        balancer.open_socket(lab.node, socket.SOCK_DGRAM, "::", port=PORT) as server,
-        balancer.open_socket(lab.balancer, socket.SOCK_DGRAM, PROBE) as client,
-    ):
-        client.sendto(b"anybody?", ("ff02::1", PORT, 0, client.getsockname()[3]))
-        _, peer = server.recvfrom(100)
-    return str(peer[0]).partition("%")[0] == PROBE
+    return source_seen_at(lab, "::", "ff02::1") == PROBE
 
 
 def leaves_others_on_the_link_alone(lab: Lab) -> bool:

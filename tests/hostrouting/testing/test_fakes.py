@@ -121,6 +121,9 @@ MISTAKES: dict[str, Callable[[], object]] = {
     "there is no property 'ActivState'; did you mean ActiveS": lambda: FakeManager().show(
         ("ActivState",), "a"
     ),
+    "there is no property 'Result '; did you mean Result": lambda: FakeManager(
+        properties={"a": {"Result ": ""}}
+    ).show(("Id",), "a"),
     "unit is ''; it must be the name of a unit": lambda: FakeManager().start("", timeout=5),
     "content is None; it must be a str": lambda: FakeFiles().write("/a", ANYTHING),
     "path is 'etc/a'; it must be a str that begins": lambda: FakeFiles({"etc/a": ""}).write(
@@ -154,6 +157,7 @@ MISTAKES: dict[str, Callable[[], object]] = {
     "rule '-A PREROUTING -j DROP' is not a chain and": FakeEbtables(
         ["-A PREROUTING -j DROP"]
     ).list_rules,
+    "rule 'garbage' is not a chain and options": FakeEbtables(["garbage"]).list_rules,
     "register: reader is <class 'float'>; it must be a function": lambda: register(float, float),
     "config is '60'; it must be a HostRoutingConfig": lambda: check_snapshot(
         h200().snapshot(), TEXT

@@ -432,7 +432,6 @@ CONNECTED = Route(
 RULE = Rule(family=4, priority=100, table=100)
 BRIDGE = Link("br0", 0, "bridge")
 ADD, ADDRESS = ("ip_route", "add"), ("add_address", "eth0", "10.0.0.4/24")
-BROADCAST = Route.to("10.9.0.0/16", dev="eth0", gateway="10.0.0.255")
 HISTORIES: dict[str, list[tuple[Any, ...]]] = {
     "a device that is there": [("add_link", "eth0")],
     "a number that another device has": [("add_link", BRIDGE._replace(index=1))],
@@ -441,15 +440,7 @@ HISTORIES: dict[str, list[tuple[Any, ...]]] = {
         ("add_link", Link("port0", 0, "veth", master="br0")),
         ("delete_link", "br0"),
     ],
-    "a device that is up is not set up again": [
-        ADDRESS,
-        ("ip_route", "delete", CONNECTED),
-        ("set_up", "eth0"),
-    ],
     "a route without a device": [(*ADD, Route(Prefix.parse("10.9.0.0/16")))],
-    "a weight of the only next hop": [
-        (*ADD, Route(Prefix.parse("10.9.0.0/16"), (NextHop("eth0", weight=3),))),
-    ],
     "a rule that is there": [("add_rule", RULE), ("add_rule", RULE)],
     "an address of the other family": [
         (*ADD, Route.to("10.9.0.0/16", dev="eth0", gateway="fe80::1")),
@@ -487,20 +478,9 @@ HISTORIES: dict[str, list[tuple[Any, ...]]] = {
         (*ADD, Route.to("10.9.0.0/16", dev="eth0", gateway="10.8.0.1")),
     ],
     "a scope in IPv6": [(*ADD, Route.to("fd09::/64", dev="eth0")._replace(scope=SCOPE_LINK))],
-    "a broadcast address as a gateway": [ADDRESS, (*ADD, BROADCAST)],
-    "an address of its own as a gateway": [
-        ADDRESS,
-        (*ADD, Route.to("10.9.0.0/16", dev="eth0", gateway="10.0.0.4")),
-    ],
     "a route of another table by a gateway": [
         ("add_address", "eth0", "fd00::4/64"),
         (*ADD, Route.to("fd09::/64", dev="eth0", gateway="fd00::1", table=100)),
-    ],
-    "two addresses in one network": [
-        ("add_address", "eth0", "fd00::4/64"),
-        ("add_address", "eth0", "fd00::5/64"),
-        ADDRESS,
-        ("add_address", "eth0", "10.0.0.5/24"),
     ],
     "addresses of lo before it is up": [
         ("add_address", "lo", "10.1.0.1/32"),
