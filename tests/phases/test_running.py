@@ -132,11 +132,6 @@ def test_results_that_may_be_failures(words: str, result: object) -> None:
     assert ran(StubTask("a", result=CompletedProcess("true", 0))).ok
 
 
-def _used(use: Callable[..., object], task: object, given: Context | None, _ctx: Context) -> None:
-    """A task that calls the function with the given context, and not with its own."""
-    use(task, ctx=given)
-
-
 TASK = StubTask("a")
 REPORT = ran(TASK)
 OUTER = quiet()
@@ -181,34 +176,6 @@ def _enter_twice() -> None:
 def _misspell_the_result(ctx: Context) -> None:
     with phases.inner_step("part", ctx) as step:
         setattr(step, "resutl", 5)  # noqa: B010  mypy would refuse the mistake
-
-
-class Misspelt:
-    """A task whose undo nobody would call."""
-
-    name = "a"
-
-    def do(self, ctx: Context) -> None:
-        """Nothing."""
-
-    def undo_(self, ctx: Context) -> None:
-        """Nothing."""
-
-
-class Planner(StubTask):
-    """A task that has plans, and none of its own."""
-
-    plans = ("a", "b")
-
-
-class Transposed(StubTask):
-    """A task whose plan nobody would call."""
-
-    def __init__(self) -> None:
-        super().__init__("a")
-
-    def plna(self, ctx: Context) -> None:
-        """Nothing."""
 
 
 class OnAttempt(Recorder):
@@ -271,8 +238,8 @@ REFUSED: dict[str, Callable[[], object]] = {
     "ctx is that of the whole run, and not that of the task a; use": lambda: error_in_task(
         lambda _ctx: OUTER.check(), OUTER
     ),
-    "it has undo_, and no undo: write undo": lambda: phases.serial(Misspelt()),
-    "it has plna, and no plan: write plan": lambda: phases.serial(Transposed()),
+    "it has undo_, and no undo: write undo": lambda: UNTYPED.serial(_Own(undo_=print)),
+    "it has plna, and no plan: write plan": lambda: UNTYPED.serial(_Own(plna=print)),
     "Skip: reason is empty; say why": lambda: phases.Skip(" "),
     "skip is {'a': False}; it must be a name, or a list": lambda: UNTYPED.run(
         TASK, skip={"a": False}
@@ -378,17 +345,21 @@ def test_a_run_inside_a_task(use: Callable[..., object], remedy: str) -> None:
     """
     inner = StubTask("inner", result=1)
     root = quiet()
-    faults: dict[Context | None, str] = {
-        None: "it is called in the task group/careless without its context",
-        root: "ctx is that of the whole run, and not that of the task group/careless",
-    }
-    for given, fault in faults.items():
-        careless = phases.task("careless")(partial(_used, use, inner, given))
-        report = phases.run(phases.parallel(careless, name="group"), ctx=root)
-        assert str(report.failures[0].error) == (
-            f"{use.__name__}: {fault}; write {remedy} with the context of the task, or pass a new "
-            "phases.Context() for a run of its own, which nothing cancels"
-        )
+
+    def careless(given: Context | None) -> str:
+        """What is said of a task that does not pass its own context on."""
+        task = phases.task("careless")(lambda _: use(inner, ctx=given))
+        report = phases.run(phases.parallel(task, name="group"), ctx=root)
+        return str(report.failures[0].error)
+
+    said = (
+        f"; write {remedy} with the context of the task, or pass a new phases.Context() for a run "
+        "of its own, which nothing cancels"
+    )
+    without = "it is called in the task group/careless without its context"
+    of_the_run = "ctx is that of the whole run, and not that of the task group/careless"
+    assert careless(None) == f"{use.__name__}: {without}{said}"
+    assert careless(root) == f"{use.__name__}: {of_the_run}{said}"
     assert inner.calls == 0
     separate = phases.task("separate")(lambda _: use(inner, ctx=quiet()))
     assert ran(separate).ok
@@ -532,4 +503,4 @@ def test_a_system_that_starts_no_more_threads(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_plural_is_another_thing() -> None:
     """A task may have attributes that are called plans or undos."""
-    assert phases.run(Planner("a"), observers=[]).ok
+    assert UNTYPED.run(_Own(plans=("a", "b")), observers=[]).ok

@@ -87,8 +87,10 @@ def test_documents_that_ask_for_nothing(document: dict[str, object]) -> None:
     assert HostRoutingConfig.from_mapping(document) == HostRoutingConfig()
 
 
-def test_an_agents_file_where_ours_is_required(tmp_path: Path) -> None:
-    """Whoever needs our settings refuses a file that has none where they are looked for."""
+def test_where_ours_is_required(tmp_path: Path) -> None:
+    """Whoever needs our settings refuses a file that has none where they are looked for, and null:
+    a template that was filled with nothing would remove everything.
+    """
     path = tmp_path / "agent.json"
     path.write_text('{"kubelet": {}}')
     assert HostRoutingConfig.load(path) == HostRoutingConfig()
@@ -96,6 +98,11 @@ def test_an_agents_file_where_ours_is_required(tmp_path: Path) -> None:
         HostRoutingConfig.load(path, required=True)
     said = f"{path} has none of the keys {KEYS}; in an agent's larger file, put"
     assert str(caught.value).startswith(said)
+    with pytest.raises(ConfigError, match=r"hostRouting.*is null, so it has no configuration"):
+        HostRoutingConfig.from_json('{"hostRouting": null}', required=True)
+    no_flag: Any = "false"
+    with pytest.raises(TypeError, match="required is 'false'; it must be True or False"):
+        HostRoutingConfig.from_mapping({}, required=no_flag)
 
 
 def test_sections_beside_ours() -> None:
@@ -126,25 +133,10 @@ def test_an_empty_configuration_where_ours_is_required(text: str) -> None:
     assert HostRoutingConfig.from_json(text, required=True) == HostRoutingConfig()
 
 
-def test_null_where_ours_is_required() -> None:
-    """A template that was filled with nothing would remove everything."""
-    with pytest.raises(ConfigError, match=r"hostRouting.*is null, so it has no configuration"):
-        HostRoutingConfig.from_json('{"hostRouting": null}', required=True)
-
-
-def test_whether_ours_is_required_is_a_flag() -> None:
-    """A text in its place is refused, also "false"."""
-    read: Any = HostRoutingConfig.from_mapping
-    with pytest.raises(TypeError, match="required is 'false'; it must be True or False"):
-        read({}, required="false")
-
-
 # Each with how its only fault begins, which is indented.
 FAULTY_DOCUMENTS = r"""
 {"agent": 1, "static_route": {}}
   static_route: unknown key; did you mean staticRoutes?
-{"agent": 1, "GAET": {}}
-  GAET: unknown key; did you mean gate?
 {"hostrouting": {}}
   hostrouting: unknown key; did you mean hostRouting?
 {"guard": {}, "\u001b[2J": 1}
@@ -157,8 +149,6 @@ FAULTY_DOCUMENTS = r"""
   probeRewrite.interfaces: "eth0" is not a list; write [...], even around a single item
 {"guard": {"\u0435nabled": true}}
   guard["\u0435nabled"]: unknown key; did you mean enabled?
-{"hostRouting": {"routeOverlap": {"Mode": 1}}}
-  hostRouting.routeOverlap.Mode: unknown key; did you mean mode?
 {"guard": ""}
   guard: "" is not an object; write {...} with any of the keys enabled
 {"hostRouting": []}
