@@ -210,6 +210,7 @@ REFUSED: dict[str, Callable[[], object]] = {
         print, repr
     ),
     "task 'a/b' cannot be used as a task: its name is": lambda: phases.task("a/b")(print),
+    "no step 'b' among those of this report: a$": lambda: REPORT.find("b"),
     "would_fail of its plan is 5; it must be a sentence": lambda: _plan_with(would_fail=5),
     "plan cannot be used: it has wouldFail, and no would_fail: write": lambda: _plan_with(
         wouldFail="no disk"

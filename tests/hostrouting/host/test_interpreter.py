@@ -43,6 +43,7 @@ HOSTS: dict[str, tuple[FakeFiles, str]] = {
     "other programs": (host_with("python3-config", "python3.12-config", "python3.13t"), ""),
     "a file that says nothing": (host_with("python3", "python3.12"), USUAL),
     "links that say nothing": (LOOP, USUAL),
+    "none": (FakeFiles(), ""),
 }
 """By host: what is in /usr/bin, and which interpreter is to run the program."""
 
