@@ -272,6 +272,7 @@ REFUSED: dict[str, Callable[[], object]] = {
     "run: ctx is <.*FakeClock": lambda: UNTYPED.run(TASK, ctx=FakeClock()),
     "run: undo_on_failure is 'no'": lambda: UNTYPED.run(TASK, undo_on_failure="no"),
     "run: give observers, clock": lambda: phases.run(TASK, ctx=quiet(), observers=[]),
+    "run: give observers, clock and": lambda: phases.run(TASK, ctx=quiet(), clock=FakeClock()),
     "run: give observers, clock and lo": lambda: phases.run(TASK, ctx=quiet(), logger="agent"),
     "only is <.*; it must be a name, or a list": lambda: UNTYPED.run(TASK, only=[TASK]),
     "undo: of is '{.*; it must be a report": lambda: UNTYPED.undo(TASK, of=REPORT.to_json()),

@@ -177,10 +177,11 @@ def circle() -> list[object]:
         (float("nan"), "nan"),
         ({1: {"set"}, ("a", "b"): b"bytes"}, {"1": ["set"], "('a', 'b')": "b'bytes'"}),
         (circle(), re.compile("<list that cannot be described: RecursionError: ")),
+        ("\ud800", "\ud800"),
         ([Shy()], "<list that cannot be described: RuntimeError: half>"),
         (Step, str(Step)),
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_results_in_json(result: object, in_json: object) -> None:
     """They are valid JSON, whatever a task returns: what cannot be described is named."""
@@ -276,7 +277,9 @@ def report_with(key: str, value: object) -> str:
         (report_with("task", 5), "TypeError: task is 5; it must be"),
         (report_with("status", "FAILED"), "not a whole report: ValueError: 'FAILED' is not a"),
         (report_with("fields", None), "TypeError: fields is None; it must be what to_json writes"),
+        (report_with("attempts", "x"), "TypeError: attempts is 'x'"),
         (report_with("signal", "x"), "TypeError: signal is 'x'"),
+        (report_with("reason", 5), "TypeError: reason is 5"),
     ],
 )
 def test_a_text_that_is_not_a_report(text: str, words: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given, strategies as st
 
-from hostrouting.config.settings import HostRoutingConfig, StaticRoute
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.reading.types import path_of
 from tests.support.configs import configs, networks
@@ -111,21 +111,6 @@ def test_every_fault_is_found_at_once(config: HostRoutingConfig, data: st.DataOb
     faults = faults_of(lambda: HostRoutingConfig.from_mapping({"hostRouting": document}))
     # There may be more: without a valid dev, a link-local gateway has a fault, too.
     assert expected <= {path for path, *_ in faults}
-
-
-@given(
-    st.fixed_dictionaries(
-        {"destination": SCALARS}, optional=dict.fromkeys(["gateway", "dev", "metric"], SCALARS)
-    )
-)
-def test_constructors_refuse_in_the_same_words(fields: dict[str, Any]) -> None:
-    """A constructor refuses what a file refuses, with the same message."""
-    document = {"staticRoutes": {"enabled": True, "routes": [fields]}}
-    from_file = faults_of(lambda: HostRoutingConfig.from_mapping(document))
-    from_python = faults_of(lambda: StaticRoute(**fields))
-    assert sorted(from_file) == sorted(
-        (f"staticRoutes.routes[0].{path}", *rest) for path, *rest in from_python
-    )
 
 
 # "a random document never raises anything but ConfigError"
