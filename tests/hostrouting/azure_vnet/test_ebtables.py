@@ -160,7 +160,6 @@ INCOMPATIBLE = "# Table `{}' is incompatible, use 'nft' tool.\n"
         (nft(R1) | NOT_LOADED, [("ebtables-nft", R1)]),
         (nft(R1) | UNKNOWN, [("ebtables-nft", R1)]),
         (nft() | legacy(R1), [("ebtables-legacy", R1)]),
-        (legacy(R1, R2), [("ebtables-legacy", R1), ("ebtables-legacy", R2)]),
         (NO_NFT | legacy(R1), [("ebtables-legacy", R1)]),
         ({"nft_save": Ended(0, INCOMPATIBLE.format("filter"))} | NOT_LOADED, []),
         (nft() | legacy(), []),
