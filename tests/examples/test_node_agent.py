@@ -120,16 +120,6 @@ def test_a_kubelet_that_gets_another_address() -> None:
     assert manager_of(new).states[KUBELET] == "inactive"
 
 
-def test_a_configuration_that_is_faulty(tmp_path: Path) -> None:
-    """The agent says what is wrong, and ends with the exit code of the commands."""
-    file = tmp_path / "agent.json"
-    file.write_text('{"downloads": [{"path": "x"}]}')
-    done = example("node_agent.py", str(file))
-    assert done.returncode == 2
-    assert 'downloads[0].path: "x" is not an absolute path' in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_a_dry_run(tmp_path: Path) -> None:
     """Each task says what it would do, and does not."""
     file = configured(tmp_path, *ROUTES, kubelet="https://a.example/kubelet")
