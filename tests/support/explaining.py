@@ -4,7 +4,10 @@ has said, for example.
 A comparison of two words, such as "ok" and "undecided", does not show where they come from.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+
+from hostrouting.check.results import CheckReport
+from hostrouting.check.sentences import check_findings
 
 _lines_of: dict[str, Callable[[], Iterable[str]]] = {}
 
@@ -34,3 +37,10 @@ def _text_of(lines: Callable[[], Iterable[str]]) -> str:
     except Exception as error:  # noqa: BLE001  the failure itself has to be shown all the same
         written.append(f"the rest cannot be written: {error!r}")
     return "\n".join(written)
+
+
+def explained(report: CheckReport) -> Iterator[str]:
+    """What this check says."""
+    yield f"The verdict is {report.verdict}. Findings:"
+    for finding in check_findings(report, mode="STRICT"):
+        yield f"  {finding.name}: {finding}"
