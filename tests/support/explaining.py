@@ -1,42 +1,37 @@
 """What the output says under a failed test, beside the comparison that failed: what the last check
-has said, for example.
+has said.
 
 A comparison of two words, such as "ok" and "undecided", does not show where they come from.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 
 from hostrouting.check.results import CheckReport
 from hostrouting.check.sentences import check_findings
 
-_lines_of: dict[str, Callable[[], Iterable[str]]] = {}
+_last: list[CheckReport] = []
 
 
-def on_failure(headline: str, lines: Callable[[], Iterable[str]]) -> None:
-    """If the test that runs fails, write these lines below the headline, instead of those that came
-    before under the same headline. They are made only then.
-    """
-    _lines_of[headline] = lines
+def remember(report: CheckReport) -> None:
+    """The last check of the test that runs; its sentences are made only if the test fails."""
+    _last[:] = [report]
 
 
 def forget() -> None:
     """Another test begins."""
-    _lines_of.clear()
+    _last.clear()
 
 
 def explanations() -> list[tuple[str, str]]:
-    """Each headline with its text."""
-    return [(headline, _text_of(lines)) for headline, lines in _lines_of.items()]
-
-
-def _text_of(lines: Callable[[], Iterable[str]]) -> str:
-    written: list[str] = []
-    try:
-        for line in lines():
-            written.append(line)  # noqa: PERF402  what is there before an error stays
-    except Exception as error:  # noqa: BLE001  the failure itself has to be shown all the same
-        written.append(f"the rest cannot be written: {error!r}")
-    return "\n".join(written)
+    """The section of the output below a failed test, if it has checked a host."""
+    sections: list[tuple[str, str]] = []
+    for report in _last:
+        try:
+            text = "\n".join(explained(report))
+        except Exception as error:  # noqa: BLE001  the failure itself has to be shown all the same
+            text = f"it cannot be written: {error!r}"
+        sections.append(("the last check", text))
+    return sections
 
 
 def explained(report: CheckReport) -> Iterator[str]:

@@ -20,7 +20,7 @@ from hostrouting.model.route import (
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Address, Link, Snapshot
 from hostrouting.testing import FakeKernel, h200, plain_vm
-from tests.support.explaining import explained, on_failure
+from tests.support.explaining import remember
 from tests.support.ip_text import route_of, rule_of
 from tests.support.sections import expect
 
@@ -256,7 +256,7 @@ def checked(snapshot: Snapshot, *cidrs: str, **section: Any) -> CheckReport:
     """
     expected = expect(*(cidrs or ["172.16.0.0/16"]), **section)
     report = check_snapshot(snapshot, HostRoutingConfig(route_overlap=expected))
-    on_failure("the last check", lambda: explained(report))
+    remember(report)
     return report
 
 

@@ -13,7 +13,7 @@ from hostrouting.azure_vnet.judge import CleanupEntry, CleanupFacts, judge
 from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import NextHop, Route
+from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing import FakeEbtables, FakeFiles
 from tests.support import azure_leftovers as azure
@@ -245,35 +245,27 @@ def test_what_is_not_azure_vnets() -> None:
     """Neighbours and routes that azure-vnet does not add, or that have what an undo file could not
     hold, are left out.
     """
-    neighbours = [
-        *(
-            attrs.evolve(NEIGHBOUR, dev=dev, mac=mac)
-            for dev, mac in (
-                ("eth0", DEAD),
-                ("azure0", ""),
-                ("azure0", "00:00:00:00:00:00"),
-                ("azure7", DEAD),
-                ("azure0-1", DEAD),
-            )
-        ),
-    ]
+    other_macs = [("azure0", ""), ("azure0", "00:00:00:00:00:00")]
+    other_devices = [("eth0", DEAD), ("azure7", DEAD), ("azure0-1", DEAD)]
+    neighbours: list[Neighbour] = []
+    for dev, mac in other_macs + other_devices:
+        neighbours.append(attrs.evolve(NEIGHBOUR, dev=dev, mac=mac))
     links = [
         *LINKS[:3],
         Link(name="azure7", index=7, kind="dummy"),
         Link(name="azure0-1", index=8, kind="bridge"),
     ]
-    changes: list[dict[str, Any]] = [
+    other_fields: list[dict[str, Any]] = [
         {"table": 100},
         {"tos": 4},
         {"mtu": 9},
         {"unread": ("encap ip",)},
-    ]
-    changes += [
         {"next_hops": (*BY_BRIDGE.next_hops, *BY_VETH.next_hops)},
-        *({"protocol": number} for number in (9, 12, 16, 213)),
+        {"protocol": 9},
+        {"protocol": OURS},
     ]
     routes = [
-        *(BY_BRIDGE._replace(**change) for change in changes),
+        *(BY_BRIDGE._replace(**fields) for fields in other_fields),
         BY_VETH,
         Route.to("10.1.0.0/24", dev="azure0"),
         Route.to("10.1.0.5/32", dev="azure0", gateway="10.1.0.1"),
