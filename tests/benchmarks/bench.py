@@ -111,12 +111,7 @@ def beside(work: str, times: Mapping[str, list[float]], ours: str, other: str, l
     our_median = statistics.median(times[ours])
     other_median = statistics.median(times[other])
     shown = f"{ratio:.2f} ×" if ratio > 1 or limit > 1 else f"{1 / ratio:.2f} × faster"
-    if limit > 1:
-        goal = f"≤ {limit:g} ×"
-    elif limit < 1:
-        goal = f"≥ {1 / limit:.3g} × faster"
-    else:
-        goal = "not slower"
+    goal = f"≤ {limit:g} ×" if limit > 1 else f"≥ {1 / limit:.3g} × faster"
     measured = f"{shown} ({seconds(our_median)}, {seconds(other_median)})"
     return Row(f"{work}, beside {other}", measured, goal, outcome(ratio / limit))
 

@@ -59,7 +59,6 @@ from hostrouting.routes.plan import plan_static_routes
 from hostrouting.testing import FakeHost
 from hostrouting.upkeep.passes import run_pass
 from tests.support.commands import up
-from tests.support.explaining import explained
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.sections import expect
 
@@ -298,7 +297,7 @@ def told(field: Field, report: CheckReport, **seen: list[str]) -> str:
     seen, in the form that the file needs.
     """
     lines = [f"tests/hosts/{field.name}.toml: {field.right}"]
-    lines += explained(report)
+    lines += map(str, check_findings(report, mode="STRICT"))
     lines += [f"seen: {key} = {json.dumps(value)}" for key, value in seen.items()]
     return "\n".join(lines)
 
