@@ -31,11 +31,9 @@ from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes
 from tests.support.topologies import (
     checked,
     cni_node,
-    marked_vm,
     refusing,
     vm_of,
     vpn_node,
-    with_docker,
 )
 
 
@@ -156,75 +154,6 @@ def test_a_missing_rule(priority: int, words: str) -> None:
     assert not all_words.startswith("OK")
     assert "is no default route" not in all_words
     assert "add a default route" not in all_words
-
-
-# What is typed, beside what is installed.
-
-
-UNUSABLE = {
-    "not JSON": ("{", "/etc/hostrouting/config.json is not JSON: "),
-    "absent": (None, "/etc/hostrouting/config.json is missing, although "),
-}
-
-
-def with_unusable_config(name: str, kernel: FakeKernel) -> FakeHost:
-    """A host on which something is installed, and config.json has become unusable in this way."""
-    host = FakeHost(kernel=kernel)
-    check = {"routeOverlap": {"expectedCidrs": ["10.0.0.0/8"]}}
-    apply(host, check)
-    text, _ = UNUSABLE[name]
-    del host.files.texts[HostLayout.config_path]
-    if text is not None:
-        host.files.texts[HostLayout.config_path] = text
-    return host
-
-
-@pytest.mark.parametrize("name", UNUSABLE)
-def test_typed_cidrs_where_the_configuration_is_unusable(name: str) -> None:
-    """They are checked, and a warning names the file and the fault: on the page, in the document,
-    and beside an explanation. Its remedy is to correct the file if it is there.
-    """
-    sentence = f"the installed configuration was not used: {UNUSABLE[name][1]}"
-    host = with_unusable_config(name, h200())
-
-    document = say("check", CIDR, "--json", host=host)
-    assert document.json["verdict"] == "overlap"
-    [warning] = [finding for finding in document.json["findings"] if finding["name"] == "file"]
-    assert warning["sentence"].startswith(sentence)
-    assert warning["severity"] == "warning"
-    assert warning["target"] == HostLayout.config_path
-
-    page = say("check", CIDR, host=host)
-    assert page.code == document.code == 1
-    _, _, behind = page.out.partition(f"\nFILE: {sentence}")
-    _, remedy, *_ = behind.splitlines()
-    assert "Permanently" not in page.out, "a repair would begin with that configuration, too"
-    is_there = host.files.look(HostLayout.config_path) is not None
-    assert remedy.startswith(f"  correct {HostLayout.config_path}") is is_there
-
-    explained = say("explain", "172.16.5.9", host=host)
-    assert explained.lines[0].startswith("OVERLAP: ")
-    assert sentence in explained.err
-
-    for kernel in (vpn_node(), marked_vm(), with_docker()):
-        doubtful = say("check", "172.16.0.0/12", host=with_unusable_config(name, kernel))
-        assert doubtful.code in {1, 3}
-        assert " repair " not in doubtful.out, "a repair would begin with that configuration"
-
-    fine = with_unusable_config(name, plain_vm())
-    assert say("check", CIDR, host=fine).code == 0
-    assert say("check", CIDR, "--fail-on", "warning", host=fine).code == 1
-
-
-@pytest.mark.parametrize("name", UNUSABLE)
-def test_what_needs_the_configuration(name: str) -> None:
-    """A check without typed CIDRs is refused, and a repair, which would drop what is installed."""
-    host = with_unusable_config(name, h200())
-    for words in (["check"], ["repair", CIDR]):
-        said = say(*words, host=host)
-        assert said.code != 0
-        assert said.out == ""
-        assert HostLayout.config_path in said.err
 
 
 # Repairs: what is printed, and what has been typed already.
