@@ -147,6 +147,7 @@ def test_bad_usage(words: str, problem: str) -> None:
     [
         ("chek --jsn", "check --json"),
         ("repair --comands 10.0.0.0/8", "repair --commands 10.0.0.0/8"),
+        ("check --ignore overlapp", "check --ignore overlap"),
         ("check --ignore=OVERLAPP --jsn", "check --ignore=overlap --json"),
         ("aply my/new.json --wait 9", "apply --config my/new.json --wait 9"),
         ("plan --gate=a.service new.json", "plan --gate=a.service --config new.json"),
