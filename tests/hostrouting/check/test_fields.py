@@ -56,7 +56,6 @@ from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.plan import plan_static_routes
 from tests.support.commands import up
 from tests.support.namespace import Namespace, private_namespace
-from tests.support.opinions import explained
 from tests.support.sections import expect
 
 if sys.version_info >= (3, 11):
@@ -294,7 +293,7 @@ def told(field: Field, report: CheckReport, **seen: list[str]) -> str:
     seen, in the form that the file needs.
     """
     lines = [f"tests/hosts/{field.name}.toml: {field.right}"]
-    lines += explained(report, field.configuration)
+    lines += map(str, check_findings(report, mode="STRICT"))
     lines += [f"seen: {key} = {json.dumps(value)}" for key, value in seen.items()]
     return "\n".join(lines)
 
