@@ -290,6 +290,7 @@ CASES: dict[str, Case] = {
         read(of(files=FakeFiles(links={LAYOUT.unit_path(LAYOUT.guard_unit): "/dev/null"}))),
         wanted=GUARDED,
     ),
+    "a guard that is no longer wanted": case("", after(by=GUARDED)),
     "a guard that is masked elsewhere": case(
         "is masked", after(mask_the_guard, by=GUARDED), wanted=GUARDED
     ),
