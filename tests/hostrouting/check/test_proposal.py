@@ -38,8 +38,8 @@ def destinations(configuration: HostRoutingConfig) -> list[str]:
 
 
 def test_a_card_that_has_got_another_name() -> None:
-    """With the new name expected, a configured route does not wait for the old one. One by an
-    expected device that is late does.
+    """With the new name expected, a configured route does not wait for the old one. It does if the
+    old name is expected, or none.
     """
     named = [route._replace(dev="eth9") for route in BOTH.static_routes.routes]
     section = BOTH.route_overlap._replace(expected_devs=("eth0",))
@@ -51,23 +51,22 @@ def test_a_card_that_has_got_another_name() -> None:
     plan = plan_static_routes(proposed, host)
     assert plan.waiting == ()
     assert check_snapshot(plan.apply_to(host), proposed).verdict == "ok"
-    late = lost._replace(route_overlap=section._replace(expected_devs=("eth9",)))
-    assert propose_configuration(late, host).config == late
+    for expected in (("eth9",), ()):
+        late = lost._replace(route_overlap=section._replace(expected_devs=expected))
+        assert propose_configuration(late, host).config == late
 
 
-@pytest.mark.parametrize("protocol", [OURS, PROTOCOL_BOOT])
 @pytest.mark.parametrize(
-    "there",
+    ("protocol", "there", "configured"),
     [
-        pytest.param((), id="no route"),
-        pytest.param(REPAIR[:1], id="half of the repair"),
-        pytest.param(REPAIR, id="the repair"),
-        pytest.param((*REPAIR, "10.9.0.0/16"), id="the repair and one more"),
+        pytest.param(OURS, (), BOTH, id="no route"),
+        pytest.param(OURS, REPAIR[:1], HALF, id="half of the repair"),
+        pytest.param(OURS, REPAIR, NONE, id="the repair"),
+        pytest.param(PROTOCOL_BOOT, (*REPAIR, "10.9.0.0/16"), HALF, id="the repair and one more"),
     ],
 )
-@pytest.mark.parametrize("configured", [NONE, HALF, BOTH], ids=["none", "half", "both"])
 def test_what_the_next_boot_takes_is_proposed(
-    there: tuple[str, ...], configured: HostRoutingConfig, protocol: int
+    protocol: int, there: tuple[str, ...], configured: HostRoutingConfig
 ) -> None:
     """Whatever routes of ours or typed ones are on the host, the proposed configuration repairs it,
     and has no other routes.

@@ -16,9 +16,6 @@ a rule is named, and matters for its own destination; one with `not`, anywhere
   rule 50: from all lookup main suppress_ifgroup 7 | rule pref 50 lookup 254 ifgroup 7
   not from all to 10.99.0.0/16 lookup main | rule pref 50 not to 10.99.0.0/16 lookup 254 ifgroup 7
   not from all | rule pref 50 not to 10.99.0.0/16 lookup 254 ifgroup 7 | 10.99.0.0/16
-  rule 50: from all goto 100 | rule pref 50 goto 100 | 10.99.0.0/16
-  rule 50: from all lookup main suppress_ifgroup 7 \
-| rule pref 50 lookup 254 ifgroup 7 | 10.99.0.0/16
   not from all | rule pref 50 not to 172.16.5.0/24 lookup 254 ifgroup 7 | 10.99.0.0/16
 a rule that only packets of pods take is named where these are expected
   rule 100: from 10.99.0.0/16 goto 200 \
@@ -44,6 +41,10 @@ a route is named, and matters where it lies
 | 172.16.5.0/24 dev eth1 scope 254; address fe80::1/64 dev eth1
   ok | 172.16.5.0/24 dev eth1 | allow=eth1
   ok | 172.16.5.0/24 dev eth1 scope 254 src 10.0.0.4 | allow=eth1
+an IPv6 route for packets from some sources hides the others to its prefix
+  (for packets from fd00::/64) \
+| ::/0 via fe80::1 dev eth0; 8000::/4 via fe80::2 dev eth1 metric 9; \
+8000::/4 from fd00::/64 via fe80::1 dev eth0 | 8000::/4
 without another default route, that is what the verdict names, and not that there is none
   route default via 10.0.0.1 dev eth0 tos 0x10 | -default; default via 10.0.0.1 dev eth0 tos 16
 """)
