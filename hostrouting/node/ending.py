@@ -22,6 +22,8 @@ _SIGNALS = (
 """With these, units are stopped or reloaded. A unit may count one of them as a success
 (SuccessExitStatus=), and a gate that it kills would have succeeded.
 """
+ENDING = (*_SIGNALS, signal.SIGALRM)
+"""All that raise one of the exceptions. The first does: the others change nothing after that."""
 
 
 class Stopped(BaseException):
@@ -33,17 +35,26 @@ class TimeIsUp(BaseException):
 
 
 def stop_on_signals() -> None:
-    """From now on, the first of the signals raises Stopped, and the others are ignored."""
+    """From now on, a signal raises Stopped."""
     for number in _SIGNALS:
         signal.signal(number, _stop)
 
 
 def _stop(number: int, _frame: object) -> NoReturn:
-    for each in _SIGNALS:
-        signal.signal(each, signal.SIG_IGN)
+    _ignore_the_others()
     from signal import Signals  # noqa: PLC0415  see above
 
     raise Stopped(Signals(number).name)
+
+
+def _ignore_the_others() -> None:
+    """Not by SIG_IGN: if two come at once, Python would print a warning about the second one."""
+    for each in ENDING:
+        signal.signal(each, _ignore)
+
+
+def _ignore(_number: int, _frame: object) -> None:
+    pass
 
 
 TIME_LIMIT = 75.0
@@ -66,4 +77,5 @@ class TimeLimit:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _end(self, _number: int, _frame: object) -> NoReturn:
+        _ignore_the_others()
         raise TimeIsUp(f"{self._seconds:.0f}")

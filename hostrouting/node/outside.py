@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Protocol
 
+from hostrouting.node.ending import ENDING
 from hostrouting.node.running import DESCRIPTOR
 
 _KILL_AFTER = 5.0
@@ -34,29 +35,24 @@ def run_script(*words: str) -> int:
     """See RunScript. The script gets a clean environment, the output of this process, nothing to
     read, and neither the lock nor the program. What it leaves behind holds nothing up.
     """
-    process = 0
-    status: int | None = None
-    try:
-        with _signals_held() as held_before:
-            process = os.posix_spawn(
-                _BASH,
-                [_BASH, "-p", *words],
-                _environment(os.environ),
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-                    (os.POSIX_SPAWN_DUP2, 2, 1),
-                    (os.POSIX_SPAWN_CLOSE, DESCRIPTOR),  # it need not be open
-                ],
-                setpgroup=0,  # so that its children are ended with it
-                setsigmask=held_before,
-                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT],
-            )
-        status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-    finally:
-        if process and status is None:
-            with _signals_held():
-                _end(process)
-    return status
+    with _signals_held() as held_before:
+        process = os.posix_spawn(
+            _BASH,
+            [_BASH, "-p", *words],
+            _environment(os.environ),
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, 2, 1),
+                (os.POSIX_SPAWN_CLOSE, DESCRIPTOR),  # it need not be open
+            ],
+            setpgroup=0,  # so that its children are ended with it
+            setsigmask=held_before,
+            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT],
+        )
+        if not _ends_before_a_signal(process):
+            _end(process)
+        status = os.waitpid(process, 0)[1]
+    return os.waitstatus_to_exitcode(status)
 
 
 def _environment(of_gate: Mapping[str, str]) -> dict[str, str]:
@@ -65,13 +61,23 @@ def _environment(of_gate: Mapping[str, str]) -> dict[str, str]:
     return {name: of_gate[name] for name in names if name in of_gate}
 
 
+def _ends_before_a_signal(process: int) -> bool:
+    """Wait for the end of the script, or for a signal to this process, which takes effect when
+    signals are no longer held. One that came just before a wait without that would not end it.
+    """
+    while os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        number = signal.sigwait({signal.SIGCHLD, *ENDING})
+        if number != signal.SIGCHLD:
+            signal.raise_signal(number)
+            return False
+    return True
+
+
 def _end(process: int) -> None:
     """End the script and its children."""
-    with suppress(OSError):
-        os.killpg(process, signal.SIGTERM)
-        if not _has_ended(process, _KILL_AFTER):
-            os.killpg(process, signal.SIGKILL)
-            os.waitpid(process, 0)
+    os.killpg(process, signal.SIGTERM)
+    if not _has_ended(process, _KILL_AFTER):
+        os.killpg(process, signal.SIGKILL)
 
 
 def _has_ended(process: int, seconds: float) -> bool:

@@ -32,18 +32,12 @@ def test_time_that_remains() -> None:
 
 
 def test_a_cancellation_inside_a_time_limit() -> None:
-    """It is passed on, and so is the end of an outer limit: only the own limit is missed."""
+    """It is passed on: only the own limit is missed."""
     ctx = quiet()
-    with (
-        pytest.raises(phases.DeadlineExceeded, match="within 2 s"),
-        ctx.within(2) as outer,
-        outer.within(5) as inner,
-    ):
-        inner.sleep(9)
     with pytest.raises(phases.DeadlineExceeded), ctx.within(0) as part:
         part.check()
     with pytest.raises(phases.Cancelled, match="enough"), ctx.within(5) as part:  # noqa: PT012
-        ctx.cancel(TimeoutError("enough"))  # an agent may have an error at hand
+        ctx.cancel("enough")
         ctx.cancel("too late to be the reason")
         part.check()
 

@@ -148,31 +148,13 @@ def test_waits_between_attempts() -> None:
     assert len(set(waits)) > 100
 
 
-def attempts_before(
-    seconds: float, *lengths: float, **options: float
-) -> tuple[list[float], phases.Step]:
-    """When a task is tried that takes these times, always fails and has this deadline; and the
-    report.
-    """
-    clock = FakeClock()
-    moments: list[float] = []
-    length = iter([*lengths, *[lengths[-1]] * 99])
-
-    @phases.task("a")
-    def fails(ctx: Context) -> None:
-        moments.append(clock.now())
-        ctx.sleep(next(length))
-        raise OSError("busy")
-
-    again = phases.retry(fails, attempts=None, **options)  # type: ignore[arg-type]  # numbers
-    return moments, phases.run(phases.deadline(again, seconds), clock=clock, observers=[])
-
-
 def test_a_wait_that_the_deadline_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     """What counts is the wait that would be made, after the jitter was taken off."""
     monkeypatch.setattr(random, "random", lambda: 1.0)
-    moments, _ = attempts_before(5.5, 0, delay=10, jitter=0.5)
-    assert moments == [0, 5]
+    busy = StubTask("a", errors=repeat(OSError("busy")))
+    again = phases.retry(busy, attempts=None, delay=10, jitter=0.5)
+    assert ran(phases.deadline(again, 5.5)).seconds == 5
+    assert busy.calls == 2
 
 
 def test_two_deadlines_at_one_moment() -> None:

@@ -52,8 +52,6 @@ class _Own:
 NOT_TASKS: dict[str, object] = {
     "^<function .* cannot be used as a task: it needs a method do": lambda _ctx: None,
     "^<class .*_Own'> cannot be used as a task: .* pass an instance": _Own,
-    r"^\[<.*StubTask.*>\] cannot be used as a task": [StubTask("a")],
-    "^None cannot be used as a task": None,
     "^task 'own' cannot be used as a task: it needs a method": _Own(do=None),
     "its name is ''": StubTask(""),
     "its name is 'a/b'": StubTask("a/b"),
@@ -134,13 +132,7 @@ def test_results_that_may_be_failures(words: str, result: object) -> None:
     assert ran(StubTask("a", result=CompletedProcess("true", 0))).ok
 
 
-def _used(use: Callable[..., object], task: object, given: Context | None, _ctx: Context) -> None:
-    """A task that calls the function with the given context, and not with its own."""
-    use(task, ctx=given)
-
-
 TASK = StubTask("a")
-OTHER_TASK = phases.task("b")(print)
 REPORT = ran(TASK)
 OUTER = quiet()
 
@@ -186,34 +178,6 @@ def _misspell_the_result(ctx: Context) -> None:
         setattr(step, "resutl", 5)  # noqa: B010  mypy would refuse the mistake
 
 
-class Misspelt:
-    """A task whose undo nobody would call."""
-
-    name = "a"
-
-    def do(self, ctx: Context) -> None:
-        """Nothing."""
-
-    def undo_(self, ctx: Context) -> None:
-        """Nothing."""
-
-
-class Planner(StubTask):
-    """A task that has plans, and none of its own."""
-
-    plans = ("a", "b")
-
-
-class Transposed(StubTask):
-    """A task whose plan nobody would call."""
-
-    def __init__(self) -> None:
-        super().__init__("a")
-
-    def plna(self, ctx: Context) -> None:
-        """Nothing."""
-
-
 class OnAttempt(Recorder):
     """An observer that nobody would tell of a failed attempt."""
 
@@ -236,9 +200,7 @@ REFUSED: dict[str, Callable[[], object]] = {
         phases.when(UNTYPED.Context.check, TASK).do
     ),
     "^run: ctx is that of the task a, which has ended": lambda: phases.run(TASK, ctx=_keep([])),
-    "execute: ctx is that of the task a, which has ended": lambda: phases.execute(TASK, _keep([])),
     "^ctx is that of the task a, which has ended; use the context w": lambda: _keep([]).check(),
-    "^ctx is that of the task a, which has ended; use the": lambda: _keep([]).sleep(5),
     "^ctx is that of the task a, which has ended; use": lambda: _keep([]).within(5),
     r"^OSError\('busy'\) cannot be judged: it has canRetry, and no can_retry": lambda: _raise_with(
         canRetry=False
@@ -274,18 +236,11 @@ REFUSED: dict[str, Callable[[], object]] = {
     "deadline: seconds is inf; it must be a": lambda: phases.deadline(TASK, float("inf")),
     "a time limit is -5": lambda: Context().within(-5).__enter__(),
     "sleep: seconds is nan; it must be a number": lambda: Context().sleep(float("nan")),
-    "takes 2 positional arguments but 3 were": lambda: UNTYPED_STUB("join", 3600),
     "ctx is that of the whole run, and not that of the task a; use": lambda: error_in_task(
         lambda _ctx: OUTER.check(), OUTER
     ),
-    "of the whole run, and not that of the task a; use the": lambda: error_in_task(
-        lambda _ctx: OUTER.sleep(5), OUTER
-    ),
-    "whole run, and not that of the task a; use the context": lambda: error_in_task(
-        lambda _ctx: OUTER.within(5), OUTER
-    ),
-    "it has undo_, and no undo: write undo": lambda: phases.serial(Misspelt()),
-    "it has plna, and no plan: write plan": lambda: phases.serial(Transposed()),
+    "it has undo_, and no undo: write undo": lambda: UNTYPED.serial(_Own(undo_=print)),
+    "it has plna, and no plan: write plan": lambda: UNTYPED.serial(_Own(plna=print)),
     "Skip: reason is empty; say why": lambda: phases.Skip(" "),
     "skip is {'a': False}; it must be a name, or a list": lambda: UNTYPED.run(
         TASK, skip={"a": False}
@@ -293,7 +248,6 @@ REFUSED: dict[str, Callable[[], object]] = {
     "observers: its observer is the class LogObserver; pass an": lambda: UNTYPED.run(
         TASK, observers=[phases.LogObserver]
     ),
-    "observers: its observer is async": lambda: UNTYPED.run(TASK, observers=[_asynchronous]),
     "observers: attempt_failed does not take failed alone": lambda: UNTYPED.run(
         TASK, observers=[TwoArguments()]
     ),
@@ -303,18 +257,13 @@ REFUSED: dict[str, Callable[[], object]] = {
     "Skip: reason is 5; it must be a text": lambda: UNTYPED.Skip(5),
     "when: reason is 5; it must be": lambda: UNTYPED.when(True, TASK, reason=5),
     "when: its condition is 'yes'; it must be a function": lambda: UNTYPED.when("yes", TASK),
-    "when: its condition is None; it must be a function": lambda: UNTYPED.when(None, TASK),
-    r"when: its condition is FunctionTask\('b'\); it": lambda: UNTYPED.when(OTHER_TASK, TASK),
-    "when: its condition is async or a gen": lambda: UNTYPED.when(_asynchronous, TASK),
     "when: condition does not take ctx": lambda: UNTYPED.when(lambda: True, TASK),
     "differences: later is '{}'; it must be a report": lambda: REPORT.differences(UNTYPED_TEXT),
-    r"retry: on is \[.*; it must be a type of errors": lambda: UNTYPED.retry(TASK, on=[OSError]),
     r"retry: on is \(<class 'OSError'>, 'x'\); it": lambda: UNTYPED.retry(TASK, on=(OSError, "x")),
     "retry: on is <class 'KeyboardInterrupt'>; it": lambda: UNTYPED.retry(
         TASK, on=KeyboardInterrupt
     ),
     "'Block' object has no attribute 'resutl'": lambda: error_in_task(_misspell_the_result),
-    "retry: on is 'OSError'": lambda: UNTYPED.retry(TASK, on="OSError"),
     "observers: its observer is 5; it must be a function of step": lambda: UNTYPED.run(
         TASK, observers=[5]
     ),
@@ -326,10 +275,6 @@ REFUSED: dict[str, Callable[[], object]] = {
     "run: give observers, clock and": lambda: phases.run(TASK, ctx=quiet(), clock=FakeClock()),
     "run: give observers, clock and lo": lambda: phases.run(TASK, ctx=quiet(), logger="agent"),
     "only is <.*; it must be a name, or a list": lambda: UNTYPED.run(TASK, only=[TASK]),
-    "'FunctionTask' object is not iterable": lambda: UNTYPED.run(TASK, skip=OTHER_TASK),
-    "plan: ctx is 5; it must be a phases.Context": lambda: UNTYPED.plan(TASK, ctx=5),
-    "execute: ctx is <Step a ok>; it must be": lambda: UNTYPED.execute(TASK, REPORT),
-    "undo: ctx is <Step a ok>; it must be": lambda: UNTYPED.undo(TASK, REPORT),
     "undo: of is '{.*; it must be a report": lambda: UNTYPED.undo(TASK, of=REPORT.to_json()),
     "on_cancel: callback is None": lambda: UNTYPED.Context().on_cancel(None),
     "sleep: seconds is '5'; it must be a number": lambda: UNTYPED.Context().sleep("5"),
@@ -337,7 +282,6 @@ REFUSED: dict[str, Callable[[], object]] = {
     r"a report is always true; write `report\.ok`": lambda: bool(REPORT),
 }
 UNTYPED_TEXT: Any = "{}"
-UNTYPED_STUB: Any = StubTask
 
 
 @pytest.mark.parametrize(("words", "call"), REFUSED.items())
@@ -403,17 +347,21 @@ def test_a_run_inside_a_task(use: Callable[..., object], remedy: str) -> None:
     """
     inner = StubTask("inner", result=1)
     root = quiet()
-    faults: dict[Context | None, str] = {
-        None: "it is called in the task group/careless without its context",
-        root: "ctx is that of the whole run, and not that of the task group/careless",
-    }
-    for given, fault in faults.items():
-        careless = phases.task("careless")(partial(_used, use, inner, given))
-        report = phases.run(phases.parallel(careless, name="group"), ctx=root)
-        assert str(report.failures[0].error) == (
-            f"{use.__name__}: {fault}; write {remedy} with the context of the task, or pass a new "
-            "phases.Context() for a run of its own, which nothing cancels"
-        )
+
+    def careless(given: Context | None) -> str:
+        """What is said of a task that does not pass its own context on."""
+        task = phases.task("careless")(lambda _: use(inner, ctx=given))
+        report = phases.run(phases.parallel(task, name="group"), ctx=root)
+        return str(report.failures[0].error)
+
+    said = (
+        f"; write {remedy} with the context of the task, or pass a new phases.Context() for a run "
+        "of its own, which nothing cancels"
+    )
+    without = "it is called in the task group/careless without its context"
+    of_the_run = "ctx is that of the whole run, and not that of the task group/careless"
+    assert careless(None) == f"{use.__name__}: {without}{said}"
+    assert careless(root) == f"{use.__name__}: {of_the_run}{said}"
     assert inner.calls == 0
     separate = phases.task("separate")(lambda _: use(inner, ctx=quiet()))
     assert ran(separate).ok
@@ -490,9 +438,7 @@ def test_a_part_of_a_task_as_a_step() -> None:
 
 
 @pytest.mark.parametrize("group", [phases.serial, phases.parallel])
-@pytest.mark.parametrize(
-    "stop", [SystemExit(3), GeneratorExit(), asyncio.CancelledError()], ids=repr
-)
+@pytest.mark.parametrize("stop", [SystemExit(3), GeneratorExit()], ids=repr)
 def test_a_task_that_raises_no_exception(
     stop: BaseException, group: Callable[..., phases.Task[object]]
 ) -> None:
@@ -513,39 +459,23 @@ def test_a_task_that_raises_no_exception(
     [
         ("the agent stops", "the agent stops", 1),
         (OSError("disk full"), "disk full", 1),
-        (signal.SIGTERM, "SIGTERM", 143),
         (2, "SIGINT", 130),
         (signal.SIGRTMIN + 3, "signal 37", 165),
     ],
 )
-def test_a_run_is_cancelled_from_outside(
-    reason: str | int | OSError, words: str, code: int
-) -> None:
-    """Another part of the program cancels a run by its context, and the run still reports. A
-    program that handles a signal itself passes it on.
+def test_the_reason_of_a_cancellation(reason: str | int | OSError, words: str, code: int) -> None:
+    """Whoever cancels a run by its context gives it, and the run still reports. A program that
+    handles a signal itself passes it on.
     """
-    started = threading.Event()
-    ctx = Context(observers=[])
-
-    @phases.task("download")
-    def download(inner: Context) -> None:
-        started.set()
-        inner.sleep(1000)
-
-    def stop() -> None:
-        started.wait(100)
-        ctx.cancel(reason)
-
-    thread = threading.Thread(target=stop)
-    thread.start()
-    report = phases.run(phases.serial(download, StubTask("start")), ctx=ctx)
-    thread.join()
+    ctx = quiet()
+    stop = phases.task("stop")(lambda _: ctx.cancel(reason))
+    report = phases.run(phases.serial(stop, StubTask("start")), ctx=ctx)
     assert report.status is Status.CANCELLED
-    assert report.find("download").reason == words
+    assert report.find("start").reason == words
     assert report.exit_code == code
 
 
-@pytest.mark.parametrize("reason", [True, False, 0, 999, "SIGTERM"])
+@pytest.mark.parametrize("reason", [True, 999, "SIGTERM"])
 def test_what_is_neither_a_reason_nor_a_signal(reason: str | int) -> None:
     """It would be a reason that nobody meant, and exit code 1."""
     ctx = Context()
@@ -575,4 +505,4 @@ def test_a_system_that_starts_no_more_threads(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_plural_is_another_thing() -> None:
     """A task may have attributes that are called plans or undos."""
-    assert phases.run(Planner("a"), observers=[]).ok
+    assert UNTYPED.run(_Own(plans=("a", "b")), observers=[]).ok

@@ -5,7 +5,7 @@ import re
 from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import pytest
 
@@ -67,13 +67,6 @@ def test_attempts_are_told_apart() -> None:
         "├─ a  ok             0 ms  attempt 2\n"
         "└─ b  ok             0 ms  attempt 2"
     )
-    assert report.find("both/a").attempt == 2
-    assert report.failures == Step.from_json(report.to_json()).failures == ()
-    assert [child["attempt"] for child in _children(report)] == [1, 1, 2, 2]
-
-
-def _children(report: Step) -> list[dict[str, Any]]:
-    return cast("list[dict[str, Any]]", report.to_mapping()["children"])
 
 
 def test_an_undo_in_a_report(caplog: pytest.LogCaptureFixture) -> None:
@@ -184,12 +177,11 @@ def circle() -> list[object]:
         (float("nan"), "nan"),
         ({1: {"set"}, ("a", "b"): b"bytes"}, {"1": ["set"], "('a', 'b')": "b'bytes'"}),
         (circle(), re.compile("<list that cannot be described: RecursionError: ")),
-        ([10**5000], re.compile("<list that cannot be described: OverflowError: ")),
-        ([Shy()], "<list that cannot be described: RuntimeError: half>"),
         ("\ud800", "\ud800"),
+        ([Shy()], "<list that cannot be described: RuntimeError: half>"),
         (Step, str(Step)),
     ],
-    ids=range(10),
+    ids=range(9),
 )
 def test_results_in_json(result: object, in_json: object) -> None:
     """They are valid JSON, whatever a task returns: what cannot be described is named."""
@@ -255,15 +247,10 @@ def test_what_differs_in_a_later_report() -> None:
 
 def test_a_report_that_was_read() -> None:
     """Its errors are words and details, and its results data, those of a dry run too."""
-    read = Step.from_json(report().to_json())
-    [failure] = read.failures
-    assert isinstance(failure.error, phases.PhasesError)
-    assert failure.why == "OSError: disk full"
-    assert failure.start == datetime.fromisoformat(cast("str", failure.facts["start"]))
-    read = Step.from_json(ran(StubTask("a", errors=[DiskError()])).to_json())
+    read = Step.from_json(ran(StubTask("a", errors=[DiskError("full")])).to_json())
     for _ in range(2):  # once more, as it was read
         assert isinstance(read.error, ReportedError)
-        assert read.error.details == DATA
+        assert (read.why, read.error.details) == ("DiskError: full", DATA)
         read = Step.from_json(read.to_json())
     routes = phases.task("routes", plan=lambda _: {"routes": 2})(print)
     read = Step.from_json(phases.plan(routes).to_json())

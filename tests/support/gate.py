@@ -132,6 +132,11 @@ def remove(system: System) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def overlap(system: System, verb: str) -> None:
+    """Let ib0 capture the cluster's network (`add`), or end that (`del`)."""
+    system.must("ip", "address", verb, "172.16.1.5/16", "dev", "ib0")
+
+
 def start(system: System) -> int:
     """Start the machine as an operator does; return the exit status."""
     return system.run("machinectl", "start", "kube1").returncode

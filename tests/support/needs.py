@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from functools import cache
 
 PACKAGES = {
-    "busybox": "busybox",
     "debootstrap": "debootstrap debian-archive-keyring",  # the keys that it trusts
     "ebtables-nft": "iptables",
     "ifup": "ifupdown",

@@ -45,7 +45,6 @@ UNCANCEL = rf"sed -i '/^\s*ExecCondition\s*=\s*$/d' {OVERRIDE} && systemctl daem
 SCRIPT = f"{LAYOUT.gate_directory}/30-site.sh"
 HANGS = f"{LAYOUT.gate_directory}/50-gpu-health.sh"
 WITHOUT_SCRIPT = f"mv {HANGS} {HANGS}.off && systemctl restart kubelet.service"
-OWN = f"chown root {LAYOUT.config_directory} && chmod go-w {LAYOUT.config_directory}"
 
 
 class Incident(NamedTuple):
@@ -209,12 +208,6 @@ def lock(host: FakeHost) -> None:
     host.files.locked.add(LAYOUT.lock_path)
 
 
-def give_away(host: FakeHost) -> None:
-    """Chown -R of the whole folder."""
-    for path in (LAYOUT.config_directory, LAYOUT.config_path, LAYOUT.python_path):
-        host.files.owners[path] = 64_321
-
-
 def stop_systemd(host: FakeHost) -> None:
     """It is a container without systemd."""
     manager_of(host).running = False
@@ -302,13 +295,6 @@ def in_warn() -> FakeHost:
     return host
 
 
-def escaping_k3s() -> FakeHost:
-    """A node from which addresses escape, and which runs another service than the gated one."""
-    host = escaping_node()
-    start_k3s(host)
-    return host
-
-
 def stuck() -> FakeHost:
     """A node from which addresses escape, and whose disk is read-only since an error."""
     host = escaping_node()
@@ -333,17 +319,6 @@ INCIDENTS: dict[str, Incident] = {
     ),
     "open: a drop-in is deleted, and another card has a better default route": Incident(
         without_routes(start_router, lost(LAYOUT.drop_in_path(KUBELET))), APPLY, "differs"
-    ),
-    "open: a drop-in is deleted, another card is better, and addresses escape": Incident(
-        right_but(
-            start_router,
-            lost(LAYOUT.drop_in_path(KUBELET)),
-            staticRoutes={
-                "enabled": True,
-                "routes": [{"destination": half, "dev": "eth0"} for half in REPAIR],
-            },
-        ),
-        NAMED,
     ),
     "differs: routes are missing": Incident(right_but(lose_routes), APPLY),
     "differs: the place of a route is taken": Incident(right_but(hold_place), REPAIR_LINE),
@@ -408,16 +383,12 @@ INCIDENTS: dict[str, Incident] = {
         right_but(load_override, lose_routes)
     ),
     "open: k3s is not gated": Incident(right_but(start_k3s), f"{APPLY} --gate k3s.service"),
-    "differs: addresses escape, and k3s is not gated": Incident(
-        escaping_k3s, f"{REPAIR_LINE} --gate k3s.service"
-    ),
     "open: no systemd": Incident(right_but(stop_systemd)),
     "shut: the program is lost": Incident(right_but(lost(LAYOUT.program_path)), APPLY),
     "shut: Python is broken": Incident(right_but(break_python)),
     "shut: others can change a script": Incident(
         right_but(open_script), f"chown root {SCRIPT} && chmod go-w {SCRIPT}"
     ),
-    "shut: everything belongs to another user": Incident(right_but(give_away), OWN, "shut"),
     "shut: config.json is broken": Incident(right_but(garble), "hostrouting remove", "nothing"),
     "shut: /etc/hostrouting is deleted": Incident(
         right_but(delete_folder), "hostrouting remove", "nothing"

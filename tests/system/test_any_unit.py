@@ -2,16 +2,8 @@
 refusal refuses, and nothing else does.
 """
 
-import io
-import zipfile
-
-import pytest
-
-from hostrouting.boot.units import GATE_MARK
 from hostrouting.config.settings import GateConfig
-from hostrouting.node import run_gate
-from hostrouting.release import PASSED, REFUSED
-from tests.support.gate import LAYOUT, config, gate_tests, host
+from tests.support.gate import LAYOUT, config, gate_tests, host, overlap
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
 
@@ -67,10 +59,8 @@ ExecStart=/bin/dash -c 'systemd-notify --ready; sleep infinity'
 """,
     "once": "Type=oneshot\nRemainAfterExit=yes\nExecStart=\nExecStart=/bin/true\n",
 }
-SIGNALLED = "signalled"
-GATED = config(mode="STRICT")._replace(
-    gate=GateConfig(tuple(f"{kind}.service" for kind in (*KINDS, SIGNALLED)))
-)
+UNITS = tuple(f"{kind}.service" for kind in KINDS)
+GATED = config(mode="STRICT")._replace(gate=GateConfig(UNITS))
 FILES = {
     f"/etc/systemd/system/{kind}.service": f"[Service]\n{_RUNS}{text}"
     for kind, text in KINDS.items()
@@ -80,20 +70,15 @@ FILES["/etc/systemd/system/plain.service.d/90-own.conf"] = (
     "[Service]\nExecStartPre=\nExecStartPre=/bin/true\n"
 )
 FILES["/etc/evil"] = "exit 0\n"
-SCRIPT = f"{LAYOUT.gate_directory}/05-slow.sh"
-SIGNALS = (("TERM", "all"), ("TERM", "control"), ("HUP", "control"), ("USR1", "all"))
-"""Each with the processes that get it: all of the unit's, or the first one of its start."""
-SLOW = "echo >>/run/began; until [[ -e /run/go ]]; do sleep 0.05; done\n"
 
 
-def await_end(system: System, *units: str) -> dict[str, str]:
-    """Wait until no start of these units is under way; the state of each."""
+def await_end(system: System) -> dict[str, str]:
+    """Wait until no start of the units is under way; the state of each."""
     states: dict[str, str] = {}
-    names = [f"{unit}.service" for unit in units]
 
     def has_ended() -> bool:
-        shown = system.must("systemctl", "show", "--value", "-p", "ActiveState", *names)
-        states.update(zip(units, shown.split(), strict=True))
+        shown = system.must("systemctl", "show", "--value", "-p", "ActiveState", *UNITS)
+        states.update(zip(KINDS, shown.split(), strict=True))
         is_over = {*states.values()} <= {"active", "inactive", "failed"}
         return is_over and "No jobs" in system.run("systemctl", "list-jobs").stdout
 
@@ -101,168 +86,28 @@ def await_end(system: System, *units: str) -> dict[str, str]:
     return states
 
 
-def begin(system: System, *units: str) -> None:
-    """Have systemd start these units at the same moment, without waiting."""
-    system.must("systemctl", "start", "--no-block", *(f"{unit}.service" for unit in units))
+def start_all(system: System) -> dict[str, str]:
+    """Start the units at the same moment; how each is then."""
+    system.must("systemctl", "start", "--no-block", *UNITS)
+    return await_end(system)
 
 
-def start_all(system: System, *units: str) -> set[str]:
-    """Start these units at the same moment; how they are then."""
-    begin(system, *units)
-    return {*await_end(system, *units).values()}
-
-
-def overlap(system: System, verb: str) -> None:
-    """Let ib0 capture the cluster's network, or end that."""
-    system.must("ip", "address", verb, "172.16.1.5/16", "dev", "ib0")
-
-
-def forget(system: System, *units: str) -> None:
-    """Stop the units. systemd would refuse a sixth start in ten seconds."""
-    system.must("systemctl", "stop", *(f"{unit}.service" for unit in units))
-    system.must("systemctl", "reset-failed")
-
-
-def every_kind_of_unit(system: System) -> None:
+def test_every_kind_of_unit() -> None:
     """No setting of a unit or of its manager opens the gate, and none keeps it shut, also where sh
     is bash, which believes more of its environment than dash.
     """
-    system.must("ln", "-sf", "bash", "/usr/bin/sh")
-    system.must("ip", "netns", "add", "other")
-    system.must("mkdir", "-p", LAYOUT.result_path)  # or all would share what one has found
-    system.must("systemctl", "set-environment", *_MANAGER)
-    assert start_all(system, *KINDS) == {"failed"}
-    journal = system.journal("*.service")
-    said = KINDS.keys() - {"log"}
-    for kind in said:
-        assert f"{kind}.service was refused: see the lines above" in journal
-    assert journal.count("OVERLAP: 172.16.0.0/16 leaves through ib0") == len(said)
-    overlap(system, "del")
-    system.must("systemctl", "reset-failed")
-    begin(system, *KINDS)
-    states = await_end(system, *KINDS)
-    assert [kind for kind, state in states.items() if state != "active"] == []
-    forget(system, *KINDS)
-    system.must("rmdir", LAYOUT.result_path)
-    system.must("ln", "-sf", "dash", "/usr/bin/sh")
-    system.must("systemctl", "unset-environment", *(name.partition("=")[0] for name in _MANAGER))
-    overlap(system, "add")
-
-
-def commands_that_vanish(system: System) -> None:
-    """A foreign command that sorts first and vanishes in the middle of a start takes no other list
-    with it.
-    """
-    first = "/etc/systemd/system/plain.service.d/00-a.conf"
-    system.lay(first, "[Service]\nExecStartPre=/bin/sleep 0.5\n")
-    system.must("systemctl", "daemon-reload")
-    begin_slowly(system, "plain")
-    system.must("rm", first)
-    system.must("systemctl", "daemon-reload")
-    system.lay("/run/go", "")
-    assert await_end(system, "plain") == {"plain": "failed"}
-
-
-def signals(system: System) -> None:
-    """A gate that a signal ends refuses at once, though the unit counts that signal as a success.
-    It ends the script that runs.
-    """
-    for name, whom in SIGNALS:
-        let_count_as_success(system, f"SIG{name}")
-        begin_slowly(system, SIGNALLED)
-        how = (f"--kill-who={whom}", f"--signal={name}")
-        system.must("systemctl", "kill", *how, f"{SIGNALLED}.service")
-        assert await_end(system, SIGNALLED) == {SIGNALLED: "failed"}, (name, whom)
-        assert f"ended this while {SCRIPT} ran" in last_start(system), (name, whom)
-        wait_for("the script to end", lambda: system.run("pgrep", "-f", SCRIPT).returncode)
-
-
-def a_gate_that_is_killed(system: System) -> None:
-    """The unit starts only if it counts SIGKILL as a success and the shell is killed, which nothing
-    can prevent.
-    """
-    kill_python = ("pkill", "-KILL", "-f", "^/etc/hostrouting/python .*gate")
-    kill_all = ("systemctl", "kill", "--signal=KILL", f"{SIGNALLED}.service")
-    for statuses, kill, end in (
-        ("1 SIGTERM", kill_all, "Failed to start"),
-        ("SIGKILL", kill_python, "Failed to start"),
-        ("SIGKILL", kill_all, "Started"),
-    ):
-        let_count_as_success(system, statuses)
-        begin_slowly(system, SIGNALLED)
-        system.must(*kill)
-        # systemd 257 may also kill what it has just started.
-        await_words(system, f"{end} {SIGNALLED}.service")
-        system.run("pkill", "-KILL", "-f", SCRIPT)
-
-
-def what_is_not_a_decision(system: System) -> None:
-    """Of all exit statuses of the program, one lets the unit start. Another process of a unit is
-    not asked.
-    """
-    refused_by_the_program = "plain.service was refused: the gate could not be run"
-    for status in (0, 1, REFUSED, 254, 255):
-        system.outside(LAYOUT.program_path).write_bytes(program_that_exits_with(status))
-        assert start_all(system, "plain") == {"failed"}, status
-        is_named = f"{refused_by_the_program} (exit {status})" in last_start(system, "plain")
-        assert is_named is (status != REFUSED), status
-        forget(system, "plain")
-    system.outside(LAYOUT.program_path).write_bytes(program_that_exits_with(PASSED))
-    assert start_all(system, "plain") == {"active"}
-
-
-def program_that_exits_with(status: int) -> bytes:
-    """A program in the place of ours, of which the gate only exits with this status."""
-    text = f"import os\n{run_gate.__name__} = lambda: os._exit({status})\n"
-    program = io.BytesIO()
-    with zipfile.ZipFile(program, "w") as archive:
-        archive.writestr("hostrouting/__init__.py", "")
-        archive.writestr("hostrouting/node.py", text)
-    return program.getvalue()
-
-
-def last_start(system: System, unit: str = SIGNALLED) -> str:
-    """What was logged since the unit was last started."""
-    journal = system.journal(f"{unit}.service")
-    return journal[journal.rindex(f"Starting {unit}.service") :]
-
-
-def await_words(system: System, words: str) -> None:
-    """Wait until these words were logged since the unit was last started."""
-    wait_for(words, lambda: words in last_start(system))
-
-
-def let_count_as_success(system: System, statuses: str) -> None:
-    """Have the unit count these exit statuses as a success, and no others."""
-    path = f"/etc/systemd/system/{SIGNALLED}.service"
-    text = f"[Unit]\nStartLimitIntervalSec=0\n[Service]\n{_RUNS}SuccessExitStatus={statuses}\n"
-    system.lay(path, text)
-    system.must("systemctl", "daemon-reload")
-
-
-def begin_slowly(system: System, unit: str) -> None:
-    """Begin a start of the unit, and wait until its script runs."""
-    system.lay(SCRIPT, SLOW)
-    system.run("rm", "-f", "/run/began", "/run/go")
-    begin(system, unit)
-    wait_for("the script", lambda: system.read("/run/began"))
-
-
-STORIES = (
-    every_kind_of_unit,
-    commands_that_vanish,
-    signals,
-    a_gate_that_is_killed,
-    what_is_not_a_decision,
-)
-
-
-def test_any_unit(subtests: pytest.Subtests) -> None:
-    """Each story begins on a host where an address escapes."""
     with host(GATED, more=FILES, machines=()) as system:
-        for story in STORIES:
-            with subtests.test(story.__name__):
-                story(system)
-            system.run("rm", "-f", SCRIPT)
-            forget(system, *KINDS)
-            assert GATE_MARK in system.show("plain.service", "ExecCondition")
+        system.must("ln", "-sf", "bash", "/usr/bin/sh")
+        system.must("ip", "netns", "add", "other")
+        system.must("mkdir", "-p", LAYOUT.result_path)  # or all would share what one has found
+        system.must("systemctl", "set-environment", *_MANAGER)
+        assert {*start_all(system).values()} == {"failed"}
+        journal = system.journal("*.service")
+        said = KINDS.keys() - {"log"}
+        for kind in said:
+            assert f"{kind}.service was refused: see the lines above" in journal
+        assert journal.count("OVERLAP: 172.16.0.0/16 leaves through ib0") == len(said)
+        overlap(system, "del")
+        system.must("systemctl", "reset-failed")
+        states = start_all(system)
+        assert [kind for kind, state in states.items() if state != "active"] == []

@@ -57,11 +57,10 @@ def lose_routes(system: System) -> None:
 
 
 def test_what_it_takes_away() -> None:
-    """By default systemd-networkd deletes our routes; with the drop-in, they stay. A networkd that
-    manages no device takes nothing away.
+    """By default systemd-networkd deletes our routes, as a check says; with the drop-in, they
+    stay.
     """
     with host(more=AS_OFTEN_AS_ASKED, machines=()) as system:
-        it_takes_nothing_away_while_it_manages_nothing(system)
         system.lay(LINK_PATH, LINK)
         restart(system)
         assert is_noted(system)
@@ -69,21 +68,6 @@ def test_what_it_takes_away() -> None:
         assert len(ours(system)) == len(HALVES)
         lose_routes(system)
         drop_in_keeps_them(system)
-
-
-def it_takes_nothing_away_while_it_manages_nothing(system: System) -> None:
-    """No check names a networkd that does not run, or that manages no device."""
-    system.must("systemctl", "stop", "systemd-networkd.service", "systemd-networkd.socket")
-    assert not is_noted(system)
-    apply(system, ROUTES)
-    system.must("systemctl", "restart", "systemd-networkd")
-    wait_for(
-        "every device to be seen",
-        lambda: "unmanaged" in system.must("networkctl", "list", "eth0"),
-    )
-    assert not is_noted(system)
-    system.must("systemctl", "restart", "systemd-networkd")
-    assert len(ours(system)) == len(HALVES)
 
 
 def is_noted(system: System) -> bool:

@@ -58,7 +58,6 @@ while :; do
   sleep 0.1
 done
 """
-FOREIGN = f"{LAYOUT.gate_directory}/50-site.sh"
 
 
 def former_files() -> dict[str, str]:
@@ -67,7 +66,6 @@ def former_files() -> dict[str, str]:
     scripts = {
         "10-static-routes.sh": "exit 0\n",
         "20-check-route-overlap.sh": "echo an address escapes >&2; exit 1\n",
-        "30-probe-rewrite.sh": "exit 0\n",
     }
     files = {f"{LAYOUT.gate_directory}/{name}": text for name, text in scripts.items()}
     files |= {
@@ -118,7 +116,6 @@ def test_it_is_replaced() -> None:
     more = {f"/etc/systemd/system/{TEMPLATE}": AGENT}
     with gate.host(more=more, machines=()) as system:
         install_former(system)
-        system.lay(FOREIGN, f"echo {FOREIGN} ran\n", mode=0o755)
         starting = Thread(target=system.run, args=("sh", "-c", STARTS))
         starting.start()
         await_refusals(system, 3)
@@ -134,27 +131,19 @@ def test_it_is_replaced() -> None:
 
 
 def nothing_of_it_is_left(system: System) -> None:
-    """The scripts are gone, and so is the process of the guard; other programs' scripts stay."""
+    """The scripts are gone, and so is the process of the guard."""
     names = system.must("find", LAYOUT.config_directory, "-type", "f", "-printf", "%P\n")
-    assert sorted(names.split()) == ["config.json", "gate.d/50-site.sh", "hostrouting.pyz"]
-    assert "bash" not in files_in_systemd_that_are_ours(system)
+    assert sorted(names.split()) == ["config.json", "hostrouting.pyz"]
     assert "bash" not in system.show(LAST, "ExecCondition")
     assert GATE_MARK in system.show(LAST, "ExecCondition")
     assert system.run("pgrep", "-f", "guard.sh").returncode
 
 
 def the_new_gate_and_guard_work(system: System) -> None:
-    """The unit starts when no address escapes any more, after the other program's script."""
+    """The unit starts when no address escapes any more."""
     assert len(gate.ours(system)) == 1
     system.must("ip", "route", "flush", "proto", "213")
     wait_for("the guard", lambda: len(gate.ours(system)) == 1)
-    system.must("ip", "address", "del", "172.16.1.5/16", "dev", "ib0")
+    gate.overlap(system, "del")
     system.must("systemctl", "start", LAST)
     assert system.read(RAN) == "ran\n"
-    assert f"{FOREIGN} ran" in system.journal(LAST)
-
-
-def files_in_systemd_that_are_ours(system: System) -> str:
-    """The texts of all files in the folder of units that are ours."""
-    grep = "grep -rhs --null -l 'Written by hostrouting' {0} | xargs -0 -r cat"
-    return system.must("sh", "-c", grep.format(LAYOUT.unit_directory))

@@ -31,10 +31,12 @@ def put(config: HostRoutingConfig) -> FakeFiles:
 
 @given(configs())
 def test_owned(config: HostRoutingConfig) -> None:
-    """What a host has of ours is found again, all of it and nothing else: drop-ins first, the
-    program when nothing runs it any more, and config.json last.
+    """What a host has of ours, and of an earlier release, is found again, all of it and nothing
+    else: drop-ins first, scripts after the units that ran them, the program when nothing runs it
+    any more, and config.json last.
     """
     host = put(config)
+    host.texts |= dict.fromkeys(LAYOUT.former_paths, "#!/bin/bash\n")
     ours = {*host.texts, *host.programs, *host.links}
     for path in (
         f"/etc/systemd/system/{MACHINES}",
@@ -49,18 +51,14 @@ def test_owned(config: HostRoutingConfig) -> None:
     assert sorted(owned) == sorted(ours)
     drop_ins = [path for path in owned if path.endswith(DROP_IN)]
     assert list(owned[: len(drop_ins)]) == drop_ins
-    last = [
-        path
-        for path in (LAYOUT.program_path, LAYOUT.python_path, LAYOUT.config_path)
-        if path in ours
-    ]
+    written_first = (LAYOUT.program_path, LAYOUT.python_path, LAYOUT.config_path)
+    last = [*LAYOUT.former_paths, *(path for path in written_first if path in ours)]
     assert list(owned[len(owned) - len(last) :]) == last
 
 
 SETTINGS = {"hostRouting": FULL.to_mapping()}
 CONFIG_TEXTS = {
     "another layout": (json.dumps({"writtenBy": WRITER, **SETTINGS}), WRITER, True),
-    "nothing": (json.dumps({"writtenBy": WRITER}), WRITER, False),
     "unusable": (json.dumps({"writtenBy": WRITER, "hostRouting": 5}), WRITER, False),
     "another release": (json.dumps({"writtenBy": "0.1", **SETTINGS}), "0.1", False),
     "a number as writer": (json.dumps({"writtenBy": 5, **SETTINGS}), "", False),
@@ -128,18 +126,6 @@ def test_the_interpreter(path: str, link: str) -> None:
         assert program.interpreter is compiles
         assert (program.content() == Program().content()) is (compiles is None)
         assert python.target == link
-
-
-def test_an_earlier_release() -> None:
-    """Its scripts are ours, and go after the units that ran them."""
-    files = put(FULL)
-    scripts = ["/etc/hostrouting/gate.sh", "/etc/hostrouting/gate.d/10-static-routes.sh"]
-    for path in scripts:
-        files.texts[path] = "#!/bin/bash\n"
-    owned = owned_paths(files)
-    units = [owned.index(path) for path in owned if "/systemd/system/" in path]
-    for path in scripts:
-        assert max(units) < owned.index(path) < owned.index(LAYOUT.config_path)
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,13 @@ LAYOUT = HostLayout()
 TEXTS = {**units.UNITS, "the drop-in": units.DROP_IN_TEXT}
 FLUSHERS = " nftables-flush.service nftables.service"
 RUN = {
-    LAYOUT.guard_unit: ("guard", "guard", "", "always"),
-    LAYOUT.routes_unit: ("boot", "routes", "", "on-failure"),
-    LAYOUT.check_unit: ("boot", "check", "", ""),
-    LAYOUT.probe_unit: ("boot", "probes", FLUSHERS, "on-failure"),
+    LAYOUT.guard_unit: ("guard", "guard", "", ("always", "1")),
+    LAYOUT.routes_unit: ("boot", "routes", "", ("on-failure", "60")),
+    LAYOUT.check_unit: ("boot", "check", "", ("", "")),
+    LAYOUT.probe_unit: ("boot", "probes", FLUSHERS, ("on-failure", "10")),
 }
 """By unit: the function of `hostrouting.node` that it runs, with which argument, what comes
-first, and when systemd starts it again.
+first, and when systemd starts it again, and after how many seconds.
 """
 
 
@@ -41,7 +41,7 @@ def test_what_a_unit_runs(unit: str) -> None:
     for line in units.UNITS[unit].splitlines():
         name, _, value = line.partition("=")
         settings[name] = value
-    assert settings.get("Restart", "") == restart
+    assert (settings.get("Restart", ""), settings.get("RestartSec", "")) == restart
     assert settings["StartLimitIntervalSec"] == "0"  # systemd never gives up
     assert settings["After"] == f"network-online.target{after}"
     assert f"from hostrouting.node import run_{function}; run_{function}()" in settings["ExecStart"]

@@ -2,8 +2,6 @@
 somebody has typed, are gone then.
 """
 
-from ipaddress import ip_network
-
 import pytest
 from hypothesis import event, given
 
@@ -19,7 +17,7 @@ from tests.hostrouting.check.test_proposal import BOTH, HALF, NONE, addresses_of
 from tests.support.nodes import block_of, nodes
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, REPAIR, config
-from tests.support.topologies import ELSEWHERE, cni_node, dual_stack_h200, rule, vm_of
+from tests.support.topologies import cni_node, dual_stack_h200, vm_of
 
 KEEP = Remedy("to keep them", "repair | apply")
 
@@ -30,14 +28,15 @@ def lost(snapshot: Snapshot, configured: HostRoutingConfig) -> list[Finding]:
     return [*find_lost_at_boot(now, configured, configured, KEEP)]
 
 
-@pytest.mark.parametrize("protocol", [OURS, PROTOCOL_BOOT])
 @pytest.mark.parametrize(
-    ("there", "configured", "named", "ranges"),
+    ("protocol", "there", "configured", "named", "ranges"),
     [
-        pytest.param(REPAIR, HALF, REPAIR[1], REPAIR[1], id="one of two"),
-        pytest.param(REPAIR, NONE, f"{REPAIR[0]} and {REPAIR[1]}", CIDR, id="two of two"),
-        pytest.param(REPAIR[:1], NONE, REPAIR[0], REPAIR[0], id="one of one"),
+        pytest.param(OURS, REPAIR, HALF, REPAIR[1], REPAIR[1], id="one of two"),
         pytest.param(
+            PROTOCOL_BOOT, REPAIR, NONE, f"{REPAIR[0]} and {REPAIR[1]}", CIDR, id="two of two"
+        ),
+        pytest.param(
+            PROTOCOL_BOOT,
             ("10.9.0.0/16", "172.16.9.9/32", "192.168.0.0/16"),
             NONE,
             "172.16.9.9/32",
@@ -45,6 +44,7 @@ def lost(snapshot: Snapshot, configured: HostRoutingConfig) -> list[Finding]:
             id="one address of three",
         ),
         pytest.param(
+            OURS,
             ("172.16.64.0/20",),
             config(cidrs=("172.16.65.0/24",)),
             "172.16.64.0/20",
@@ -54,7 +54,7 @@ def lost(snapshot: Snapshot, configured: HostRoutingConfig) -> list[Finding]:
     ],
 )
 def test_routes_that_are_needed_and_not_configured(
-    there: tuple[str, ...], configured: HostRoutingConfig, named: str, ranges: str, protocol: int
+    protocol: int, there: tuple[str, ...], configured: HostRoutingConfig, named: str, ranges: str
 ) -> None:
     """The finding names them, and what escapes without them; the remedy keeps them."""
     [finding] = lost(with_routes(protocol, *there).snapshot(), configured)
@@ -66,21 +66,6 @@ def test_routes_that_are_needed_and_not_configured(
     )
     assert finding.target == named
     assert finding.remedy == KEEP
-
-
-@pytest.mark.parametrize(
-    ("there", "configured"),
-    [
-        pytest.param(REPAIR, BOTH, id="all are configured"),
-        pytest.param(("10.9.0.0/16",), NONE, id="it is not needed"),
-        pytest.param((), NONE, id="there is none"),
-    ],
-)
-def test_no_route_is_needed_and_not_configured(
-    there: tuple[str, ...], configured: HostRoutingConfig
-) -> None:
-    """Then there is nothing to say."""
-    assert lost(with_routes(OURS, *there).snapshot(), configured) == []
 
 
 def test_configured_routes_that_would_wait() -> None:
@@ -134,17 +119,6 @@ def test_only_what_was_typed_goes(other: Route) -> None:
     snapshot = typed(other)
     gone = {*snapshot.routes} - {*after_next_boot(snapshot, wanted).routes}
     assert {str(route.prefix) for route in gone} == set(TYPED)
-
-
-def test_packets_of_pods_that_escape_anyway() -> None:
-    """What plain packets lose is told from what only packets of pods lose."""
-    pods = "10.244.0.0/16"
-    wanted = HostRoutingConfig(route_overlap=expect(CIDR, pod_cidrs=[ip_network(pods)]))
-    kernel = with_routes(OURS, *REPAIR)
-    kernel.ip_route("add", ELSEWHERE)
-    kernel.add_rule(rule(pods))
-    [finding] = lost(kernel.snapshot(), wanted)
-    assert finding.facts == {"unconfigured": [*REPAIR], "ranges": [CIDR]}
 
 
 def test_addresses_of_ipv6_that_are_as_small_as_those_of_ipv4() -> None:

@@ -55,19 +55,17 @@ def test_a_card_that_has_got_another_name() -> None:
     assert propose_configuration(late, host).config == late
 
 
-@pytest.mark.parametrize("protocol", [OURS, PROTOCOL_BOOT])
 @pytest.mark.parametrize(
-    "there",
+    ("protocol", "there", "configured"),
     [
-        pytest.param((), id="no route"),
-        pytest.param(REPAIR[:1], id="half of the repair"),
-        pytest.param(REPAIR, id="the repair"),
-        pytest.param((*REPAIR, "10.9.0.0/16"), id="the repair and one more"),
+        pytest.param(OURS, (), BOTH, id="no route"),
+        pytest.param(OURS, REPAIR[:1], HALF, id="half of the repair"),
+        pytest.param(OURS, REPAIR, NONE, id="the repair"),
+        pytest.param(PROTOCOL_BOOT, (*REPAIR, "10.9.0.0/16"), HALF, id="the repair and one more"),
     ],
 )
-@pytest.mark.parametrize("configured", [NONE, HALF, BOTH], ids=["none", "half", "both"])
 def test_what_the_next_boot_takes_is_proposed(
-    there: tuple[str, ...], configured: HostRoutingConfig, protocol: int
+    protocol: int, there: tuple[str, ...], configured: HostRoutingConfig
 ) -> None:
     """Whatever routes of ours or typed ones are on the host, the proposed configuration repairs it,
     and has no other routes.

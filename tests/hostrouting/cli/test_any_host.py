@@ -26,7 +26,6 @@ ROUTES: list[dict[str, Any]] = [
     {"destination": "fd00::/64", "gateway": "fe80::1", "dev": "eth0"},
 ]
 EVENTS = ("nothing", "routes are lost", "routes are typed", "config.json is cut off")
-CHECKED = {"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"]}}
 APPLY = ("apply", "--wait", "0", "--config", "-")
 COMMANDS = (
     "check {typed_cidrs}",

@@ -20,9 +20,7 @@ WAYS = {
     "in the PATH": ("hostrouting", str(ENV)),
     "by a path": ("'my env/bin/hostrouting'", ""),
     "one file": (f"{ENV}/python hostrouting.pyz", ""),
-    "one file that is installed": ("hostrouting", "."),
     "one file that another Python runs": (f"{VERSIONED} hostrouting", ""),
-    "a module": (f"{ENV}/python -m hostrouting", ""),
     "a module, with options": (f"{ENV}/python -I -m hostrouting", ""),
 }
 
@@ -72,7 +70,6 @@ printf '%s\\n' "${COMPREPLY[@]}"
         ("hostrouting apply --conf", ["--config", "--confirm", "--confirm-if"]),
         ("hostrouting check --ignore two", ["two-cnis "]),
         ("hostrouting plan --config new", ["new.json "]),
-        ("hostrouting zzz", [""]),
     ],
 )
 def test_tab(line: str, completed_by: list[str], tmp_path: Path) -> None:

@@ -2,8 +2,7 @@
 page prints, and how the host is after that was typed.
 
 tests/hostrouting/status has the pages. Here, each command that a page of the incident prints is
-typed on it as it stands: nothing is worse afterwards. The one that ends it is typed where
-hostrouting was called in another way.
+typed on it as it stands, in the way in which hostrouting was called.
 """
 
 import json
@@ -23,15 +22,15 @@ from hostrouting.testing import FakeHost
 from tests.support.cli import say
 from tests.support.incidents import GUARDED, config, let_pass
 from tests.support.statuses import INCIDENTS, UNCANCEL, UNMASK
-from tests.support.tasks import LAYOUT, REPAIR, manager_of
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, manager_of
 
 WAYS = ("hostrouting", "env/bin/hostrouting", "python3 hostrouting.pyz")
 BACKUP = json.dumps(config(*REPAIR, guard=GUARDED))
 WORST_LAST = ("in force", "nothing", "waiting", "differs", "open", "shut")
-PAGES = ("status", "check", "check 172.16.0.0/16", "explain 172.16.5.9")
+PAGES = ("status", f"check {CIDR}", "explain 172.16.5.9")
 
 
-def commands_of(words: str, host: FakeHost, called: str = WAYS[0]) -> Iterator[str]:
+def commands_of(words: str, host: FakeHost, called: str) -> Iterator[str]:
     """The commands that the page of this command line has; none if there is no page."""
     arguments = parse(words.split(), called)
     try:
@@ -43,7 +42,7 @@ def commands_of(words: str, host: FakeHost, called: str = WAYS[0]) -> Iterator[s
             yield line.command
 
 
-def type_in(host: FakeHost, line: str, called: str = WAYS[0]) -> None:
+def type_in(host: FakeHost, line: str, called: str) -> None:
     """Type this line, which calls hostrouting in this way. No command may fail, but a question may
     be answered by any verdict.
     """
@@ -58,9 +57,7 @@ def type_in(host: FakeHost, line: str, called: str = WAYS[0]) -> None:
                 words.append("-")
                 printed = BACKUP.encode()
             elif LAYOUT.config_path in words:
-                words[words.index(LAYOUT.config_path)] = (
-                    "-"  # `say` would read a file of the machine
-                )
+                words[words.index(LAYOUT.config_path)] = "-"  # else it is a file of the machine
                 printed = host.files.texts[LAYOUT.config_path].encode()
             said = say(*words, host=host, stdin=printed, called=called)
             assert said.code == 0 or is_question(command), f"{command}: {said}"
@@ -111,39 +108,33 @@ def type_other(host: FakeHost, command: str) -> None:
             raise AssertionError(f"the test cannot type this: {command}")
 
 
-ENDED = {name: incident for name, incident in INCIDENTS.items() if incident.typed}
-
-
-# A page that forgot how it was called would print the first way.
-@pytest.mark.parametrize(("name", "called"), [*zip(ENDED, cycle(WAYS[1:]), strict=False)])
-def test_what_ends_it(name: str, called: str) -> None:
-    """The page of `status` has the command, which does it."""
-    incident = ENDED[name]
-    host = incident.make()
-    command = re.sub(r"\bhostrouting (repair|apply|remove)", rf"{called} \1", incident.typed)
-    assert command in commands_of("status", host, called)
-    type_in(host, command, called)
-    assert find_status(host).state == incident.after
-
-
-@pytest.mark.parametrize("name", INCIDENTS)
-def test_what_is_printed_can_be_typed(name: str) -> None:
-    """No command of any page fails, and none makes the host worse than it was."""
+@pytest.mark.parametrize(("name", "called"), [*zip(INCIDENTS, cycle(WAYS), strict=False)])
+def test_what_is_printed_can_be_typed(name: str, called: str) -> None:
+    """No command of any page fails, and none makes the host worse than it was. The page of `status`
+    has the one that ends the incident.
+    """
     incident = INCIDENTS[name]
     status = find_status(incident.make())
     states = {STATES.get(finding.name, "differs") for finding in status.findings}
     worst = max(map(WORST_LAST.index, {status.state, *states}))
-    if incident.typed:
-        worst = max(worst, WORST_LAST.index(incident.after))
     pages: tuple[str, ...] = PAGES
     if "escape, and /etc is read-only" in name:  # only `status` looks at the files
         pages = PAGES[:1]
-    printed = {command for words in pages for command in commands_of(words, incident.make())}
-    for command in printed:
+    of_status, *others = [{*commands_of(words, incident.make(), called)} for words in pages]
+    ending = re.sub(r"\bhostrouting (repair|apply|remove)", rf"{called} \1", incident.typed)
+    if ending:
+        assert ending in of_status
+        worst = max(worst, WORST_LAST.index(incident.after))
+    printed = of_status.union(*others)
+    for command in printed - {ending}:
         if re.search(r"CIDR|REASON|journalctl|du -|--help|--confirm|systemctl restart", command):
             continue  # what the operator has to fill in, only reads, or needs a terminal
         host = incident.make()
         for first in {UNMASK, UNCANCEL} & printed - {command}:  # apply is said to repair the rest
-            type_in(host, first)
-        type_in(host, command)
+            type_in(host, first, called)
+        type_in(host, command, called)
         assert WORST_LAST.index(find_status(host).state) <= worst, command
+    if ending:
+        host = incident.make()
+        type_in(host, ending, called)
+        assert find_status(host).state == incident.after

@@ -79,23 +79,21 @@ def test_help(name: str) -> None:
     assert said.lines[-2:] == of_all_commands.lines[-2:], "the exit codes 2 and 3"
 
 
-def test_the_words_that_the_help_explains() -> None:
+def test_the_help() -> None:
     """Whoever types --help in an incident reads what the words mean, and what to type next."""
     said = say("--help").out
-    for word in ("expected", "escape", "gate", "STRICT", "WARN", "guard"):
-        assert f"\n  {word} " in said
+    assert "\n  STRICT " in said
     assert "In trouble: hostrouting status" in said
     assert say("help").out == said
     assert say("help", "check").out == say("check", "--help").out
-    assert say("--help", "check").out == say("-h", "check").out == said, "no command is meant"
+    assert say("--help", "check").out == said, "no command is meant"
     assert say("--version", "check").out == f"hostrouting {__version__}\n"
     # A paragraph of a command's help begins on a line of its own. The first one has the summary.
-    assert "\n\nThe first line says how this host is" in say("status", "--help").out
     assert "\n\nWith --confirm" in say("apply", "--help").out
 
 
 @pytest.mark.linux
-@pytest.mark.parametrize("words", ["--help", "chek", "", "check"])
+@pytest.mark.parametrize("words", ["--help", "chek", "check"])
 def test_what_is_loaded(words: str) -> None:
     """Help and bad usage are answered before the configuration or a kernel is loaded; a check loads
     nothing slow.
@@ -116,36 +114,22 @@ def test_what_is_loaded(words: str) -> None:
     ("words", "problem"),
     [
         ("", "In trouble: hostrouting status"),
-        ("--", "required: COMMAND"),
-        ("10.0.0.0/8", "invalid choice: '10.0.0.0/8'"),
         ("explain", "required: ADDRESS"),
         ("apply", "required: --config"),
-        ("render --output .", "required: --config"),
-        ("clean azure-vnet", "required: --config"),
         (
             "explain 172.16.0.0/16",
             'ADDRESS: "172.16.0.0/16" is not an address; an example: 172.16.5.9',
         ),
         ("explain ::ffff:10.0.0.1", 'is IPv4, written as IPv6; write "10.0.0.1"'),
-        (
-            "check ::ffff:10.0.0.0/104",
-            'CIDR: "::ffff:10.0.0.0/104" is IPv4, written as IPv6; write',
-        ),
         ("explain 0.0.0.0", "is not the address of one host"),
         ("explain ff02::1", "is not the address of one host"),
         ("explain 255.255.255.255", "is not the address of one host"),
         ("status kubelet --metrics", "cannot be used with --json or UNIT"),
-        ("check", "no expected CIDR is given, so there is nothing to check"),
         ("check 172.16.5 x/8", "the command line has 2 faults:"),
         ("check --js", "usage: hostrouting check [-h]"),
         ("remove all", "hostrouting remove: error: unrecognized arguments: all"),
         ("clean cilium --config x", "invalid choice: 'cilium'"),
-        (
-            "check --ignore zzz",
-            "invalid choice: 'zzz' (choose from 'overlap', 'refused', ",
-        ),
-        ("check --fail-on note", "invalid choice: 'note'"),
-        ("apply --config x --wait abc", "invalid seconds value: 'abc'"),
+        ("check --ignore zzz", "invalid choice: 'zzz' (choose from 'overlap', 'refused', "),
         ("apply --config x --wait nan", "not between 0 and 86400"),
         ("apply --config x --wait 86401", "not between 0 and 86400"),
     ],
@@ -161,16 +145,11 @@ def test_bad_usage(words: str, problem: str) -> None:
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
-        ("chek 10.0.0.0/8", "check 10.0.0.0/8"),
         ("chek --jsn", "check --json"),
         ("repair --comands 10.0.0.0/8", "repair --commands 10.0.0.0/8"),
-        ("check --ignore overlapp", "check --ignore overlap"),
         ("check --ignore=OVERLAPP --jsn", "check --ignore=overlap --json"),
-        ("apply new.json", "apply --config new.json"),
         ("aply my/new.json --wait 9", "apply --config my/new.json --wait 9"),
         ("plan --gate=a.service new.json", "plan --gate=a.service --config new.json"),
-        ("plan new.json --alow-removal", "plan --config new.json --allow-removal"),
-        ("render --rot /mnt --config x", "render --root /mnt --config x"),
         ("status kubelet --metric", "status kubelet --metrics"),
         ("hlep", "help"),
     ],
@@ -189,12 +168,9 @@ def test_typos(words: str, meant: str) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "remove all",
         "remove new.json",
         "explain",
         "explain --address 172.16.5.9",
-        "check --zzz",
-        "boot rotues",
     ],
 )
 def test_what_is_like_nothing(words: str) -> None:
@@ -208,7 +184,7 @@ def test_what_is_like_nothing(words: str) -> None:
 @pytest.mark.parametrize(
     "words", ["plan --config", f"check {CIDR} --config", f"check {CIDR} --snapshot"]
 )
-@pytest.mark.parametrize("data", [None, b"", b"{", b"{\xff}", b"[" * 100_000, b"[]", b'{"a": 1}'])
+@pytest.mark.parametrize("data", [None, b"{\xff}", b'{"a": 1}'])
 def test_a_file_that_is_not_what_it_should_be(
     words: str, data: bytes | None, tmp_path: Path
 ) -> None:
@@ -236,42 +212,31 @@ def test_a_file_that_may_not_be_read(words: str) -> None:
     assert said.code == 3
 
 
-class TestADeviceThatIsTyped:
+def test_a_device_that_is_typed() -> None:
     """`check --dev` expects it instead of the default route's, and so does the repair."""
+    said = say("check", CIDR, "--dev", "ib0", kernel=h200())
+    assert said.out.startswith("OK: every address of 172.16.0.0/16 leaves through ib0")
+    said = say("check", CIDR, "--dev", "eth0", kernel=h200())
+    assert f"  hostrouting repair {CIDR} --dev eth0 | hostrouting apply --config -" in said.lines
+    refused = say("check", CIDR, "--dev", "a/b", kernel=h200())
+    assert refused.code == 2
+    assert "hostrouting: --dev:" in refused.err
 
-    def test_it_is_expected(self) -> None:
-        """What leaves by it is right."""
-        said = say("check", CIDR, "--dev", "ib0", kernel=h200())
-        assert said.out.startswith("OK: every address of 172.16.0.0/16 leaves through ib0")
 
-    def test_what_no_device_is_called(self) -> None:
-        """The option is named."""
-        said = say("check", CIDR, "--dev", "a/b", kernel=h200())
-        assert said.code == 2
-        assert "hostrouting: --dev:" in said.err
-
-    def test_that_is_allowed(self) -> None:
-        """`repair --allow` writes it beside those that the configuration allows, and a CIDR beside
-        those that it expects.
-        """
-        known = json.dumps({"routeOverlap": {"expectedCidrs": [CIDR], "allowedDevs": ["tun0"]}})
-        words = ("repair", "10.9.0.0/16", "--config", "-", "--allow", "ib*")
-        said = say(*words, kernel=h200(), stdin=known.encode())
-        assert said.code == 0
-        assert said.json["routeOverlap"]["allowedDevs"] == ["tun0", "ib*"]
-        assert said.json["routeOverlap"]["expectedCidrs"] == [CIDR, "10.9.0.0/16"]
-        assert "staticRoutes" not in said.json
-        refused = say(*words, "--allow", "", kernel=h200(), stdin=known.encode())
-        assert refused.code == 2
-        assert "hostrouting: --allow:" in refused.err
-
-    def test_in_the_repair(self) -> None:
-        """The proposed line has the option, and what it prints expects the device."""
-        said = say("check", CIDR, "--dev", "eth0", kernel=h200())
-        line = f"  hostrouting repair {CIDR} --dev eth0 | hostrouting apply --config -"
-        assert line in said.lines
-        repair = json.loads(say("repair", CIDR, "--dev", "eth0", kernel=h200()).out)
-        assert repair["routeOverlap"]["expectedDevs"] == ["eth0"]
+def test_a_device_that_is_allowed() -> None:
+    """`repair --allow` writes it beside those that the configuration allows, and a CIDR beside
+    those that it expects.
+    """
+    known = json.dumps({"routeOverlap": {"expectedCidrs": [CIDR], "allowedDevs": ["tun0"]}})
+    words = ("repair", "10.9.0.0/16", "--config", "-", "--allow", "ib*")
+    said = say(*words, kernel=h200(), stdin=known.encode())
+    assert said.code == 0
+    assert said.json["routeOverlap"]["allowedDevs"] == ["tun0", "ib*"]
+    assert said.json["routeOverlap"]["expectedCidrs"] == [CIDR, "10.9.0.0/16"]
+    assert "staticRoutes" not in said.json
+    refused = say(*words, "--allow", "", kernel=h200(), stdin=known.encode())
+    assert refused.code == 2
+    assert "hostrouting: --allow:" in refused.err
 
 
 def test_an_empty_root(tmp_path: Path) -> None:
@@ -282,30 +247,27 @@ def test_an_empty_root(tmp_path: Path) -> None:
     assert said.code == 2
 
 
-@pytest.mark.parametrize("is_running", [True, False])
-def test_the_root_of_this_host_is_an_image_only_without_systemd(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_running: bool
+def test_the_root_of_this_host_is_an_image_without_systemd(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a chroot in which an image is made, / is the image."""
+    """In a chroot in which an image is made, / is the image. A page has the refusal elsewhere."""
     monkeypatch.setattr(os.path, "samefile", lambda *_: True)
     config = tmp_path / "config.json"
     config.write_text(json.dumps(incident()))
     image = tmp_path / "image"
     image.mkdir()
     host = FakeHost()
-    manager_of(host).running = is_running
+    manager_of(host).running = False
     said = say("render", "--config", str(config), "--root", str(image), host=host)
-    assert said.code == (2 if is_running else 0)
-    assert bool([*image.iterdir()]) is not is_running
+    assert said.code == 0
+    assert [*image.iterdir()]
 
 
 @pytest.mark.parametrize(
     ("words", "kernel", "proposal"),
     [
-        ("plan", h200, "repair --config ./-c.json | hostrouting apply --config -"),
         ("check", h200, "repair --config ./-c.json | hostrouting apply --config -"),
         ("check", plain_vm, "apply --config ./-c.json --gate kubelet.service"),
-        (f"check {CIDR}", plain_vm, "apply --config ./-c.json --gate kubelet.service"),
     ],
 )
 def test_a_file_that_looks_like_an_option(
@@ -366,19 +328,9 @@ def test_ignored_findings_do_not_count(node: tuple[int, Snapshot], ignored: froz
         assert check.code(ignored) == 0
 
 
-def test_names_of_findings_in_any_case() -> None:
-    """A name can be typed as a page prints it, in capitals, or as --json does."""
-    host = FakeHost(kernel=plain_vm())
-    host.faults.is_restless = True
-    for name in ("KERNEL-DIFFERS", "kernel-differs", "Kernel-Differs"):
-        assert say("check", CIDR, host=host).code == 3
-        assert say("check", CIDR, "--ignore", name, host=host).code == 0
-    assert say("check", CIDR, "--fail-on", "WARNING", host=host).code == 1
-
-
 def test_warnings_as_errors(tmp_path: Path) -> None:
-    """With --fail-on warning, a warning is exit code 1, unless it is ignored;
-    plan and check alike.
+    """With --fail-on warning, a warning is exit code 1, unless it is ignored; plan and check alike.
+    A name can also be typed as a page prints it, in capitals.
     """
     kernel = plain_vm()
     kernel.add_link(Link(name="eth1", index=0))
@@ -393,7 +345,7 @@ def test_warnings_as_errors(tmp_path: Path) -> None:
         words = (command, "--config", str(config), "--snapshot", str(saved))
         assert say(*words).code == 0
         assert say(*words, "--fail-on", "warning").code == 1
-        assert say(*words, "--fail-on", "warning", "--ignore", "default-routes").code == 0
+        assert say(*words, "--fail-on", "WARNING", "--ignore", "DEFAULT-ROUTES").code == 0
 
 
 @pytest.mark.parametrize(("option", "place"), [("--snapshot", "node.json"), ("--snapshots", "")])
@@ -420,7 +372,9 @@ def test_a_note_is_no_error() -> None:
 def test_a_plan_that_need_not_fail() -> None:
     """What apply would fail for is to be ignored, too."""
     host = escaping_node()
-    assert plan_installed(host).lines[0].startswith("WOULD FAIL: ")
+    failing = plan_installed(host).lines
+    assert failing[0] == "WOULD FAIL: addresses escape, and the mode is STRICT"
+    assert failing[-2] == "To repair that, as root:"
     planned = plan_installed(host, "--ignore", "overlap")
     assert planned.code == 0
     assert planned.lines[0].startswith("NOTHING TO DO")
@@ -490,6 +444,9 @@ def test_a_run_under_nohup() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
+FULL = "hostrouting: the answer could not be written: No space left on device\n"
+
+
 class Unwritable(io.StringIO):
     """A standard output that takes nothing."""
 
@@ -503,44 +460,44 @@ class Unwritable(io.StringIO):
         raise self._error
 
 
-@pytest.mark.parametrize(("code", "written"), [(0, 1), (3, 3)])
-def test_the_exit_code_of_an_answer_that_cannot_be_written(
+@pytest.mark.parametrize(
+    ("number", "code", "written", "remark"),
+    [
+        (errno.ENOSPC, 0, 1, FULL),
+        (errno.ENOSPC, 3, 3, FULL),
+        (errno.EPIPE, 0, 0, ""),
+    ],
+)
+def test_an_answer_that_cannot_be_written(
+    *,
+    number: int,
     code: int,
     written: int,
+    remark: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """What is wrong with the host is not hidden by the full disk."""
-    monkeypatch.setattr(sys, "stdout", Unwritable(errno.ENOSPC))
+    """A full disk is a failure, and does not hide what is wrong with the host; a reader who goes
+    away is not one, and there is no complaint.
+    """
+    monkeypatch.setattr(sys, "stdout", Unwritable(number))
     assert write(Answer(code, {}, ["a line"]), as_json=False) == written
-    assert capsys.readouterr().err == FULL
+    assert capsys.readouterr().err == remark
 
 
-def test_an_answer_that_nobody_reads_any_more(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A pipe that is closed is not a failure, and there is no complaint."""
-    monkeypatch.setattr(sys, "stdout", Unwritable(errno.EPIPE))
-    assert write(Answer(0, {}, ["a line"]), as_json=False) == 0
-    assert capsys.readouterr().err == ""
-
-
-def test_a_command_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    """It is escaped like the words before it."""
-    write(Answer(0, {}, [LineToType("to delete it: ", "ip link del a\x1b[2J")]), as_json=False)
-    assert capsys.readouterr().out == "to delete it: ip link del a\\x1b[2J\n"
-
-
-def test_a_stream_without_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What its encoding does not have is escaped."""
+def test_what_a_stream_cannot_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its encoding does not have is escaped, and so is what steers a terminal, in a command as
+    in the words before it.
+    """
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
-    assert write(Answer(0, {}, ["by \N{SNOWMAN}0"]), as_json=False) == 0
-    assert written.getvalue() == b"by \\u26030\n"
+    line = LineToType("by \N{SNOWMAN}0: ", "ip link del a\x1b[2J")
+    assert write(Answer(0, {}, [line]), as_json=False) == 0
+    assert written.getvalue() == b"by \\u26030: ip link del a\\x1b[2J\n"
 
 
-# The second and the third separate lines for Python.
-@pytest.mark.parametrize("odd", ["\x1b[31m", "\x1e", "\u2028"])
+# The second one separates lines for Python.
+@pytest.mark.parametrize("odd", ["\x1b[31m", "\u2028"])
 def test_names_do_not_steer_the_terminal(odd: str) -> None:
     """Control characters in a device's name are shown as text."""
     escaped = ascii(odd)[1:-1]
@@ -560,7 +517,6 @@ def test_names_do_not_steer_the_terminal(odd: str) -> None:
 
 
 PROGRAM = [sys.executable, "-m", "hostrouting"]
-FULL = "hostrouting: the answer could not be written: No space left on device\n"
 WITHOUT_RICH = """
 import sys
 sys.modules["rich.console"] = None
@@ -585,8 +541,7 @@ class TestAsAProgram:
         saved.write_text(h200().snapshot().to_json())
         return [*PROGRAM, "check", CIDR, "--snapshot", str(saved)]
 
-    @pytest.mark.parametrize("rich", [True, False])
-    @pytest.mark.parametrize("no_colour", ["", "1"])
+    @pytest.mark.parametrize(("no_colour", "rich"), [("", True), ("1", True), ("", False)])
     def test_a_terminal(self, command: list[str], no_colour: str, *, rich: bool) -> None:
         """A terminal has colours if rich is installed and NO_COLOR is not set; all else is the
         same.
@@ -610,25 +565,22 @@ class TestAsAProgram:
         without_colours = re.sub(r"\x1b\[[0-9;]*m", "", shown)
         assert without_colours.replace(shlex.join(PROGRAM), "hostrouting") == plain
 
-    @pytest.mark.parametrize("where", ["| true", ">&-", "2>&-", ">/dev/full"])
-    def test_an_answer_that_goes_nowhere(self, command: list[str], where: str) -> None:
-        """A reader who goes away is not a failure, and there is no complaint;
-        a full disk is one.
-        """
+    @pytest.mark.parametrize(
+        ("where", "code", "remark"),
+        [("| true", 0, ""), (">&-", 0, ""), ("2>&-", 0, ""), (">/dev/full", 1, FULL)],
+    )
+    def test_an_answer_that_goes_nowhere(
+        self, command: list[str], where: str, code: int, remark: str
+    ) -> None:
+        """Nor does Python complain when it ends."""
         fine = shlex.join(command).replace(CIDR, "10.0.0.0/24")
         done = completed(["bash", "-c", f"{fine} {where}; exit ${{PIPESTATUS[0]}}"])
-        if where == ">/dev/full":
-            assert done.stderr == FULL
-            assert done.returncode == 1
-        else:
-            assert done.stderr == ""
-            assert done.returncode == 0
+        assert (done.returncode, done.stderr) == (code, remark)
 
 
-@pytest.mark.parametrize("part", ["routes", "probes", "check"])
-def test_a_service_at_boot_makes_its_part(part: str) -> None:
+def test_a_service_at_boot_makes_its_part() -> None:
     """The command of the service hands its word and its exit code on."""
     with mock.patch("hostrouting.cli.commands.boot.run_service", return_value=1) as run_service:
-        code, _, _ = say("boot", part)
-    run_service.assert_called_once_with(part)
+        code, _, _ = say("boot", "probes")
+    run_service.assert_called_once_with("probes")
     assert code == 1

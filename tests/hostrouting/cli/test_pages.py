@@ -24,7 +24,7 @@ from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200, plain_vm
 from tests.support import azure_leftovers as azure
 from tests.support.cli import Said, say
-from tests.support.statuses import INCIDENTS
+from tests.support.statuses import INCIDENTS, lost, written
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, document, lose_routes, type_routes
 from tests.support.topologies import cni_node, marked_vm, refusing, vpn_node, with_docker
 
@@ -71,23 +71,9 @@ def applied(
     return make
 
 
-def second_default(kernel: FakeKernel) -> None:
-    """A second card has a default route that is equal to the first."""
-    kernel.add_link(Link(name="eth1", index=0))
-    kernel.add_address("eth1", "10.1.0.4/24")
-    kernel.ip_route(
-        "append", Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", protocol=16, metric=100)
-    )
-
-
 def also_by_protocol(kernel: FakeKernel) -> None:
     """Another rule selects packets, too."""
     kernel.add_rule(Rule(family=4, priority=100, table=77, others=(("ipproto", "tcp"),)))
-
-
-NAMED: dict[str, object] = {
-    "routeOverlap": {"expectedCidrs": ["10.96.0.0/12"], "expectedDevs": ["eth0"]}
-}
 
 
 def taken(host: FakeHost) -> None:
@@ -116,11 +102,6 @@ def with_ours(host: FakeHost) -> None:
     type_routes(host, *REPAIR)
 
 
-def written(path: str, text: str) -> Callable[[FakeHost], object]:
-    """Somebody has written this file."""
-    return lambda host: host.files.write(path, text, mode=0o600)
-
-
 ABSENT, HOLDING = (
     {"expectedCidrs": [CIDR], "expectedDevs": ["eth7"]},
     of(h200, lambda kernel: kernel.ip_route("add", HELD)),
@@ -134,6 +115,7 @@ PLAN, APPLY, CLEAN = (
 )
 ROUTES_UNIT, REFUSED = LAYOUT.unit_path(LAYOUT.routes_unit), "Operation not permitted"
 GARBLED, OPENED = written(LAYOUT.config_path, "{"), written(LAYOUT.opening_path, "ticket 4711\n")
+LOST = lost(LAYOUT.config_path)
 FOREIGN = written("/etc/hostrouting/gate.d/40-licence.sh", "exit 0\n")
 
 CASES: dict[
@@ -174,11 +156,6 @@ CASES: dict[
     "explain: a tunnel": ("explain 172.16.5.9", of(vpn_node)),
     "explain: other packets": ("explain 172.16.5.9", of(marked_vm)),
     "explain: a capture": ("explain 172.16.5.9", of(h200)),
-    "explain: equal default routes": (
-        "explain 10.96.0.1 --config FILE",
-        of(plain_vm, second_default),
-        NAMED,
-    ),
     "explain: an own address": ("explain 10.0.0.4", of(plain_vm)),
     "explain: refused": ("explain 172.16.0.9", of(refusing)),
     "explain: no route": ("explain 2001:db8::1", of(plain_vm)),
@@ -210,7 +187,7 @@ CASES: dict[
     "plan: an overlap is left, STRICT": (PLAN, of(h200), document()),
     "plan: an overlap is left, WARN": (PLAN, of(h200), document(mode="WARN")),
     "plan: a removal": (PLAN, applied(), document(*REPAIR, mode="WARN")),
-    "plan: kubelet is not gated": (PLAN, applied(change=with_kubelet), REPAIRED),
+    "plan: a guard": (PLAN, applied(), {**REPAIRED, "guard": {"enabled": True}}),
     "plan: kubelet is to be gated": (
         f"{PLAN} --gate kubelet.service",
         applied(change=with_kubelet),
@@ -220,7 +197,6 @@ CASES: dict[
     "apply: nothing to do": (APPLY, applied(), REPAIRED),
     "apply: a conflict": (APPLY, HOLDING, REPAIRED),
     "apply: an overlap is left, STRICT": (APPLY, of(h200), document()),
-    "apply: an overlap is left, WARN": (APPLY, of(h200), document(mode="WARN")),
     "apply: a removal": (APPLY, applied(), document(*REPAIR, mode="WARN")),
     "apply: an allowed removal": (
         f"{APPLY} --allow-removal",
@@ -234,7 +210,6 @@ CASES: dict[
         lambda: attrs.evolve(of(h200)(), missing=["nft"]),
         {**REPAIRED, "probeRewrite": {"enabled": True, "interfaces": ["eth0"]}},
     ),
-    "apply: kubelet is not gated": (APPLY, fresh_with_kubelet, REPAIRED),
     "apply: kubelet is gated": (
         f"{APPLY} --gate kubelet.service --gate k3s.service",
         fresh_with_kubelet,
@@ -247,6 +222,7 @@ CASES: dict[
     "remove: done": ("remove", applied()),
     "remove: a dry run": ("remove --dry-run", applied()),
     "remove: a dry run, and nothing is installed": ("remove --dry-run", of(h200)),
+    "remove: a dry run, and config.json is lost": ("remove --dry-run", applied(change=LOST)),
     "remove: a dry run, and somebody else's script": ("remove --dry-run", applied(change=FOREIGN)),
     "remove: somebody else's script": ("remove", applied(change=FOREIGN)),
     "remove: a file stays": (

@@ -165,13 +165,18 @@ def test_ipv6_without_the_rule_for_table_main(rules: tuple[Rule, ...]) -> None:
     assert not Fib(host._replace(rules=of_ipv4, routes=()), 6).lacks_main
 
 
-def test_a_rule_that_does_nothing() -> None:
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param(Rule(family=4, priority=0, action="nop"), id="it does nothing"),
+        pytest.param(Rule(4, 9, "unreachable", l3mdev=True), id="it is for packets in a VRF"),
+    ],
+)
+def test_a_rule_that_is_passed_over(rule: Rule) -> None:
     """A lookup goes on to the next rule."""
     host = plain_vm().snapshot()
-    nothing = Rule(family=4, priority=0, action="nop")
-    with_nop = host._replace(rules=(nothing, *host.rules))
 
-    decision = Fib(with_nop, 4).lookup("8.8.8.8")
+    decision = Fib(host._replace(rules=(rule, *host.rules)), 4).lookup("8.8.8.8")
 
     assert decision.devs == ("eth0",)
     assert decision == Fib(host, 4).lookup("8.8.8.8")
@@ -184,15 +189,6 @@ def test_rules_of_one_priority() -> None:
     added_first = Rule(family=4, priority=9, table=TABLE_MAIN)
     fib = Fib(host._replace(rules=(added_first, *host.rules)), 4)
     assert fib.lookup("8.8.8.8").rule == added_first
-
-
-def test_rules_by_source() -> None:
-    """They are asked in the order of their priorities, and not the one for the longest prefix
-    first.
-    """
-    wider_first = "rule pref 8 from 10.0.0.0/8 lookup 254; rule pref 9 from 10.0.0.4/32 lookup 7"
-    fib = Fib(vm_of(f"default dev eth1 table 7; {wider_first}"), 4)
-    assert fib.lookup("8.8.8.8", KINDS["of a connection"]).devs == ("eth0",)
 
 
 SOURCE = Prefix.parse("10.0.0.4/32")
@@ -221,13 +217,6 @@ def test_which_packets_a_rule_tells_apart(selector: str, kinds: list[str]) -> No
     first, *_ = [rule for rule in fib.rules if rule.priority == 8]
     told_apart = {name: [first] if name in kinds else [] for name in KINDS}
     assert {name: rules_of_others(fib, packet) for name, packet in KINDS.items()} == told_apart
-
-
-def test_a_rule_for_vrfs() -> None:
-    """Packets outside of a VRF pass over it, whatever it does."""
-    of_vrfs = Rule(family=4, priority=9, action="unreachable", l3mdev=True)
-    fib = Fib(vm_with_table_7(of_vrfs), 4)
-    assert fib.lookup("8.8.8.8").devs == ("eth0",)
 
 
 def vm_with_table_7(rule: Rule) -> Snapshot:

@@ -255,28 +255,28 @@ SELECTED = {
 
 
 @pytest.mark.parametrize("family", [4, 6])
-@pytest.mark.parametrize("rule", SELECTED)
-def test_what_a_host_sends_and_forwards(family: int, rule: str) -> None:
+def test_what_a_host_sends_and_forwards(family: int) -> None:
     """A rule leads the same packets to eth1 for Linux and for the engine; others leave by eth0."""
     target = ip_at(family, BLOCK[family].first)
-    commands = [
-        "route add default dev eth0",
-        "route add default dev eth1 table 100",
-        f"rule add priority 50 {rule} lookup 100".format(own=OWN[family], sender=SENDER[family]),
-    ]
+    packets = packets_of_each_kind(family)
+    commands = ["route add default dev eth0", "route add default dev eth1 table 100"]
     with private_namespace() as namespace:
         namespace.batch(HOST)
         namespace.sysctl("ipv4/ip_forward", 1)
         namespace.sysctl("ipv6/conf/all/forwarding", 1)
         namespace.batch(commands, family=family)
-        fib = Fib(namespace.snapshot(), family)
+        for selector, selected in SELECTED.items():
+            rule = f"priority 50 {selector.format(own=OWN[family], sender=SENDER[family])}"
+            namespace.batch([f"rule add {rule} lookup 100"], family=family)
+            fib = Fib(namespace.snapshot(), family)
+            answers = namespace.get(family, [f"{target} {sent.words}" for sent in packets.values()])
+            namespace.batch(["rule del priority 50"], family=family)
 
-        for kind, (words, packet) in packets_of_each_kind(family).items():
-            dev = "eth1" if kind in SELECTED[rule] else "eth0"
-            [answer] = namespace.get(family, [f"{target} {words}"])
-            assert isinstance(answer, Route), answer
-            assert answer.devs == (dev,), kind
-            assert fib.lookup(target, packet).devs == (dev,), kind
+            for (kind, sent), answer in zip(packets.items(), answers, strict=True):
+                dev = "eth1" if kind in selected else "eth0"
+                assert isinstance(answer, Route), answer
+                assert answer.devs == (dev,), f"Linux, {kind}: {rule}"
+                assert fib.lookup(target, sent.packet).devs == (dev,), f"{kind}: {rule}"
 
 
 def agree(answer: Answer, decision: Decision) -> bool:

@@ -16,9 +16,6 @@ a rule is named, and matters for its own destination; one with `not`, anywhere
   rule 50: from all lookup main suppress_ifgroup 7 | rule pref 50 lookup 254 ifgroup 7
   not from all to 10.99.0.0/16 lookup main | rule pref 50 not to 10.99.0.0/16 lookup 254 ifgroup 7
   not from all | rule pref 50 not to 10.99.0.0/16 lookup 254 ifgroup 7 | 10.99.0.0/16
-  rule 50: from all goto 100 | rule pref 50 goto 100 | 10.99.0.0/16
-  rule 50: from all lookup main suppress_ifgroup 7 \
-| rule pref 50 lookup 254 ifgroup 7 | 10.99.0.0/16
   not from all | rule pref 50 not to 172.16.5.0/24 lookup 254 ifgroup 7 | 10.99.0.0/16
 a rule that only packets of pods take is named where these are expected
   rule 100: from 10.99.0.0/16 goto 200 \

@@ -5,9 +5,8 @@ random nodes.
 from hypothesis import given
 
 from hostrouting.fib.engine import Fib
-from hostrouting.fib.trace import Tried, trace_rules
+from hostrouting.fib.trace import trace_rules
 from hostrouting.model.prefix import ip_at
-from hostrouting.model.route import TABLE_MAIN
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import plain_vm
@@ -37,15 +36,6 @@ def test_a_trace_ends_where_the_engine_decides(node: tuple[int, Snapshot]) -> No
             assert end is tried[-1]
             assert end.rule == decision.rule
             assert end.route == decision.route
-
-
-def test_a_route_that_is_not_judged_is_not_shown() -> None:
-    """Whether the lookup ends with it depends on which devices are in the group."""
-    vm = plain_vm().snapshot()
-    by_group = Rule(family=4, priority=7, table=TABLE_MAIN, suppress_ifgroup=1)
-    fib = Fib(vm._replace(rules=(by_group, *vm.rules)), 4)
-    *_, tried = trace_rules(fib, "128.0.0.0")
-    assert tried == Tried(by_group, "not-judged", route=None)
 
 
 def test_a_trace_ends_at_what_is_not_judged() -> None:

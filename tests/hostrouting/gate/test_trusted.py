@@ -32,7 +32,6 @@ def test_foreign_scripts() -> None:
     ("change", "reason"),
     [
         ("chmod 600", ""),
-        ("chgrp 1", ""),
         ("chmod 664", "users other than root can write to {}"),
         ("chmod 646", "users other than root can write to {}"),
         ("chown 64321", "{} belongs to the user 64321, and not to root"),

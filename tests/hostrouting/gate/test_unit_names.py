@@ -17,7 +17,6 @@ from hostrouting.host.systemd import unit_name
         ("kubelet", "kubelet.service"),
         ("systemd-nspawn@node1.pool.local", "systemd-nspawn@node1.pool.local.service"),
         ("a.socket", "a.socket"),
-        ("a@b.c.service", "a@b.c.service"),
     ],
 )
 def test_a_name_as_systemctl_takes_it(name: str, unit: str) -> None:

@@ -26,8 +26,7 @@ OURS = "# Written by hostrouting; changes are overwritten.\n"
         ),
         (UNIT, "", False, "is masked: .*; as root: systemctl unmask static-routes.service"),
         ("/etc/systemd/networkd.conf.d/50-hostrouting.conf", "", False, "is masked: .*; remove it"),
-        (CONFIG, "anything", True, ""),
-        ("/mnt/etc/hostrouting/config.json", "", True, ""),
+        (CONFIG, "", True, ""),
     ],
 )
 def test_whose(path: str, text: str, *, ours: bool, refused: str) -> None:

@@ -46,23 +46,6 @@ def test_the_lock_is_held() -> None:
         pytest.fail("two at once")
 
 
-def test_a_wait_is_announced(caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever waits says for whom, and has the lock when that has released it."""
-    host = FakeHost()
-    ctx = context()
-    host.files.locked.add(LAYOUT.lock_path)
-
-    def release() -> None:
-        phases.Context(clock=ctx.clock, observers=[]).sleep(1)
-        host.files.locked.remove(LAYOUT.lock_path)
-
-    releasing = ctx.clock.start(release, name="release")
-    with caplog.at_level("INFO"), host.locked(ctx):
-        assert host.files.locked == {LAYOUT.lock_path}
-    releasing.join()
-    assert caplog.messages == ["this host is locked by process 4711 (flock); waiting up to 150 s"]
-
-
 def test_the_turn_of_an_earlier_version() -> None:
     """Where the starts of an earlier version wait for their turn before they share the lock, a run
     waits for it, too, and gives it back as soon as it has the lock.
@@ -83,25 +66,30 @@ def test_the_turn_of_an_earlier_version() -> None:
 
 
 @pytest.mark.parametrize(
-    ("holders", "by"),
+    ("holders", "who", "remedy"),
     [
-        ((LockHolder(7, "tar"),), "process 7 (tar); {}; if that hangs, as root: kill 7"),
-        ((), f"{ANYBODY} (to see the process: lslocks); {{}}"),
+        ((LockHolder(7, "tar"),), "process 7 (tar)", "; if that hangs, as root: kill 7"),
+        ((), f"{ANYBODY} (to see the process: lslocks)", ""),
     ],
 )
 def test_who_is_waited_for(
-    holders: tuple[LockHolder, ...], by: str, monkeypatch: pytest.MonkeyPatch
+    holders: tuple[LockHolder, ...],
+    who: str,
+    remedy: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Who has the lock is named, with the command that ends it. No process is found in another pid
-    namespace.
+    """Who has the lock is named before the wait, and after it with the command that ends it. No
+    process is found in another pid namespace.
     """
     host = FakeHost()
     host.files.locked.add(LAYOUT.lock_path)
     monkeypatch.setattr(FakeFiles, "lock_holders", lambda *_: holders)
-    with pytest.raises(NotReady) as caught, host.locked(context()):
+    with caplog.at_level("INFO"), pytest.raises(NotReady) as caught, host.locked(context()):
         pytest.fail("two at once")
-    words = by.format("wait until it is free")
-    assert str(caught.value) == f"this host is still locked after 150 s, by {words}"
+    assert caplog.messages == [f"this host is locked by {who}; waiting up to 150 s"]
+    still_locked = f"this host is still locked after 150 s, by {who}; wait until it is free"
+    assert str(caught.value) == f"{still_locked}{remedy}"
     assert caught.value.kind == "busy"
 
 
@@ -207,7 +195,6 @@ def test_programs(tmp_path: Path) -> None:
     ("path", "is_ours"),
     [
         (LAYOUT.config_path, True),
-        (LAYOUT.program_path, True),
         (LAYOUT.ok_path, True),
         (LAYOUT.networkd_path, True),
         (LAYOUT.drop_in_path("a.service"), True),

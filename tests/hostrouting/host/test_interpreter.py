@@ -26,15 +26,12 @@ def host_with(*names: str, **links: str) -> FakeFiles:
     )
 
 
-ALTERNATIVES = host_with("python3.6", "python3.12", python3="/etc/alternatives/python3")
-ALTERNATIVES.links["/etc/alternatives/python3"] = "/usr/bin/python3.12"
 OLD_ALTERNATIVES = host_with("python3.6", "python3.11", python3="/etc/alternatives/python3")
 OLD_ALTERNATIVES.links["/etc/alternatives/python3"] = "../../usr/bin/python3.6"
 LOOP = host_with("python3.11", python3="python")
 LOOP.links["/usr/bin/python"] = "python3"
 
 HOSTS: dict[str, tuple[FakeFiles, str]] = {
-    "Debian 12": (host_with("python3.11", python3="python3.11"), USUAL),
     "Ubuntu 22.04": (host_with("python3.10", "python3.11", python3="python3.10"), USUAL),
     "RHEL 9": (
         host_with("python3.9", "python3.11", "python3.12", python3="python3.9"),
@@ -42,8 +39,6 @@ HOSTS: dict[str, tuple[FakeFiles, str]] = {
     ),
     "RHEL 9 with nothing else": (host_with("python3.9", python3="python3.9"), ""),
     "RHEL 8": (OLD_ALTERNATIVES, "/usr/bin/python3.11"),
-    "alternatives": (ALTERNATIVES, USUAL),
-    "no python3": (host_with("python3.12", "python3.10"), "/usr/bin/python3.12"),
     "numbers, not letters": (host_with("python3.9", "python3.10"), "/usr/bin/python3.10"),
     "other programs": (host_with("python3-config", "python3.12-config", "python3.13t"), ""),
     "a file that says nothing": (host_with("python3", "python3.12"), USUAL),

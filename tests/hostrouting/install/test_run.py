@@ -1,7 +1,5 @@
 """What a run says when it fails, what it needs, and what it leaves out."""
 
-from typing import Any
-
 import pytest
 
 import phases
@@ -44,28 +42,21 @@ def report_of(task: InstallTask) -> phases.Step:
     return phases.run(task, observers=[], clock=FakeClock())
 
 
-class TestLastingConflict:
-    """A conflict that the installed configuration has already holds no other change back."""
-
-    def test_units_are_freed(self) -> None:
-        """The operator can take a unit out of the gate while the conflict lasts."""
-        host = FakeHost(kernel=h200())
-        gated = CONFLICTING._replace(gate=GateConfig(("kubelet.service", MACHINES)))
-        failure_of(run, Configure(gated, host=host), of=RouteConflict)
-        freed = CONFLICTING._replace(gate=GateConfig((MACHINES,)))
-        failure_of(run, Configure(freed, host=host), of=RouteConflict)
-        assert LAYOUT.drop_in_path("kubelet.service") not in host.files.texts
-        assert read_installed(host) == freed
-
-    def test_another_conflict(self) -> None:
-        """A conflict that is new ends the run before its first write."""
-        host = FakeHost(kernel=h200())
-        failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
-        assert not Configure(CONFLICTING, host=host).plan().is_empty
-        before = dict(host.files.texts)
-        more = config("172.16.0.0/16", "10.0.0.0/24")
-        failure_of(run, Configure(more, host=host), of=RouteConflict, match=r"10\.0\.0\.0/24")
-        assert host.files.texts == before
+def test_a_conflict_that_lasts() -> None:
+    """It holds no other change back: a unit can be taken out of the gate. A conflict that is new
+    ends the run before its first write.
+    """
+    host = FakeHost(kernel=h200())
+    gated = CONFLICTING._replace(gate=GateConfig(("kubelet.service", MACHINES)))
+    failure_of(run, Configure(gated, host=host), of=RouteConflict)
+    failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
+    assert LAYOUT.drop_in_path("kubelet.service") not in host.files.texts
+    assert read_installed(host) == CONFLICTING
+    assert not Configure(CONFLICTING, host=host).plan().is_empty
+    before = dict(host.files.texts)
+    more = config("172.16.0.0/16", "10.0.0.0/24")
+    failure_of(run, Configure(more, host=host), of=RouteConflict, match=r"10\.0\.0\.0/24")
+    assert host.files.texts == before
 
 
 class Dying(FakeManager):
@@ -118,22 +109,14 @@ class TestGuard:
         assert report.find("start-guard").status == "failed"
 
 
-@pytest.mark.parametrize(
-    "idle",
-    [
-        {"staticRoutes": {"enabled": True}},
-        {"routeOverlap": {"expectedDevs": ["eth0"]}},
-        {"probeRewrite": {"ensureRoute": False}},
-        {"azureVnetCleanup": {"managed": ["10.1.0.0/16"]}},
-    ],
-)
 @pytest.mark.parametrize("make", [Configure, ConfigureStaticRoutes])
-def test_settings_without_effect(idle: dict[str, Any], make: type[Configure]) -> None:
+def test_settings_without_effect(make: type[Configure]) -> None:
     """A configuration that has only such settings is installed as nothing, also by a task about the
     only section; undo brings back what was installed.
     """
     former = config("10.77.0.0/16", mode="WARN")
     host = configured(former)
+    idle = {"staticRoutes": {"enabled": True}, "routeOverlap": {"expectedDevs": ["eth0"]}}
     task = make(HostRoutingConfig.from_mapping(idle), host=host)
     run(task)
     assert ours(host) == []
@@ -164,21 +147,17 @@ class TestNothingToDo:
         assert "reload systemd" in left_to_do(Configure(only_machines, host=host))
 
     def test_a_masked_unit(self) -> None:
-        """Of a masked unit with our drop-in, systemd says at all times that it has to reload."""
+        """Of a masked unit with our drop-in, systemd says at all times that it has to reload. Of
+        one without, this means that the mask is gone, and until systemd has read that, it does not
+        start the unit.
+        """
         gated = WANTED._replace(gate=GateConfig(("kubelet.service", MACHINES)))
         host = configured(gated)
         properties = {"LoadState": "masked", "NeedDaemonReload": "yes"}
         manager_of(host).properties["kubelet.service"] = properties
         assert left_to_do(Configure(gated, host=host)) == ""
-
-    def test_a_unit_whose_mask_is_gone(self) -> None:
-        """Until systemd has read that, it does not start the unit. Kills: no masked unit is asked
-        whether it has to reload.
-        """
-        host = configured(WANTED)
-        properties = {"LoadState": "masked", "NeedDaemonReload": "yes"}
         manager_of(host).properties["static-routes.service"] = properties
-        assert "reload systemd" in left_to_do(Configure(WANTED, host=host))
+        assert "reload systemd" in left_to_do(Configure(gated, host=host))
 
     def test_a_reload_and_the_guard(self) -> None:
         """The guard starts when systemd has read its files, and stops before they go."""

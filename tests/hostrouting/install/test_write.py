@@ -1,6 +1,6 @@
 """In which order a run changes files and units, and what is true at each moment of it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -16,7 +16,7 @@ from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.testing import FakeHost
 from tests.hostrouting.install.test_install import apply, node, possible
 from tests.support.examples import scaled
-from tests.support.mishaps import Mishaps, full, mishap_host
+from tests.support.mishaps import full, mishap_host
 from tests.support.tasks import (
     LAYOUT,
     WANTED,
@@ -46,16 +46,6 @@ def calls_of(host: FakeHost) -> list[str]:
     calls = [*manager_of(host).calls]
     manager_of(host).calls.clear()
     return calls
-
-
-def fail_at(mishaps: Mishaps, moment: str, error: Callable[[str], BaseException] = full) -> None:
-    """Each effect of this name fails; or the agent is `killed` at the first one."""
-
-    def watch(event: str) -> None:
-        if event == moment:
-            mishaps.arm(1, error)
-
-    mishaps.watch = watch
 
 
 class Moments:
@@ -168,9 +158,8 @@ def test_a_reload_that_is_lost_with_the_configuration() -> None:
     host, mishaps = mishap_host()
     run(Configure(GATED, host=host))
     host.files.texts[LAYOUT.config_path] = "{"
-    fail_at(mishaps, "reload")
+    mishaps.meanwhile("reload", lambda: mishaps.arm(1, full))
     failure_of(run, Configure(UNGATED, host=host), of=HostError)
-    mishaps.watch = lambda _event: None
     mishaps.disarm()
     assert not is_read(host, KUBELET)
     run(Configure(UNGATED, host=host))

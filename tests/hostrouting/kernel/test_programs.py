@@ -137,7 +137,6 @@ def tool(answer: Ended | OSError) -> Ended:
             "nft was not found; install the package nftables$",
         ),
         (TimeoutError("late"), "timeout", "nft did not list it within 10 s; check that it answers"),
-        (PermissionError(13, "Permission denied"), "not-permitted", "root"),
         (OSError(8, "bad format"), "refused", r"nft could not list it \(nft: bad format\)$"),
         (Ended(1, err="Operation not permitted\n\n"), "not-permitted", "run it as root with CAP"),
         (Ended(4, err="Permission denied (you must be root)\n"), "not-permitted", "root"),

@@ -25,7 +25,6 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 SHELLS = [
     pytest.param(("/bin/sh",), id="sh"),
     pytest.param(("bash", "--posix"), id="bash"),
-    pytest.param(("busybox", "ash"), id="busybox", marks=pytest.mark.needs("busybox")),
 ]
 """What /bin/sh may be."""
 SH = ("/bin/sh",)
@@ -159,7 +158,7 @@ def test_what_status_says_of_it(openings: dict[str, SandboxedNode]) -> None:
             assert names == ([] if change == "rm {file}" else ["file"]), change
 
 
-@pytest.mark.parametrize("umask", ["077", "022", "000"])
+@pytest.mark.parametrize("umask", ["077", "000"])
 def test_the_command_that_a_refusal_names(node: SandboxedNode, umask: str) -> None:
     """It opens the gate, whatever the umask is; it stands in each kind of refusal."""
     _, log = start(node)
@@ -192,9 +191,7 @@ BROKEN = [
     f"rm {PROGRAM}; ln -s /nowhere {PROGRAM}",
     f"head -c {SIZE} /dev/zero >{PROGRAM}",
     f"echo 'import os; os._exit(97)' >{PROGRAM}",
-    *(f"truncate --size={SIZE * number // 8} {PROGRAM}" for number in range(8)),
-    f"rm {PYTHON}",
-    f"rm {PYTHON}; mkdir {PYTHON}",
+    *(f"truncate --size={size} {PROGRAM}" for size in (0, SIZE // 2, SIZE - 1)),
     f"ln -sf /usr/bin/python3.nothing {PYTHON}",
     f"ln -sf /bin/true {PYTHON}",
     f"rm {PYTHON}; touch {PYTHON}; chmod 755 {PYTHON}",
@@ -225,8 +222,7 @@ exec {os.path.realpath(sys.executable)} -I -S -c "import sys; sys.version_info =
 """
 
 
-ENDS = [f"exit {status}" for status in (0, 1, 2, 95, 96, 97, 98, 99, 126, 127, 255)]
-ENDS += ["kill -TERM $$", "kill -KILL $$"]
+ENDS = [f"exit {status}" for status in (0, 1, 96, 97, 98, 99, 255)] + ["kill -KILL $$"]
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -263,26 +259,25 @@ def test_an_interpreter_that_is_too_old(node: SandboxedNode) -> None:
 # Signals, the lock and the network
 
 TERMINATE = """\
-(exec 2>/run/log 9>&-; exec "$@") &
+(exec 2>/run/log; exec "$@") &
 gate=$!
 until {condition}; do sleep 0.02; done
-kill -TERM $gate
+kill -{signal} $gate
 wait $gate
 echo $?
 cat /run/log
 """
 """Starts the gate, and ends it by a signal when that condition of a shell is true."""
-WAITS_FOR_THE_LOCK = (
-    f"ls -l /proc/*/fd 2>/dev/null | grep -v ' 9 -> ' | grep -q {HostLayout.lock_path}"
-)
-"""True if another process than the shell, whose descriptor 9 it is, has opened the lock."""
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_signal(node: SandboxedNode, shell: tuple[str, ...]) -> None:
-    """It ends a start that waits at once, by a status that no unit takes for a success."""
+@pytest.mark.parametrize("signal", ["TERM", "USR1"])
+def test_a_signal(node: SandboxedNode, shell: tuple[str, ...], signal: str) -> None:
+    """It ends a start that waits at once, by a status that no unit takes for a success. The shell
+    ends the program by SIGTERM.
+    """
     install(node, WAITS)
-    script = TERMINATE.format(condition="grep -q 'waits for up to' /run/log")
+    script = TERMINATE.format(condition="grep -q 'waits for up to' /run/log", signal=signal)
     done = node.run("sh", "-c", script, "sh", *gate(shell))
     status, *log = done.stdout.splitlines()
     assert status == "255"
@@ -290,22 +285,14 @@ def test_a_signal(node: SandboxedNode, shell: tuple[str, ...]) -> None:
     assert log[-1] == f"<3>hostrouting: {UNIT} was refused: see the lines above"
 
 
-def test_the_lock(node: SandboxedNode) -> None:
-    """A start waits while somebody changes the host."""
-    install(node)
-    lock = HostLayout.lock_path
-    script = f"exec 9>{lock}; flock 9\n" + TERMINATE.format(condition=WAITS_FOR_THE_LOCK)
-    done = node.run("sh", "-c", script, "sh", *gate())
-    status, *log = done.stdout.splitlines()
-    assert status == "255"
-    assert f"SIGTERM ended this while it waited for {lock}; " in log[0]
-
-
+# Another process than this shell, whose descriptor 9 it is, has then opened the lock.
 REPLACED = f"""\
 exec 9>{HostLayout.lock_path}
 flock 9
 (exec 9>&-; exec "$@") &
-until {{waits}}; do sleep 0.02; done
+until ls -l /proc/*/fd 2>/dev/null | grep -v ' 9 -> ' | grep -q {HostLayout.lock_path}; do
+  sleep 0.02
+done
 echo 'not a program' >/etc/new
 mv /etc/new {HostLayout.program_path}
 exec 9>&-
@@ -318,12 +305,11 @@ def test_a_program_that_is_replaced(node: SandboxedNode) -> None:
     """The new one decides: the former one could take back what a run has done meanwhile. The guard
     ends before it changes anything, and systemd starts the new one.
     """
-    script = REPLACED.format(waits=WAITS_FOR_THE_LOCK)
     no_program = "No module named 'hostrouting'"
     cases = ((gate(), 255, COULD_NOT_BE_RUN), (service(ROUTES), 1, no_program))
     for command, status, said in (*cases, (service(GUARD), 0, "")):
         install(node)
-        done = node.run("sh", "-c", script, "sh", *command)
+        done = node.run("sh", "-c", REPLACED, "sh", *command)
         assert done.status == status
         assert said in done.stderr
         assert bool(done.stderr) is bool(said)
@@ -338,7 +324,7 @@ def test_there_can_be_no_lock(node: SandboxedNode) -> None:
         done = node.run(*command)
         assert done.status == 0
         assert done.stderr.startswith(no_lock)
-    script = TERMINATE.format(condition="grep -q 'without a lock' /run/log")
+    script = TERMINATE.format(condition="grep -q 'without a lock' /run/log", signal="TERM")
     done = node.run("sh", "-c", script, "sh", *service(GUARD))
     assert done.stdout.startswith(f"0\n{no_lock}")
     assert done.stdout.count(no_lock) == 1
@@ -368,20 +354,10 @@ def test_a_unit_with_a_network_of_its_own(node: SandboxedNode, own: tuple[str, .
 # The other units
 
 
-def test_the_guard(node: SandboxedNode) -> None:
-    """Its command runs until a signal comes, which is no failure."""
-    install(node, WAITS)
-    script = TERMINATE.format(condition="grep -q NO-DEFAULT-ROUTE /run/log")
-    done = node.run("sh", "-c", script, "sh", *service(GUARD))
-    status, *log = done.stdout.splitlines()
-    assert status == "0"
-    assert "ROUTE-WAITS: " in log[0]
-
-
 def test_a_service_at_boot(node: SandboxedNode) -> None:
     """It makes its part, and has failed where a signal ends it before."""
     install(node, WAITS)
-    script = TERMINATE.format(condition="grep -q 'waiting for up to' /run/log")
+    script = TERMINATE.format(condition="grep -q 'waiting for up to' /run/log", signal="TERM")
     done = node.run("sh", "-c", script, "sh", *service(ROUTES))
     status, *log = done.stdout.splitlines()
     assert status == "1"

@@ -117,7 +117,7 @@ class Guarded:
 # When
 
 
-@pytest.mark.parametrize("moment", [0.05, 5.0, 30.0, 70.0])
+@pytest.mark.parametrize("moment", [0.05, 30.0])
 def test_a_route_that_is_removed(moment: float) -> None:
     """It is back at once, whatever the guard does at that moment; its own change wakes the guard
     once more.
@@ -181,7 +181,7 @@ def test_a_change_after_a_rest() -> None:
     ]
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.02, 0.5, 2.0, 20.0])
+@pytest.mark.parametrize("seconds", [0.02, 0.5, 20.0])
 def test_it_rests(seconds: float) -> None:
     """While something changes all the time, passes that take long are made less often: those that
     only set routes take a 26th of a processor, the whole ones a hundredth, and none is awaited for
@@ -213,35 +213,21 @@ def test_what_is_found_is_logged_once(capfd: pytest.CaptureFixture[str]) -> None
     assert lines[0].startswith("3 OVERLAP: 172.16.0.0/16 leaves through ib0")
 
 
-def test_the_end_of_a_fault(capfd: pytest.CaptureFixture[str]) -> None:
-    """It is logged once. A pass that only sets the routes does not end a fault of the check,
-    although it succeeds.
-    """
-    guarded = Guarded()
-    kernel = guarded.host.kernel
-    guarded.at(30, lambda: kernel.ip_route("add", ESCAPE))
-    guarded.change(35.0)
-    guarded.at(39, lambda: said.extend(logged(capfd)))
-    guarded.at(100, lambda: kernel.ip_route("delete", ESCAPE))
-    said: list[str] = []
-    guarded.run_until(300)
-    assert "routes" in [kind for began, kind in guarded.passes if 35 < began < 36]
-    assert len([line for line in said if line.startswith("3 OVERLAP: 172.16.5.0/24")]) == 1
-    assert ALL_IS_RIGHT not in said
-    assert [line for line in logged(capfd) if line[0] in "345"] == [ALL_IS_RIGHT]
-
-
 def test_a_fault_that_comes_again(capfd: pytest.CaptureFixture[str]) -> None:
-    """It is logged each time that a pass before has not found it."""
+    """It is logged each time that a pass before has not found it, and so is its end. A pass that
+    only sets the routes does not end a fault of the check, although it succeeds.
+    """
     guarded = Guarded()
     kernel = guarded.host.kernel
     for moment in (30, 150):
         guarded.at(moment, lambda: kernel.ip_route("add", ESCAPE))
+        guarded.change(moment + 5)
         guarded.at(moment + 60, lambda: kernel.ip_route("delete", ESCAPE))
     guarded.run_until(300)
-    lines = [line[:26] for line in logged(capfd) if line[0] in "345"]
-    assert lines.count("3 OVERLAP: 172.16.5.0/24 l") == 2
-    assert lines.count(ALL_IS_RIGHT[:26]) == 2
+    assert "routes" in [kind for began, kind in guarded.passes if 35 < began < 36]
+    lines = [line[:24] for line in logged(capfd) if line[0] in "345"]
+    errors = [line for line in lines if line.startswith("3 OVERLAP: ") or line in ALL_IS_RIGHT]
+    assert errors == ["3 OVERLAP: 172.16.5.0/24", ALL_IS_RIGHT[:24]] * 2
 
 
 def test_a_rival(capfd: pytest.CaptureFixture[str]) -> None:
@@ -277,7 +263,7 @@ def test_an_edited_configuration() -> None:
     assert guarded.ours == {*HALVES, "10.9.0.0/16"}
 
 
-@pytest.mark.parametrize("there", [{CONFIG: ""}, {CONFIG: "{"}, {f"{CONFIG}/a": ""}, {}])
+@pytest.mark.parametrize("there", [{CONFIG: "{"}, {}])
 def test_a_broken_configuration(there: dict[str, str], capfd: pytest.CaptureFixture[str]) -> None:
     """It is said once. The routes stay, and no verdict is left; when it is mended, all is right."""
     guarded = Guarded()

@@ -88,10 +88,7 @@ def test_a_file_that_others_can_write() -> None:
     assert shared_by(files) is None
 
 
-@pytest.mark.parametrize(
-    "change",
-    [("12.0", "soon"), ("12.0\n", ""), ("3 OVERLAP", "OVERLAP"), ("\n\n", "\n"), ("waits: ", "\n")],
-)
+@pytest.mark.parametrize("change", [("12.0", "soon"), ("\n\n", "\n")])
 def test_a_file_that_is_something_else(change: tuple[str, str]) -> None:
     """It is as if it was not there."""
     files = OddFiles()

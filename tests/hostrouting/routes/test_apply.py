@@ -328,66 +328,6 @@ def interrupt(kernel: FaultyBackend, nth: int) -> None:
         kernel.meanwhile("snapshot", ctrl_c, nth=nth - 5)
 
 
-somebodys = st.builds(
-    RouteRequest,
-    st.sampled_from(["add", "append", "delete"]),
-    st.builds(
-        entry,
-        st.sampled_from(PREFIXES[4]),
-        st.sampled_from(HOPS[4]),
-        st.sampled_from([0, 5]),
-        st.sampled_from([FOREIGN, FOREIGN, OURS]),
-    ),
-)
-"""What another program asks of the kernel."""
-
-
-@laws
-@given(hosts(), wishes(), somebodys, st.sampled_from(["change", "snapshot"]), st.integers(1, 6))
-def test_somebody_else_at_the_same_time(
-    there: list[Route], wanted: list[StaticRoute], theirs: RouteRequest, moment: Moment, nth: int
-) -> None:
-    """Whatever another program does meanwhile, its routes stay; and the wanted routes are there, or
-    the error says what is.
-    """
-    kernel = faulty()
-    put(kernel, there)
-    plan, before = planned(kernel, wanted)
-    assume(not plan.conflicts)
-    foreign = foreign_routes(before)
-
-    def somebody_else() -> None:
-        nonlocal foreign
-        kernel.inner.change([theirs])
-        foreign = foreign_routes(kernel.snapshot())
-
-    kernel.meanwhile(moment, somebody_else, nth=nth)
-
-    error = raised_by(lambda: apply_plan(plan, kernel, before=before))
-
-    now = kernel.inner.snapshot()
-    assert foreign_routes(now) == foreign
-    keys = {step.route.key for step in plan.steps}
-    if error is not None:
-        assert isinstance(error, ApplyError | RouteConflict)
-        assert says_what_is_true(error, with_keys(keys, now), with_keys(keys, before)), error
-    else:
-        again, _ = planned(kernel.inner, wanted)
-        left_to_do = {step.action for step in again.steps if step.route.key in keys}
-        assert left_to_do <= {"keep", "delete"}
-
-
-def foreign_routes(host: Snapshot) -> list[Route]:
-    """The IPv4 routes of another program."""
-    routes = [route for route in host.routes if route.prefix in PREFIXES[4]]
-    return [route for route in routes if route.protocol == FOREIGN]
-
-
-def with_keys(keys: set[RouteKey], host: Snapshot) -> Snapshot:
-    """The host with nothing but the routes that have these keys."""
-    return host._replace(routes=tuple(route for route in host.routes if route.key in keys))
-
-
 @pytest.fixture(params=["fake", "Linux"])
 def kernel(request: pytest.FixtureRequest, linux: NetlinkBackend) -> FaultyBackend:
     """The fake kernel, and Linux; both can fail."""
@@ -499,10 +439,9 @@ def in_the_places(host: Snapshot) -> list[Route]:
     return [route for route in host.routes if route.prefix in EVERY]
 
 
-def typed(backend: RouteBackend, family: int) -> st.SearchStrategy[list[Route]]:
-    """Routes of ours to one destination, as somebody may have typed them: with more next hops, or,
-    on Linux, a single one by a nexthop object or with an mtu. In IPv6, each next hop is a route of
-    its own.
+def typed(family: int) -> st.SearchStrategy[list[Route]]:
+    """Routes of ours to one destination, as somebody may have typed them: with more next hops, or a
+    single one by a nexthop object or with an mtu. In IPv6, each next hop is a route of its own.
     """
     first, second, third, _ = HOPS[family]
     plain = entry(PREFIXES[family][0], first)
@@ -510,10 +449,8 @@ def typed(backend: RouteBackend, family: int) -> st.SearchStrategy[list[Route]]:
     if family == IPV4:
         ways = ((second,), (first, second), (first, third))
         forms += [plain._replace(next_hops=way) for way in ways]
-    several = st.lists(st.sampled_from(forms), min_size=1, max_size=3, unique=True)
-    if not isinstance(backend, NetlinkBackend):
-        return several
     single = (plain._replace(nexthop_id=7), plain._replace(mtu=1400, advmss=1200))
+    several = st.lists(st.sampled_from(forms), min_size=1, max_size=3, unique=True)
     return several | st.sampled_from(single).map(lambda route: [route])
 
 
@@ -526,9 +463,8 @@ def listed(host: Snapshot) -> list[str]:
 def put_typed(backend: RouteBackend, routes: list[Route], default: Route) -> None:
     """Have exactly these routes; 7 is the number of a nexthop object."""
     put(backend, [default])
-    if isinstance(backend, NetlinkBackend):
-        way = entry(default.prefix, HOPS[default.prefix.family][0]).way
-        completed(["ip", "nexthop", "replace", "id", "7", *way.split()], check=True)
+    way = entry(default.prefix, HOPS[default.prefix.family][0]).way
+    completed(["ip", "nexthop", "replace", "id", "7", *way.split()], check=True)
     backend.change(RouteRequest("append", route) for route in routes)
 
 
@@ -538,16 +474,17 @@ def put_typed(backend: RouteBackend, routes: list[Route], default: Route) -> Non
 @laws
 @given(data=st.data(), refused=st.sampled_from([None, None, 1, 2, 3]))
 def test_typed_routes_that_a_request_could_confuse(
-    kernel: FaultyBackend, family: int, data: st.DataObject, refused: int | None
+    linux: NetlinkBackend, family: int, data: st.DataObject, refused: int | None
 ) -> None:
     """A request to delete a route takes the first one that fits it, and not only the one that is
     meant. All the same, each plan is carried out as planned. If a request is refused, a route that
     was alone is back.
     """
-    there = data.draw(typed(kernel.inner, family))
+    kernel = FaultyBackend(linux)
+    there = data.draw(typed(family))
     hops = tuple(HOPS[family][: data.draw(st.integers(1, 2))])
     default = entry(Prefix(family, 0, 0), hops[0], protocol=9)._replace(next_hops=hops)
-    put_typed(kernel.inner, there, default)
+    put_typed(linux, there, default)
     place, other_place, _ = PREFIXES[family]
     as_the_default = StaticRoute(place.to_network())
     wanted = data.draw(st.sampled_from([[], [by(place, hops[0])], [as_the_default]]))

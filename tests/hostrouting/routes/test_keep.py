@@ -55,10 +55,11 @@ def test_a_route_that_waits(kernel: FakeKernel) -> None:
 
 
 def test_a_conflict_beside_a_route_that_waits(kernel: FakeKernel) -> None:
-    """It is raised: waiting would not end it."""
+    """One error has both: waiting would not end the conflict, and the next run would fail again."""
     kernel.ip_route("add", route_of("20.1.0.0/16 dev eth1 proto 4"))
     config = configured(static("20.1.0.0/16"), static("20.1.0.0/24", dev="eth9"))
-    with pytest.raises(RouteConflict):
+    with pytest.raises(RouteConflict) as caught:
         keep_routes(kernel, config)
+    assert [finding.name for finding in caught.value.findings] == ["route-conflict", "route-waits"]
     plan = plan_static_routes(config, kernel.snapshot())
     assert [str(step.route.prefix) for step in plan.deletions.steps] == ["20.2.0.0/16"]

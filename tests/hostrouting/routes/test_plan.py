@@ -13,7 +13,6 @@ from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import (
     OURS,
     Route,
-    RouteKey,
     deletion_command,
 )
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
@@ -87,23 +86,17 @@ HELD = """\
 4  B:foreign            A   conflict A
 4  B:ours               A   add A, delete B
 4  B:ours C:ours        A   add A, delete C, delete B
-4  B:ours A:ours        A   keep A, delete B
-4  B:ours C:foreign     A   conflict A
 4  B:ours A:foreign     A   keep A, delete B
-4  A:ours B:foreign     A   keep A
 4  B:foreign A:ours     A   conflict A
 4  B:foreign A:ours     -   delete A
 6  BA:ours              AB  keep A, keep B
-6  A:ours               AB  keep A, add B
 6  AC:ours              AB  keep A, add B, delete C
 6  CA:ours D:ours       AB  keep A, add B, delete D, delete C
 6  AB:ours              A   keep A, delete B
-6  BA:foreign           AB  keep A, keep B
 6  AB:ours              -   delete B, delete A
 6  AB:foreign           A   conflict A
 6  A:foreign            AB  conflict AB
 6  A:foreign D:foreign  A   keep A
-6  D:ours               A   add A, delete D
 6  D:ours B:foreign     A   conflict A
 6  D:ours B:ours        A   add A, delete B, delete D
 """
@@ -180,7 +173,6 @@ def test_what_an_operator_reads(snapshot: object) -> None:
     [
         (static("172.16.0.0/16"), "172.16.0.0/17 and 172.16.128.0/17 instead of 172.16.0.0/16"),
         (static("172.16.0.0/16", metric=100), 'another "metric" for 172.16.0.0/16'),
-        (static("172.16.0.9/32", metric=100), 'another "metric" for 172.16.0.9/32'),
         (static("172.16.0.9/32"), ""),
         (static("2001:db8:7::/48"), 'another "metric" for 2001:db8:7::/48'),
         (static("2001:db8:7::9/128", metric=2), 'another "metric" for 2001:db8:7::9/128'),
@@ -206,15 +198,6 @@ def test_ways_out_of_a_conflict(wish: StaticRoute, edit: str) -> None:
         assert str(finding.remedy) == f"no route can be more specific; {delete}"
 
 
-def test_a_conflict_beside_a_route_that_waits() -> None:
-    """One error has both, or the next run would fail again."""
-    theirs = Route.to(Prefix.parse("172.16.0.0/16"), dev="ib0", protocol=3)
-    wanted = configured(static("172.16.0.0/16"), static("172.18.0.0/16", dev="eth7"))
-    with pytest.raises(RouteConflict) as caught:
-        plan_static_routes(wanted, ipv6_host(theirs)).require_no_conflict()
-    assert [finding.name for finding in caught.value.findings] == ["route-conflict", "route-waits"]
-
-
 @pytest.mark.parametrize(
     ("half", "wanted", "is_free"),
     [
@@ -232,18 +215,6 @@ def test_halves_that_are_free(half: str, wanted: list[StaticRoute], *, is_free: 
     there = routes_of(f"172.16.0.0/16 dev ib0 proto 4; {half}")
     [conflict] = plan_static_routes(config, ipv6_host(*there)).conflicts
     assert ("172.16.0.0/17 and 172.16.128.0/17" in str(conflict.remedy)) is is_free
-
-
-def test_several_rivals() -> None:
-    """Each is named, with a command for it: one conflict tells all."""
-    first = entry(PLACE, HOPS[IPV4][1], protocol=FOREIGN)
-    second = entry(PLACE, HOPS[IPV4][3], protocol=FOREIGN)
-    host = host_with(DEFAULT, first, BY_A, second)
-    [conflict] = plan_static_routes(configured(static(PLACE)), host).conflicts
-    assert conflict.rivals == (first, second)
-    assert f": [{first}], [{second}]" in conflict.finding.sentence
-    deletions = f"{deletion_command(first)} && {deletion_command(second)}"
-    assert str(conflict.remedy).endswith(deletions)
 
 
 @pytest.mark.parametrize(
@@ -296,20 +267,14 @@ ROWS = """
 # Which route of a key Linux uses: not a dead or expired one, and in IPv6 the preferred one
 A dead proto ours                            | | keep
 A dead proto ours; B proto 186               | | conflict
-B dead proto 186; A proto ours               | | keep
-A dead proto ours; B dead proto 186          | | keep
 SIX_A proto ours metric 1024; SIX_B proto 186 metric 1024 pref high | six | conflict
-SIX_B proto 186 metric 1024 pref low; SIX_A proto ours metric 1024  | six | keep
-SIX_B proto 186 metric 1024 pref low                      | six | conflict
 SIX_A proto 9 metric 1024 expires                         | six | keep
 SIX_A proto 9 metric 1024 expires pref high               | six | keep
 SIX_A proto 9 metric 1024 expired                         | six | conflict
 SIX_B proto 186 metric 1024 expired; SIX_A proto ours metric 1024 | six | keep
-SIX_B proto 186 metric 1024 expired pref high; SIX_A proto ours metric 1024 | six | keep
 
 # Not compared: whether the device is down, and whether the gateway is said to be on link
 A linkdown proto ours | | keep
-A onlink proto ours   | | keep
 A onlink proto 186    | | keep
 
 -; default via 10.0.0.1 dev eth0 onlink; A proto ours | | keep
@@ -325,7 +290,6 @@ fd20::/32 proto ours metric 1024 nexthop via fe80::1 dev eth0 nexthop via fe80::
 # A request to delete a longer route would take the wanted one before it: the longer one stays
 A proto ours; PLACE proto ours A_AND_B              | via 10.0.0.1 dev eth0 | keep
 PLACE proto ours A_AND_B; A proto ours              | via 10.0.0.1 dev eth0 | keep, delete
-A proto 186; B proto ours                           | via 10.0.0.1 dev eth0 | keep, delete
 
 # Without a default route: ours that Linux uses stays, by devices that are up, as far as it is named
 -; A proto ours                                | | keep
@@ -334,7 +298,6 @@ A proto 186; B proto ours                           | via 10.0.0.1 dev eth0 | ke
 -; PLACE dev eth1 proto ours                   | | keep
 -; PLACE proto ours nexthop via 10.0.0.1 dev eth0 dead nexthop via 10.0.0.2 dev eth0 | | keep
 -; PLACE dev ib0 proto ours                    | dev ib0 | keep
--; PLACE dev tun0 proto ours                   | dev tun0 | keep
 -; PLACE dev ppp0 proto ours                   | | keep
 -; A proto ours; B proto ours                  | | keep, delete
 -; local fe80::4 dev eth1 table 255; fd20::/32 via fe80::4 dev eth0 proto ours metric 1024 \
@@ -342,28 +305,19 @@ A proto 186; B proto ours                           | via 10.0.0.1 dev eth0 | ke
 -; local fe80::4 dev eth0 table 255; fd20::/32 via fe80::4 dev eth0 proto ours metric 1024 \
 | six | wait
 -; A dead proto ours                           | | wait
--; A dead proto ours                           | dev eth0 | wait
--; A proto ours                                | dev eth1 | wait
 -; A proto ours                                | via 10.0.0.2 | wait
 -; PLACE dev ib0 proto ours                    | | wait
 -; PLACE dev down0 proto ours                  | | wait
 -; PLACE dev tun0 proto ours                   | | wait
--; PLACE proto ours nexthop via 10.0.0.1 dev eth0 nexthop dev tun0 | | wait
--; PLACE dev tap0 proto ours                   | | wait
--; PLACE via 10.0.0.4 dev eth0 proto ours      | | wait
--; blackhole PLACE proto ours                  | | wait
 -; local PLACE dev eth0 proto ours             | | wait
 -; PLACE proto ours nhid 7                     | | wait
 -; A proto 186                                 | | wait
--; A proto 186; B proto ours                   | | wait
 -; A proto ours metric 7                       | | delete, wait
 -; default dev ppp0; default dev eth0 metric 9; PLACE dev ppp0 proto ours | | wait
 
 # With an expected device: in doubt, what leaves by it stays
--; default dev tun0; A proto ours              | expected eth0 | keep
 -; PLACE dev eth1 proto ours                   | expected eth0 | keep
 -; default dev tun0; PLACE dev eth1 proto ours | expected eth0 | wait
--; PLACE dev tun0 proto ours                   | expected eth0 | wait
 -; PLACE dev tun0 proto ours                   | expected tun0 | keep
 -; default dev tun0; A proto ours              | expected eth0 dev eth1 | wait
 """
@@ -440,41 +394,6 @@ class TestWhatStays:
         [finding] = plan.warnings
         assert "an address or route on eth1 that reaches the gateway" in finding.sentence
         assert finding.remedy == TO_PIN
-
-    @settings(max_examples=scaled(200))
-    @given(hosts(), wishes(), st.sampled_from([*IN_DOUBT.values()]))
-    def test_after_any_plan(
-        self, there: list[Route], desired: list[StaticRoute], defaults: list[Route]
-    ) -> None:
-        """What a plan has made of any host stays as it is when the default routes go, or come in
-        doubt.
-        """
-        kernel = fake()
-        kernel.add_link(TUNNEL)
-        put(kernel, there)
-        config = configured(*desired)
-        before = kernel.snapshot()
-        plan = plan_static_routes(config, before)
-        after = plan.apply_to(before)
-        # A plan with a conflict has made nothing.
-        stuck = {step.route.key for step in plan.conflicts}
-        stuck |= {waiting.route.key for waiting in plan.waiting}
-
-        others = [route for route in after.routes if route.prefix.length or route.protocol == OURS]
-        in_doubt = after._replace(routes=(*defaults, *others))
-        plan_in_doubt = plan_static_routes(config, in_doubt)
-
-        assert {step.route.key for step in plan_in_doubt.changes} <= stuck
-        waits = {waiting.route.key for waiting in plan_in_doubt.waiting}
-        assert waits & keys_that_ours_hold(after) <= stuck
-
-
-def keys_that_ours_hold(snapshot: Snapshot) -> set[RouteKey]:
-    """The keys of which a route of ours is the first one, which Linux uses."""
-    firsts: dict[RouteKey, Route] = {}
-    for route in snapshot.routes:
-        firsts.setdefault(route.key, route)
-    return {key for key, route in firsts.items() if route.protocol == OURS}
 
 
 class TestReplyRoute:

@@ -1,5 +1,5 @@
-"""Configure and Remove, on hosts that exist in memory: what happens if nothing is wanted, reports,
-and losses.
+"""Configure and Remove, on hosts that exist in memory: what happens if nothing is wanted, and the
+report.
 """
 
 import json
@@ -97,19 +97,6 @@ def test_report() -> None:
     assert not Remove(host=host).plan().is_empty
     run(Remove(host=host))
     assert paths_on(host) == set()
-
-
-def test_a_wrapper_that_hides_it() -> None:
-    """There is a warning for a task that calls its do, and has no plan and no undo for it."""
-    configure = Configure(WANTED, host=FakeHost(kernel=h200()))
-    for task in (
-        phases.task("w")(configure.do),
-        phases.task("w", plan=configure.plan)(configure.do),
-    ):
-        with pytest.warns(RuntimeWarning, match="^configure-host-routing has .*undo, and w, which"):
-            run(task)
-    run(phases.retry(configure))
-    run(Remove(host=configure.host))
 
 
 @pytest.mark.parametrize("task", [Configure, *TASKS, CleanStaleAzureVnet])

@@ -14,7 +14,6 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects
 from hostrouting.install.installed import read_installed
-from hostrouting.model.snapshot import Link
 from hostrouting.probe.table import TABLE, render_probe_table
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
@@ -45,81 +44,74 @@ def apply_again(host: FakeHost) -> object:
     return run(RewriteProbeSource(rewrite(), host=host))
 
 
-class TestApply:
-    """Table and route, now and at every boot."""
-
-    def test_table_and_route(self) -> None:
-        """Table and route are there, and the plan is empty."""
-        host = FakeHost()
-        plan = RewriteProbeSource(rewrite(), host=host).plan()
-        effects = apply(host)
-        assert plan.findings == ()
-        assert (
-            [str(operation) for operation in effects.operations]
-            == [f"create nftables table ip6 {TABLE}    # it was missing"]
-            == [*map(str, plan.operations)]
-        )
-        assert [str(change) for change in effects.changes] == [f"add {REPLY}"]
-        assert host.nftables.tables[TABLE] in render_probe_table(rewrite().probe_rewrite)
-        assert ours(host) == [REPLY]
-        assert apply_again(host) == phases.Skip("the table is as it should be")
-
-    @pytest.mark.parametrize(
-        "disturb",
-        [
-            lambda host: host.nftables.tables.clear(),
-            lambda host: host.nftables.tables.update(
-                {TABLE: host.nftables.tables[TABLE].replace("hostrouting: ", "")}
-            ),
-            lambda host: host.kernel.ip_route("delete", our_routes(host)[0]),
-        ],
-        ids=["flushed", "another table", "without the route"],
+def test_table_and_route() -> None:
+    """Table and route are there, and the plan is empty."""
+    host = FakeHost()
+    plan = RewriteProbeSource(rewrite(), host=host).plan()
+    effects = apply(host)
+    assert plan.findings == ()
+    assert (
+        [str(operation) for operation in effects.operations]
+        == [f"create nftables table ip6 {TABLE}    # it was missing"]
+        == [*map(str, plan.operations)]
     )
-    def test_disturbed(self, disturb: Callable[[FakeHost], object]) -> None:
-        """What another program took away is put back, alone and as a part of Configure."""
-        for task in (RewriteProbeSource, Configure):
-            host = FakeHost()
-            apply(host)
-            tables = dict(host.nftables.tables)
-            routes = ours(host)
-            disturb(host)
-            assert not task(rewrite(), host=host).plan().is_empty
-            run(task(rewrite(), host=host))
-            assert host.nftables.tables == tables
-            assert ours(host) == routes
+    assert [str(change) for change in effects.changes] == [f"add {REPLY}"]
+    assert host.nftables.tables[TABLE] in render_probe_table(rewrite().probe_rewrite)
+    assert ours(host) == [REPLY]
+    assert apply_again(host) == phases.Skip("the table is as it should be")
 
-    def test_another_program_meanwhile(self) -> None:
-        """If the table is right when the lock is held, nothing is left to do."""
+
+@pytest.mark.parametrize(
+    "disturb",
+    [
+        lambda host: host.nftables.tables.clear(),
+        lambda host: host.nftables.tables.update(
+            {TABLE: host.nftables.tables[TABLE].replace("hostrouting: ", "")}
+        ),
+        lambda host: host.kernel.ip_route("delete", our_routes(host)[0]),
+    ],
+    ids=["flushed", "another table", "without the route"],
+)
+def test_disturbed(disturb: Callable[[FakeHost], object]) -> None:
+    """What another program took away is put back, alone and as a part of Configure."""
+    for task in (RewriteProbeSource, Configure):
         host = FakeHost()
         apply(host)
         tables = dict(host.nftables.tables)
-        host.nftables.tables.clear()
-        host.nftables.meanwhile(lambda: host.nftables.tables.update(tables), nth=3)
-        assert apply_again(host) == phases.Skip("the table is as it should be")
-        assert host.nftables.waiting == 0
+        routes = ours(host)
+        disturb(host)
+        assert not task(rewrite(), host=host).plan().is_empty
+        run(task(rewrite(), host=host))
+        assert host.nftables.tables == tables
+        assert ours(host) == routes
 
 
-class TestInTheWay:
-    """What stands in the way of probes is a finding; only a wrong address is an error."""
+def test_another_program_meanwhile() -> None:
+    """If the table is right when the lock is held, nothing is left to do."""
+    host = FakeHost()
+    apply(host)
+    tables = dict(host.nftables.tables)
+    host.nftables.tables.clear()
+    host.nftables.meanwhile(lambda: host.nftables.tables.update(tables), nth=3)
+    assert apply_again(host) == phases.Skip("the table is as it should be")
+    assert host.nftables.waiting == 0
 
-    def test_warnings(self, caplog: pytest.LogCaptureFixture) -> None:
-        """A port of a bridge, a host that does not forward and a device that is missing are
-        warnings, each once.
-        """
-        kernel = FakeKernel(ipv6_forwarding=False)
-        kernel.add_link("br0")
-        kernel.add_link(Link(name="eth0", index=0, master="br0", xdp=True))
-        host = FakeHost(kernel=kernel)
-        findings = RewriteProbeSource(rewrite(interfaces=["eth9"]), host=host).plan().findings
-        assert [(it.name, it.severity, it.target) for it in findings] == [
-            ("probe-rewrite", "warning", "net.ipv6.conf.all.forwarding"),
-            ("route-waits", "warning", f"{KNOWN}/128"),
-        ]
-        apply(host)
-        assert "eth0 is a port of br0" in caplog.text
-        assert "eth0 has an XDP program" in caplog.text
-        assert "forwarding is 0, so no probe is forwarded" in caplog.text
-        assert TABLE in host.nftables.tables
+
+def test_warnings(caplog: pytest.LogCaptureFixture) -> None:
+    """A host that does not forward and a device that is missing are warnings; the table is
+    loaded all the same.
+    """
+    kernel = FakeKernel(ipv6_forwarding=False)
+    kernel.add_link("eth0")
+    host = FakeHost(kernel=kernel)
+    findings = RewriteProbeSource(rewrite(interfaces=["eth9"]), host=host).plan().findings
+    assert [(it.name, it.severity, it.target) for it in findings] == [
+        ("probe-rewrite", "warning", "net.ipv6.conf.all.forwarding"),
+        ("route-waits", "warning", f"{KNOWN}/128"),
+    ]
+    apply(host)
+    assert "forwarding is 0, so no probe is forwarded" in caplog.text
+    assert TABLE in host.nftables.tables
 
 
 def test_an_image() -> None:

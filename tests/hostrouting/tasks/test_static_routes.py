@@ -48,28 +48,21 @@ def installed(host: FakeHost) -> bool:
     return {drop_in, LAYOUT.config_path} <= {*host.files.texts}
 
 
-class TestConflict:
-    """A route of another program with the same destination and metric stays, and is named with the
-    way out.
+def test_a_conflict_while_another_route_waits() -> None:
+    """The conflict is named at once, with the way out, beside what is missing: waiting would not
+    end it.
     """
-
-    WAY_OUT = (
-        "172.16.0.0/16 dev ib0 .*write 172.16.0.0/17 and 172.16.128.0/17 "
-        "instead of 172.16.0.0/16 into staticRoutes.routes"
-    )
-
-    def test_while_another_route_waits(self) -> None:
-        """The conflict is named at once, beside what is missing: waiting would not end it."""
-        host, waits = FakeHost(kernel=h200()), list[str]()
-        host.kernel.later(lambda: waits.append("a wait"))
-        task = Configure(config("172.16.0.0/16", "fd77::/48"), host=host)
-        error = failure_of(run, task, of=RouteConflict, match=self.WAY_OUT)
-        assert waits == []
-        assert [(finding.name, finding.target) for finding in error.findings] == [
-            ("route-conflict", "172.16.0.0/16"),
-            ("route-waits", "fd77::/48"),
-        ]
-        assert "fd77::/48 needs an IPv6 default route" in str(error)
+    host, waits = FakeHost(kernel=h200()), list[str]()
+    host.kernel.later(lambda: waits.append("a wait"))
+    task = Configure(config("172.16.0.0/16", "fd77::/48"), host=host)
+    way_out = "write 172.16.0.0/17 and 172.16.128.0/17 instead of 172.16.0.0/16 into staticRoutes"
+    error = failure_of(run, task, of=RouteConflict, match=f"172.16.0.0/16 dev ib0 .*{way_out}")
+    assert waits == []
+    assert [(finding.name, finding.target) for finding in error.findings] == [
+        ("route-conflict", "172.16.0.0/16"),
+        ("route-waits", "fd77::/48"),
+    ]
+    assert "fd77::/48 needs an IPv6 default route" in str(error)
 
 
 class TestDefaultRoute:
@@ -178,17 +171,14 @@ def test_another_run_is_busy_when_the_routes_are_set() -> None:
     assert error.kind == "busy"
 
 
-class TestTypedRoutes:
-    """A run that may not remove protection deletes no route that may be needed."""
-
-    def test_typed_after_the_plan(self) -> None:
-        """What would escape is asked again immediately before the routes change."""
-        host = FakeHost(kernel=h200())
-        wanted = config("10.77.0.0/16", cidrs=(CIDR,))
-        task = Configure(wanted, host=host, allow_removal=False)
-        before_it_sets_routes(host, lambda: type_routes(host, *REPAIR))
-        failure_of(run, task, of=ConfigError, match="172.16.0.0/16 would escape, and does not")
-        assert our_destinations(host) == [*REPAIR]
+def test_routes_that_are_typed_after_the_plan() -> None:
+    """What would escape is asked again immediately before the routes change."""
+    host = FakeHost(kernel=h200())
+    wanted = config("10.77.0.0/16", cidrs=(CIDR,))
+    task = Configure(wanted, host=host, allow_removal=False)
+    before_it_sets_routes(host, lambda: type_routes(host, *REPAIR))
+    failure_of(run, task, of=ConfigError, match="172.16.0.0/16 would escape, and does not")
+    assert our_destinations(host) == [*REPAIR]
 
 
 def test_only_the_reply_route_is_left_out(caplog: pytest.LogCaptureFixture) -> None:

@@ -24,7 +24,7 @@ from tests.support.node import (
     without_default,
 )
 from tests.support.tasks import manager_of
-from tests.support.topologies import cni_node, ecmp_node, vpn_node
+from tests.support.topologies import vpn_node
 
 MACHINE = "systemd-nspawn@kube1.service"
 
@@ -95,7 +95,7 @@ def without_a_default() -> FakeKernel:
 
 @pytest.mark.parametrize("mode", ["STRICT", "WARN"])
 @pytest.mark.parametrize("routes", [(), HALVES], ids=["no routes", "repaired"])
-@pytest.mark.parametrize("make", [plain_vm, h200, vpn_node, ecmp_node, cni_node, without_a_default])
+@pytest.mark.parametrize("make", [plain_vm, h200, vpn_node, without_a_default])
 def test_the_gate_of_a_node(make: Callable[[], FakeKernel], routes: Any, mode: Any) -> None:
     """It lets the same units pass, leaves the same marker, and gives the same reasons."""
     config = wanting(*routes, mode=mode)

@@ -31,7 +31,6 @@ from hostrouting.testing.kernel import FakeKernel
 from tests.support.commands import rule_command
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
-from tests.support.topologies import vpn_node
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -433,7 +432,6 @@ CONNECTED = Route(
 RULE = Rule(family=4, priority=100, table=100)
 BRIDGE = Link("br0", 0, "bridge")
 ADD, ADDRESS = ("ip_route", "add"), ("add_address", "eth0", "10.0.0.4/24")
-BROADCAST = Route.to("10.9.0.0/16", dev="eth0", gateway="10.0.0.255")
 HISTORIES: dict[str, list[tuple[Any, ...]]] = {
     "a device that is there": [("add_link", "eth0")],
     "a number that another device has": [("add_link", BRIDGE._replace(index=1))],
@@ -442,15 +440,7 @@ HISTORIES: dict[str, list[tuple[Any, ...]]] = {
         ("add_link", Link("port0", 0, "veth", master="br0")),
         ("delete_link", "br0"),
     ],
-    "a device that is up is not set up again": [
-        ADDRESS,
-        ("ip_route", "delete", CONNECTED),
-        ("set_up", "eth0"),
-    ],
     "a route without a device": [(*ADD, Route(Prefix.parse("10.9.0.0/16")))],
-    "a weight of the only next hop": [
-        (*ADD, Route(Prefix.parse("10.9.0.0/16"), (NextHop("eth0", weight=3),))),
-    ],
     "a rule that is there": [("add_rule", RULE), ("add_rule", RULE)],
     "an address of the other family": [
         (*ADD, Route.to("10.9.0.0/16", dev="eth0", gateway="fe80::1")),
@@ -488,20 +478,9 @@ HISTORIES: dict[str, list[tuple[Any, ...]]] = {
         (*ADD, Route.to("10.9.0.0/16", dev="eth0", gateway="10.8.0.1")),
     ],
     "a scope in IPv6": [(*ADD, Route.to("fd09::/64", dev="eth0")._replace(scope=SCOPE_LINK))],
-    "a broadcast address as a gateway": [ADDRESS, (*ADD, BROADCAST)],
-    "an address of its own as a gateway": [
-        ADDRESS,
-        (*ADD, Route.to("10.9.0.0/16", dev="eth0", gateway="10.0.0.4")),
-    ],
     "a route of another table by a gateway": [
         ("add_address", "eth0", "fd00::4/64"),
         (*ADD, Route.to("fd09::/64", dev="eth0", gateway="fd00::1", table=100)),
-    ],
-    "two addresses in one network": [
-        ("add_address", "eth0", "fd00::4/64"),
-        ("add_address", "eth0", "fd00::5/64"),
-        ADDRESS,
-        ("add_address", "eth0", "10.0.0.5/24"),
     ],
     "addresses of lo before it is up": [
         ("add_address", "lo", "10.1.0.1/32"),
@@ -519,23 +498,3 @@ def test_what_random_events_rarely_do(events: list[tuple[Any, ...]]) -> None:
         for verb, *given in [("add_link", "eth0"), *events]:
             same_effect(real, fake, verb, *given)
             await_same_state(real, fake)
-
-
-def test_a_vpn_node_is_as_wg_quick_configures_it() -> None:
-    """The commands of wg-quick give the same rules, and the same route in its table."""
-    commands = [
-        "address add 10.8.0.2/32 dev eth0",
-        "route add 0.0.0.0/0 dev eth0 table 51820",
-        "rule add not fwmark 51820 table 51820",
-        "rule add table main suppress_prefixlength 0",
-    ]
-    fake = vpn_node().snapshot(family=4)
-    with linux() as real:
-        real.add_link("eth0")
-        real.namespace.batch(commands, family=4)
-        snapshot = real.backend.snapshot(family=4)
-    assert fake.rules == snapshot.rules
-    [route] = [route for route in fake.routes if route.table == 51820]
-    assert [route._replace(next_hops=(NextHop("eth0"),))] == [
-        route for route in snapshot.routes if route.table == 51820
-    ]
