@@ -296,7 +296,7 @@ def test_several_units_are_held_back_by_one_thing() -> None:
 
 
 def test_a_guard_whose_unit_is_lost() -> None:
-    """It is enabled all the same."""
+    """It is enabled all the same; and nobody knows whether it is, where config.json is broken."""
     host = right_but(lost(LAYOUT.unit_path(LAYOUT.guard_unit)))()
     manager_of(host).states.clear()
     manager_of(host).boot()
@@ -304,6 +304,8 @@ def test_a_guard_whose_unit_is_lost() -> None:
     assert status.guard is not None
     assert status.guard.state == "unknown"
     assert "  the guard is not enabled" not in status_lines(status)
+    garble(host)
+    assert "  the guard is not enabled" not in status_lines(find_status(host))
 
 
 def test_many_things_of_one_kind() -> None:
