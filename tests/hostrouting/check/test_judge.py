@@ -102,6 +102,9 @@ a CNI that serves the pods of another does so by its tunnels, and not by its bri
 + link cali1 veth; link cbr0 bridge; 172.16.1.0/24 dev cbr0
   ok
   undecided | 172.16.2.7/32 dev cali1
+Cilium may be chained behind the CNI of GKE
+  ok | link gke1 veth; link cilium_vxlan vxlan; 172.16.1.0/24 dev cilium_vxlan; \
+172.16.2.7/32 dev gke1
 pods of this node may be hidden by an uplink that is named as a pod's device, or by a rule
 + link veth7 veth; 172.16.5.7/32 dev cali1
   overlap | 172.16.5.0/24 via 10.0.0.1 dev veth7 table 100; rule | 172.16.5.0/24 dev=veth7
@@ -115,6 +118,9 @@ pods of other nodes are not, if they are reached by the uplink, too
 172.16.5.0/24 via 10.0.0.1 dev eth0 table 100
 pods that the plain bridge plugin has attached may be those of any CNI
   ok | link flannel.1 vxlan; link veth7 veth; 172.16.1.0/24 dev flannel.1; 172.16.2.7/32 dev veth7
+the block of Calico on this node has 4,096 addresses at most
+  ok       | link cali1 veth; blackhole 172.16.0.0/20 proto 12; 172.16.1.7/32 dev cali1
+  overlap  | link cali1 veth; blackhole 172.16.0.0/19 proto 12; 172.16.1.7/32 dev cali1
 multicast is fine by any device, and not if it is refused
   ok      | 224.0.0.0/4 dev ib0               | 224.0.0.0/4
   overlap | blackhole 224.0.0.0/4 proto 4     | 224.0.0.0/4
