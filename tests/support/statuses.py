@@ -285,6 +285,9 @@ INCIDENTS: dict[str, Incident] = {
     "open: a drop-in is deleted, and another card has a better default route": Incident(
         without_routes(start_router, lost(LAYOUT.drop_in_path(KUBELET))), APPLY, "differs"
     ),
+    "open: a drop-in is deleted, another card is better, and addresses escape": Incident(
+        after(escaping_node, let_pass, start_router, lost(LAYOUT.drop_in_path(KUBELET))), NAMED
+    ),
     "differs: routes are missing": Incident(right_but(lose_routes), APPLY),
     "differs: the place of a route is taken": Incident(right_but(hold_place), REPAIR_LINE),
     "differs: addresses escape in mode WARN": Incident(

@@ -285,13 +285,25 @@ def test_an_address_that_nobody_expects_to_leave_by_the_uplink_is_not_judged() -
     assert first == f"{way}; no expected CIDR has this address, so check does not judge it"
 
 
+NO_IPV6 = "there is no IPv6 default route, so no device is expected"
+
+
+def test_a_repair_of_one_family_does_not_say_that_the_other_is_right() -> None:
+    """What is right once the configuration is applied may escape now."""
+    host = node_with(config(*REPAIR))
+    lose_routes(host)
+    refused = say("repair", "fd00::/64", host=host)
+    assert refused.code == 3
+    assert NO_IPV6 in refused.err
+
+
 @pytest.mark.parametrize("options", [(), ("--commands",)])
 def test_a_repair_of_one_family_says_what_the_other_lacks(options: tuple[str, ...]) -> None:
     """What is printed repairs only a part then, and the exit code says so."""
     said = say("repair", CIDR, "fd00::/64", *options, kernel=h200())
     assert said.code == 1
     assert REPAIR[1] in said.out
-    assert "there is no IPv6 default route, so no device is expected" in said.err
+    assert NO_IPV6 in said.err
 
 
 @pytest.mark.parametrize(("count", "typed"), [(2, 4), (3, 0)])
