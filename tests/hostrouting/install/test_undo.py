@@ -159,7 +159,9 @@ class TestTypedRoutes:
         ]
 
     def test_one_that_the_kernel_refuses(self) -> None:
-        """The undo fails at its end: all else is as before, and the error has what was added."""
+        """The undo fails at its end: all else is as before, and the error has what was added. It
+        can be repeated.
+        """
         host = configured(FORMER)
         host.kernel.add_link("eth9")
         host.kernel.ip_route("add", Route.to("10.6.0.0/16", dev="eth9", protocol=OURS))
@@ -176,6 +178,9 @@ class TestTypedRoutes:
         assert str(change.route.prefix) == "10.7.0.0/16"
         assert our_destinations(host) == ["10.7.0.0/16", "10.8.0.0/16"]
         assert read_installed(host) == FORMER
+        host.kernel.add_link("eth9")
+        undo(task)
+        assert our_destinations(host) == ["10.6.0.0/16", "10.7.0.0/16", "10.8.0.0/16"]
 
 
 class TestFormer:

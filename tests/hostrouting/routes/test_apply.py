@@ -3,7 +3,6 @@ Linux.
 """
 
 import errno
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -39,7 +38,6 @@ from tests.hostrouting.routes.own_routes import (
 )
 from tests.support.commands import furnish
 from tests.support.examples import scaled
-from tests.support.ip_text import routes_of, text_rows
 from tests.support.namespace import private_namespace
 from tests.support.programs import completed
 
@@ -328,6 +326,65 @@ def interrupt(kernel: FaultyBackend, nth: int) -> None:
         kernel.meanwhile("snapshot", ctrl_c, nth=nth - 5)
 
 
+somebodys = st.builds(
+    RouteRequest,
+    st.sampled_from(["add", "append", "delete"]),
+    st.builds(
+        entry,
+        st.sampled_from(PREFIXES[4]),
+        st.sampled_from(HOPS[4]),
+        st.sampled_from([0, 5]),
+        st.sampled_from([FOREIGN, FOREIGN, OURS]),
+    ),
+)
+
+
+@laws
+@given(hosts(), wishes(), somebodys, st.sampled_from(["change", "snapshot"]), st.integers(1, 6))
+def test_somebody_else_at_the_same_time(
+    there: list[Route], wanted: list[StaticRoute], theirs: RouteRequest, moment: Moment, nth: int
+) -> None:
+    """Whatever another program does meanwhile, its routes stay; and the wanted routes are there, or
+    the error says what is.
+    """
+    kernel = faulty()
+    put(kernel, there)
+    plan, before = planned(kernel, wanted)
+    assume(not plan.conflicts)
+    foreign = foreign_routes(before)
+
+    def somebody_else() -> None:
+        nonlocal foreign
+        kernel.inner.change([theirs])
+        foreign = foreign_routes(kernel.snapshot())
+
+    kernel.meanwhile(moment, somebody_else, nth=nth)
+
+    error = raised_by(lambda: apply_plan(plan, kernel, before=before))
+
+    now = kernel.inner.snapshot()
+    assert foreign_routes(now) == foreign
+    keys = {step.route.key for step in plan.steps}
+    if error is not None:
+        assert isinstance(error, ApplyError | RouteConflict)
+        assert says_what_is_true(error, with_keys(keys, now), with_keys(keys, before)), error
+    else:
+        again, _ = planned(kernel.inner, wanted)
+        left_to_do = {step.action for step in again.steps if step.route.key in keys}
+        assert left_to_do <= {"keep", "delete"}
+
+
+def foreign_routes(host: Snapshot) -> list[Route]:
+    """The IPv4 routes of another program."""
+    routes = [route for route in host.routes if route.prefix in PREFIXES[4]]
+    return [route for route in routes if route.protocol == FOREIGN]
+
+
+def with_keys(keys: set[RouteKey], host: Snapshot) -> Snapshot:
+    """The host with nothing but the routes that have these keys."""
+    return host._replace(routes=tuple(route for route in host.routes if route.key in keys))
+
+
 @pytest.fixture(params=["fake", "Linux"])
 def kernel(request: pytest.FixtureRequest, linux: NetlinkBackend) -> FaultyBackend:
     """The fake kernel, and Linux; both can fail."""
@@ -504,37 +561,6 @@ def test_typed_routes_that_a_request_could_confuse(
         assert (error.after == AS_BEFORE) is (now == listed(before))
         if len(there) == 1:
             assert error.after == AS_BEFORE
-
-
-@text_rows(
-    """
-# behind another program's
-PLACE_1 proto 186; PLACE_2 proto ours; PLACE_3 proto ours; OTHER_1 proto ours | | 3
-# beside the successors
-PLACE_1 proto ours; OTHER_1 proto ours | PLACE OTHER | 4
-# behind one of ours that could not be deleted
-PLACE_1 proto ours; PLACE_2 proto ours; PLACE_3 proto ours | | 3
-"""
-)
-def test_what_was_deleted_comes_back(row: list[str]) -> None:
-    """Routes of ours that were deleted are put back, in their order, behind those that hold their
-    key. Those that are wanted lead by the second router.
-    """
-    there, wanted, refused = row
-    places = {"PLACE": PLACE, "OTHER": OTHER_PLACE}
-    for name, prefix in places.items():
-        there = re.sub(f"{name}_(.)", rf"{prefix} via 10.0.0.\1 dev eth0", there)
-    kernel = faulty()
-    put(kernel, routes_of(there))
-    plan, before = planned(kernel, [by(places[name], ROUTER_2) for name in wanted.split()])
-    kernel.fail("change", errno.EINVAL, nth=int(refused))
-
-    with pytest.raises(ApplyError) as caught:
-        apply_plan(plan, kernel, before=before)
-
-    assert caught.value.after == AS_BEFORE
-    assert not caught.value.can_retry
-    assert table(kernel.snapshot()) == table(before)
 
 
 def test_a_plan_that_waits() -> None:
