@@ -15,7 +15,6 @@ from contextlib import suppress
 import hypothesis
 import pytest
 
-from tests.support import explaining
 from tests.support.needs import PATH, require
 from tests.support.systemd import HOST_FOLDERS
 
@@ -171,7 +170,6 @@ def _by_lot(item: pytest.Item) -> int:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test that needs what this machine lacks, before any of its fixtures is made."""
-    explaining.forget()
     names: list[str] = []
     for mark in item.iter_markers("needs"):
         names += mark.args
@@ -202,13 +200,12 @@ def no_thread_is_left() -> Iterator[None]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """If skipping is forbidden, a skip is a failure that says what was missing. Below a failure
-    stands what explains it, and the end of what was logged and printed: of a law, that is what all
-    of its examples have logged.
+    stands the end of what was logged and printed: of a law, that is what all of its examples have
+    logged.
     """
     report: pytest.TestReport = yield  # type: ignore[assignment]  # what the hook returns
     if report.failed:
-        printed = [(title, _end_of(text)) for title, text in report.sections]
-        report.sections = [*printed, *explaining.explanations()]
+        report.sections = [(title, _end_of(text)) for title, text in report.sections]
     if (
         os.environ.get("HOSTROUTING_FORBID_SKIPS")
         and report.skipped

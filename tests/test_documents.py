@@ -150,7 +150,11 @@ def test_promises() -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_links(name: str) -> None:
-    """Each link leads to a file that is there, and to a heading that it has."""
+    """Each link leads to a file that is there, and to a heading that it has. The site cannot have
+    links to files of the repository, but each that a page names is there.
+    """
+    for path in re.findall(r"`((?:examples|tests)/[\w./]*)`", PAGES[name]):
+        assert (ROOT / path).exists(), path
     page = ROOT / name
     for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", PAGES[name]):
         path, _, anchor = target.partition("#")
@@ -267,10 +271,3 @@ def test_packages() -> None:
     rows = rows_of("docs/design.md", r"`(\w+)/` \| .*")
     packages = {path.parent.name for path in (ROOT / "hostrouting").glob("*/__init__.py")}
     assert packages - {"__pyinstaller"} == {*rows}
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_files_of_the_repository(name: str) -> None:
-    """Each that a page names is there. The site cannot have links to them."""
-    for path in re.findall(r"`((?:examples|tests)/[\w./]*)`", PAGES[name]):
-        assert (ROOT / path).exists(), path

@@ -14,9 +14,7 @@ import gc
 import json
 import os
 import random
-import socket
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
@@ -26,6 +24,7 @@ from contextlib import contextmanager
 from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
+from socket import if_nametoindex
 from typing import NamedTuple, TypeAlias
 
 import attrs
@@ -40,6 +39,7 @@ from hostrouting.config.settings import (
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.kernel.netlink.routes import encode
 from hostrouting.model.prefix import IPV4, Prefix
 from hostrouting.model.route import Route
 from hostrouting.testing import h200
@@ -111,12 +111,7 @@ def beside(work: str, times: Mapping[str, list[float]], ours: str, other: str, l
     our_median = statistics.median(times[ours])
     other_median = statistics.median(times[other])
     shown = f"{ratio:.2f} ×" if ratio > 1 or limit > 1 else f"{1 / ratio:.2f} × faster"
-    if limit > 1:
-        goal = f"≤ {limit:g} ×"
-    elif limit < 1:
-        goal = f"≥ {1 / limit:.3g} × faster"
-    else:
-        goal = "not slower"
+    goal = f"≤ {limit:g} ×" if limit > 1 else f"≥ {1 / limit:.3g} × faster"
     measured = f"{shown} ({seconds(our_median)}, {seconds(other_median)})"
     return Row(f"{work}, beside {other}", measured, goal, outcome(ratio / limit))
 
@@ -334,46 +329,23 @@ def in_c(bench: Bench, word: str, messages: Path | None = None) -> Method:
     return lambda: float(run("sh", "-c", command))
 
 
-# As linux/netlink.h and linux/rtnetlink.h number them.
-RTM_NEWROUTE = 24
-NLM_F_REQUEST, NLM_F_EXCL, NLM_F_CREATE = 0x1, 0x200, 0x400
-RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY = 1, 4, 5, 6
-
-
 def destinations(count: int) -> list[str]:
     """So many neighbouring /28."""
     return [f"20.{place >> 12}.{place >> 4 & 255}.{(place & 15) << 4}/28" for place in range(count)]
-
-
-def encoded_route(number: int, network: str) -> bytes:
-    """The message that adds the route to this network by our gateway, with metric 100."""
-    address, _, length = network.partition("/")
-    destination = struct.pack("=HH4s", 8, RTA_DST, socket.inet_aton(address))
-    gateway = struct.pack("=HH4s", 8, RTA_GATEWAY, socket.inet_aton(GATEWAY))
-    device = struct.pack("=HHI", 8, RTA_OIF, socket.if_nametoindex("eth0"))
-    metric = struct.pack("=HHI", 8, RTA_PRIORITY, 100)
-    table, protocol, scope, unicast = 254, 213, 0, 1
-    fields = (socket.AF_INET, int(length), 0, 0, table, protocol, scope, unicast, 0)
-    body = struct.pack("=BBBBBBBBI", *fields) + destination + gateway + device + metric
-    flags = NLM_F_REQUEST | NLM_F_EXCL | NLM_F_CREATE
-    header = struct.pack("=IHHII", 16 + len(body), RTM_NEWROUTE, flags, number, 0)
-    return header + body
 
 
 def install_row(bench: Bench) -> Iterator[Row]:
     """10,000 routes by one gateway."""
     networks = destinations(10_000)
 
-    messages = bench.folder / "messages"
-    messages.write_bytes(
-        b"".join(encoded_route(number, network) for number, network in enumerate(networks, 1))
-    )
     commands = bench.folder / "batch"
     way = f"via {GATEWAY} dev eth0 metric 100 proto 213"
     commands.write_text("".join(f"route add {network} {way}\n" for network in networks))
     route = Route.to(networks[0], dev="eth0", gateway=GATEWAY, metric=100, protocol=213)
     routes = [route._replace(prefix=Prefix.parse(network)) for network in networks]
     changes = [RouteRequest("add", each) for each in routes]
+    messages = bench.folder / "messages"
+    messages.write_bytes(b"".join(encode("add", each, if_nametoindex) for each in routes))
 
     ours, batch, c = "NetlinkBackend", "ip -batch", "C with encoded messages"
     with NetlinkBackend(timeout=60) as backend:

@@ -41,7 +41,6 @@ def code_of_run(*tasks: phases.AnyTask) -> int:
         (config(cidrs=(CIDR,)), h200(), 1),
         (config(cidrs=(CIDR,), mode="WARN"), h200(), 0),
         (config(cidrs=(CIDR,)), FakeKernel(), 3),
-        (config(*REPAIR), FakeKernel(), 3),
     ],
 )
 def test_as_apply(settings: HostRoutingConfig, kernel: FakeKernel, code: int) -> None:

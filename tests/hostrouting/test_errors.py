@@ -53,9 +53,6 @@ EVERY = [
         pytest.param(
             [MODE, DEV], "", f"the configuration has 2 faults:\n  {MODE}\n  {DEV}", id="two"
         ),
-        pytest.param(
-            [MODE, DEV], "a.json", f"a.json has 2 faults:\n  {MODE}\n  {DEV}", id="two in a file"
-        ),
     ],
 )
 def test_faults_of_an_input(faults: list[errors.Fault], source: str, message: str) -> None:

@@ -4,12 +4,12 @@ import ast
 import importlib
 import inspect
 import pathlib
-import subprocess
 import sys
 
 import pytest
 
 import hostrouting
+from tests.support.programs import completed
 
 ROOT = pathlib.Path(hostrouting.__file__).parent
 NAMES = set(hostrouting.__all__)
@@ -83,7 +83,7 @@ def test_import_loads_nothing() -> None:
         hostrouting.Pyroute2Backend
         print("pyroute2" in sys.modules)
     """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = completed([sys.executable, "-c", code], cwd=ROOT.parent)
     assert done.stdout.splitlines() == ["['hostrouting.release']", "False"]
 
 
@@ -93,9 +93,7 @@ def test_another_package_named_phases(tmp_path: pathlib.Path) -> None:
     (tmp_path / "phases").mkdir()
     (tmp_path / "phases/__init__.py").write_text("class Phase: ...")
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from hostrouting import Configure"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT.parent
-    )
+    done = completed([sys.executable, "-c", code], cwd=ROOT.parent)
     assert done.stderr.splitlines()[-1] == (
         f"ImportError: the package phases in {tmp_path}/phases/__init__.py is another project's, "
         "in the place of hostrouting's; run `pip uninstall phases`, then install hostrouting again"
@@ -112,13 +110,7 @@ def test_what_sets_and_checks_routes_loads_little() -> None:
         import hostrouting.check.check, hostrouting.kernel.netlink.backend, hostrouting.routes.apply
         print(*sys.modules, sep="\\n")
     """
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT.parent,
-    )
+    done = completed([sys.executable, "-S", "-c", code], cwd=ROOT.parent)
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert "hostrouting" in loaded
     assert loaded.isdisjoint({"attr", "attrs", "phases", "logging", "subprocess"})

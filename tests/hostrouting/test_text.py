@@ -14,7 +14,6 @@ from hostrouting.text import agreeing, counted, first_of, nearest, show, spoken
     [
         ("", ""),
         ("a", "a"),
-        ("a b", "a and b"),
         ("a b c d", "a, b, c and d"),
         ("a b c d e f", "a, b, c, d and 2 more"),
     ],
@@ -45,7 +44,6 @@ def test_a_noun_agrees_with_its_number(count: int, words: str) -> None:
     ("of_one", "of_several"),
     [
         ("is", "are"),
-        ("is lost", "are lost"),
         ("has no route", "have no route"),
         ("leaves through eth0", "leave through eth0"),
     ],
@@ -61,15 +59,11 @@ def test_the_predicate_of_several_things(of_one: str, of_several: str) -> None:
     [
         pytest.param("STATUS", "status", "status", id="another case"),
         pytest.param("statsu", "status", "status", id="two letters have changed places"),
-        pytest.param("stats", "status", "status", id="a letter is missing"),
-        pytest.param("statuus", "status", "status", id="a letter too many"),
         pytest.param("stotos", "status", "status", id="two of six letters are others"),
-        pytest.param("stotus x", "status", None, id="three letters are others"),
         pytest.param("chokk", "check", None, id="two of five letters are others"),
         pytest.param("chcek", "check", "check", id="two of five have changed places"),
         pytest.param("plam", "plan", "plan", id="one of four is another"),
         pytest.param("tatus", "Statuses", None, id="three letters are missing"),
-        pytest.param("the status", "status", None, id="four letters too many"),
         pytest.param("--rootss", "--root --roots", "--roots", id="another one is nearer"),
     ],
 )
@@ -86,8 +80,6 @@ def test_the_known_word_that_is_meant(word: str, known: str, meant: str | None) 
         ({"a": 1}, "an object"),
         ({}, "{}"),
         ([1], "a list"),
-        ((1,), "a list"),
-        ([], "[]"),
         (None, "null"),
         (65_536, "65536"),
         ({1}, "a Python set"),

@@ -128,24 +128,14 @@ def test_a_plan_that_does_its_task() -> None:
     assert inner.calls == 0
 
 
-class Disk:
-    """A task with something to undo: what it made is in its result."""
+def disk(name: str, log: list[str]) -> FunctionTask[None]:
+    """A task that logs which of its methods was called; its undo takes a while."""
 
-    def __init__(self, name: str, log: list[str], error: BaseException | None = None) -> None:
-        self.name, self.log, self.error = name, log, error
-
-    def do(self, ctx: Context) -> str:
-        """Make the disk, or fail half way."""
-        ctx.check()
-        self.log.append(f"do {self.name}")
-        if self.error is not None:
-            raise self.error
-        return f"/dev/{self.name}"
-
-    def undo(self, ctx: Context) -> None:
-        """Detach what was made."""
+    def undo(ctx: Context) -> None:
         ctx.sleep(1)
-        self.log.append(f"undo {self.name}")
+        log.append(f"undo {name}")
+
+    return phases.task(name, undo=undo)(lambda _ctx: log.append(f"do {name}"))
 
 
 def test_an_undo_is_shielded() -> None:
@@ -154,14 +144,14 @@ def test_an_undo_is_shielded() -> None:
     ctx = quiet()
     ctx.cancel("enough")
     cancels = phases.task("c", undo=lambda inner: inner.cancel("enough"))(never)
-    assert phases.undo(phases.serial(Disk("a", log), cancels), ctx).ok
+    assert phases.undo(phases.serial(disk("a", log), cancels), ctx).ok
     assert log == ["undo a"]
 
 
 def test_a_task_may_undo_others() -> None:
     """With its own context: the undo is part of its run. An undo may ask for a plan."""
     log: list[str] = []
-    tree = phases.serial(Disk("a", log), name="all")
+    tree = phases.serial(disk("a", log), name="all")
     roll_back = phases.task("roll-back")(lambda ctx: phases.undo(tree, ctx))
     assert ran(roll_back).find("roll-back/all/a").action == "undo"
     assert log == ["undo a"]
@@ -177,10 +167,10 @@ def test_a_task_may_undo_others() -> None:
 def test_what_did_not_run_is_not_undone() -> None:
     """Neither what a task only planned, nor what was cancelled before it began."""
     log: list[str] = []
-    disk = FunctionTask("disk", never, whole, Disk("planned", log).undo)
-    looks = FunctionTask("looks", lambda ctx: phases.plan(disk, ctx=ctx), subtasks=(disk,))
+    mute = FunctionTask("mute", never, whole, disk("mute", log).undo)
+    looks = FunctionTask("looks", lambda ctx: phases.plan(mute, ctx=ctx), subtasks=(mute,))
     cancels = phases.task("cancels")(Context.cancel)
-    tree = phases.serial(looks, cancels, Disk("late", log), name="all")
+    tree = phases.serial(looks, cancels, disk("late", log), name="all")
     report = ran(tree)
     assert report.find("late").status is Status.CANCELLED
     phases.undo(tree, quiet(), of=report)
@@ -189,7 +179,7 @@ def test_what_did_not_run_is_not_undone() -> None:
 
 def test_a_report_of_another_task() -> None:
     """It is refused, and so is a dry run: nothing ran in it."""
-    tree = phases.serial(Disk("a", []), name="all")
+    tree = phases.serial(disk("a", []), name="all")
     for report, shown in (
         (ran(StubTask("x")), "<Step x ok>"),
         (phases.plan(tree), "<Step all .plan. ok>"),

@@ -419,39 +419,12 @@ def test_a_thread_that_outlives_its_task() -> None:
     assert (report.exit_code, str(report.error)) == (1, words)
 
 
-def test_a_part_of_a_task_as_a_step() -> None:
-    """Its result stays in the task, also a Skip; a selection of tasks does not leave it out."""
-
-    @phases.task("install")
-    def install(ctx: Context) -> object:
-        with phases.inner_step("files", ctx) as step:
-            step.result = phases.Skip("they are there")
-        skipped = step.result
-        with phases.inner_step("guard", ctx) as step:
-            assert step.ctx.path == ("install", "guard")
-            step.result = ["guard.service"]
-        return skipped
-
-    report = ran(install, only="install")
-    assert report.reason == report.find("install/files").reason == "they are there"
-    assert report.find("install/guard").result == ["guard.service"]
-
-
-@pytest.mark.parametrize("group", [phases.serial, phases.parallel])
 @pytest.mark.parametrize("stop", [SystemExit(3), GeneratorExit()], ids=repr)
-def test_a_task_that_raises_no_exception(
-    stop: BaseException, group: Callable[..., phases.Task[object]]
-) -> None:
-    """What is not an Exception fails its task: execute raises it, and run reports it, once."""
-    seen = Recorder()
-    fails = [StubTask("a", seconds=1, errors=[stop]), StubTask("a", errors=[stop])]
+def test_a_task_that_raises_no_exception(stop: BaseException) -> None:
+    """What is not an Exception is raised by execute as it is."""
     with pytest.raises(type(stop)) as caught:
-        phases.execute(group(fails[0]), Context(clock=FakeClock(), observers=[seen]))
+        phases.execute(phases.parallel(StubTask("a", errors=[stop])), quiet())
     assert caught.value is stop
-    assert [status for _, status in seen.ends] == [Status.FAILED, Status.FAILED]
-    report = ran(group(fails[1]))
-    assert (report.status, report.exit_code) == (Status.FAILED, 1)
-    assert [(failure.name, failure.error) for failure in report.failures] == [("a", stop)]
 
 
 @pytest.mark.parametrize(

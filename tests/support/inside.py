@@ -37,15 +37,13 @@ from tests.support.compiled import compiled_program, use_compiled_program
 # it imports. If one is missing from this list, a command fails with its name, because the file does
 # not exist inside the system.
 _LATER = (
-    *(
-        "concurrent.futures",
-        "encodings.ascii",
-        "encodings.idna",
-        "encodings.latin_1",
-        "fcntl",
-        "json",
-        "linecache",
-    ),
+    "concurrent.futures",
+    "encodings.ascii",
+    "encodings.idna",
+    "encodings.latin_1",
+    "fcntl",
+    "json",
+    "linecache",
 )
 CONFIGURE = "configure"
 """The word in place of a command that applies a configuration by the library. `apply` would make

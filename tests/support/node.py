@@ -13,26 +13,18 @@ import attrs
 import pytest
 
 from hostrouting.boot.files import render_config
-from hostrouting.config.settings import (
-    GateConfig,
-    HostRoutingConfig,
-    Mode,
-    ProbeRewriteConfig,
-    StaticRoutesConfig,
-)
+from hostrouting.config.settings import HostRoutingConfig, Mode, ProbeRewriteConfig
 from hostrouting.errors import HostError
 from hostrouting.host.files import Entry
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import PROTOCOL_DHCP, Route
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200, plain_vm
 from phases.testing import FakeClock
-from tests.support.sections import expect, static
+from tests.support.tasks import CIDR, REPAIR, document
 from tests.support.topologies import marked_vm
 
-FABRIC = "172.16.0.0/16"
-"""The network that InfiniBand catches on an H200 node."""
-HALVES = ("172.16.0.0/17", "172.16.128.0/17")
-"""The static routes that repair it."""
+HALVES = REPAIR
+"""The static routes that repair an H200 node."""
 PROBES = ProbeRewriteConfig(enabled=True, interfaces=("eth0",), ensure_route=False)
 UNIT = "kubelet.service"
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=PROTOCOL_DHCP, metric=100)
@@ -127,7 +119,7 @@ class OddFiles(FakeFiles):
 
 def wanting(
     *destinations: str,
-    cidrs: tuple[str, ...] = (FABRIC,),
+    cidrs: tuple[str, ...] = (CIDR,),
     mode: Mode = "STRICT",
     units: tuple[str, ...] = (UNIT,),
     **sections: Any,
@@ -135,15 +127,9 @@ def wanting(
     """A configuration with these static routes and CIDRs, which gates these units. Without CIDRs,
     the mode is WARN.
     """
-    if not cidrs:
-        mode = "WARN"
-    routes = tuple(static(destination) for destination in destinations)
-    return HostRoutingConfig(
-        static_routes=StaticRoutesConfig(bool(routes), routes),
-        route_overlap=expect(*cidrs, mode=mode),
-        gate=GateConfig(units),
-        **sections,
-    )
+    gate = {"units": units}
+    mapping = document(*destinations, cidrs=cidrs, mode=mode, gate=gate)
+    return HostRoutingConfig.from_mapping(mapping)._replace(**sections)
 
 
 REPAIRED = wanting(*HALVES)

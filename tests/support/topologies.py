@@ -20,9 +20,7 @@ from hostrouting.model.route import (
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Address, Link, Snapshot
 from hostrouting.testing import FakeKernel, h200, plain_vm
-from tests.support.explaining import on_failure
 from tests.support.ip_text import route_of, rule_of
-from tests.support.opinions import explained
 from tests.support.sections import expect
 
 IB0 = Link(name="ib0", index=9, type=32)
@@ -252,14 +250,9 @@ def address(text: str, dev: str) -> Address:
 
 
 def checked(snapshot: Snapshot, *cidrs: str, **section: Any) -> CheckReport:
-    """The check of these CIDRs, or of the usual one. If the test fails, its output says what this
-    check says, and by which rules.
-    """
+    """The check of these CIDRs, or of the usual one."""
     expected = expect(*(cidrs or ["172.16.0.0/16"]), **section)
-    config = HostRoutingConfig(route_overlap=expected)
-    report = check_snapshot(snapshot, config)
-    on_failure("the last check", lambda: explained(report, config))
-    return report
+    return check_snapshot(snapshot, HostRoutingConfig(route_overlap=expected))
 
 
 def marked_vm() -> FakeKernel:

@@ -18,10 +18,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 
 import phases
-from hostrouting.azure_vnet.task import CleanStaleAzureVnet, CleanupPlan, CleanupResult
-from hostrouting.config.settings import AzureVnetCleanupConfig, HostRoutingConfig
+from hostrouting.azure_vnet.task import CleanStaleAzureVnet, CleanupResult
 from hostrouting.host.host import Host
 from hostrouting.testing import FakeFiles, FakeManager
+from tests.support.azure_leftovers import config
 from tests.support.azure_rules import NODE_RULES, add_rules, pod_rules
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.waiting import wait_for
@@ -169,25 +169,11 @@ class AzureNode:
         assert counted["arrived"] in {0, counted["sent"]}
         return bool(counted["arrived"])
 
-    def _task(self, **settings: Any) -> CleanStaleAzureVnet:
-        """The task, with the kernel and ebtables of the calling thread's namespace, and files in
-        memory.
-        """
-        host = Host(files=self.files, manager=FakeManager())
-        section = AzureVnetCleanupConfig(
-            **{"managed": ["10.1.0.0/16", "fd00::/64"], "dry_run": False, **settings}
-        )
-        return CleanStaleAzureVnet(HostRoutingConfig(azure_vnet_cleanup=section), host=host)
-
-    def plan(self) -> CleanupPlan:
-        """What the task would delete."""
-        with self.node.inside():
-            return self._task().plan(phases.Context())
-
     def clean(self, **settings: Any) -> CleanupResult:
-        """Run the task."""
+        """Run the task, with the kernel and ebtables of the node, and files in memory."""
+        host = Host(files=self.files, manager=FakeManager())
         with self.node.inside():
-            result = phases.execute(self._task(**settings))
+            result = phases.execute(CleanStaleAzureVnet(config(**settings), host=host))
         assert isinstance(result, CleanupResult)
         return result
 

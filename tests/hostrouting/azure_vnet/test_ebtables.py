@@ -5,7 +5,6 @@ versions of it.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +14,7 @@ from hostrouting.azure_vnet.ebtables import EbtablesProgram, read_listing
 from hostrouting.errors import HostError
 from hostrouting.kernel.programs import Ended
 from hostrouting.testing import FakeEbtables
-from tests.support.azure_rules import LOOK_ALIKES, NODE_RULES, R1, R2, R3, add_rules, addition
+from tests.support.azure_rules import LOOK_ALIKES, R1, R2, R3, add_rules, addition
 from tests.support.examples import scaled
 from tests.support.kinds import kind_of, raises
 from tests.support.namespace import Namespace, private_namespace
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hostrouting.azure_vnet.ebtables import Ebtables
-
-SNAT = NODE_RULES[1]
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +56,7 @@ def outcome(ebtables: Ebtables, deletion: Sequence[str]) -> tuple[str, list[str]
     return kind_of(error), sorted(error.lines if error else ()), texts(ebtables)
 
 
-_RULES = st.sampled_from([R1, R2, R3, SNAT])
+_RULES = st.sampled_from([R1, R2, R3]) | st.sampled_from(LOOK_ALIKES)
 
 
 @pytest.mark.linux
@@ -67,36 +64,20 @@ _RULES = st.sampled_from([R1, R2, R3, SNAT])
 class TestOnLinux:
     """The real programs, in a private network namespace."""
 
-    @settings(max_examples=scaled(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(
-        st.lists(_RULES, max_size=8), st.lists(st.lists(_RULES, min_size=1, max_size=3), max_size=8)
-    )
+    @settings(max_examples=scaled(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(st.lists(_RULES, max_size=12), st.lists(st.lists(_RULES, min_size=1, max_size=3)))
     def test_the_fake_is_equal(
         self, namespace: Namespace, rules: list[str], deletions: list[list[str]]
     ) -> None:
-        """After any deletions, both give the same answers, and have the same rules."""
+        """After any deletions, both give the same answers, and have the same rules, which are those
+        of ebtables-save.
+        """
         real, fake = on_linux(namespace, rules), FakeEbtables(rules)
         for deletion in deletions:
             assert outcome(real, deletion) == outcome(fake, deletion)
         assert real.list_rules() == fake.list_rules()
-
-    @settings(max_examples=scaled(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(
-        st.lists(st.sampled_from([*LOOK_ALIKES, R1, R2, R3]), min_size=1, max_size=12), st.data()
-    )
-    def test_any_rules(self, namespace: Namespace, rules: list[str], data: st.DataObject) -> None:
-        """Any rules are those of ebtables-save; exactly the given ones are deleted."""
-        ebtables = on_linux(namespace, rules)
-        before = texts(ebtables)
         saved = namespace.run("ebtables-nft-save").stdout
-        assert before == re.findall(r"^-A (.*?) ?$", saved, re.MULTILINE)
-
-        deletion = data.draw(st.lists(st.sampled_from(before), max_size=3))
-        kind, _, after = outcome(ebtables, deletion)
-        if kind:
-            assert after == before
-        else:
-            assert Counter(before) - Counter(after) == Counter(deletion)
+        assert texts(real) == re.findall(r"^-A (.*?) ?$", saved, re.MULTILINE)
 
     def test_rules_that_ebtables_cannot_read(self, namespace: Namespace) -> None:
         """With rules created by nft in the table nothing is changed, because ebtables may not show
@@ -160,7 +141,6 @@ INCOMPATIBLE = "# Table `{}' is incompatible, use 'nft' tool.\n"
         (nft(R1) | NOT_LOADED, [("ebtables-nft", R1)]),
         (nft(R1) | UNKNOWN, [("ebtables-nft", R1)]),
         (nft() | legacy(R1), [("ebtables-legacy", R1)]),
-        (legacy(R1, R2), [("ebtables-legacy", R1), ("ebtables-legacy", R2)]),
         (NO_NFT | legacy(R1), [("ebtables-legacy", R1)]),
         ({"nft_save": Ended(0, INCOMPATIBLE.format("filter"))} | NOT_LOADED, []),
         (nft() | legacy(), []),

@@ -13,12 +13,12 @@ from hostrouting.azure_vnet.judge import CleanupEntry, CleanupFacts, judge
 from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import NextHop, Route
+from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing import FakeEbtables, FakeFiles
 from tests.support import azure_leftovers as azure
 from tests.support.azure_leftovers import DEAD, LINKS, LIVE, MACS, OTHER, section, state
-from tests.support.azure_rules import LOOK_ALIKES, NODE_RULES, pod_rules
+from tests.support.azure_rules import LOOK_ALIKES, pod_rules
 
 [ARP, IPV4], [IPV6] = pod_rules("10.1.0.5", DEAD), pod_rules("fd00::5", DEAD)
 LIVE_RULES, VIRTUAL = pod_rules("10.1.0.5", LIVE), pod_rules("10.1.0.5", "12:34:56:78:9a:bc")[0]
@@ -133,10 +133,6 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
         "delete 2: no device has the MAC address 02:00:00:00:00:05",
     ),
     "state file": (
-        THREE | {"state": state("azv1", "10.1.0.5")},
-        "keep 3: gives 10.1.0.5 to a-eth0",
-    ),
-    "state file, the first of two addresses": (
         THREE | {"state": state("azv1", "10.1.0.5", "fd00::5")},
         "keep 3: gives 10.1.0.5 to a-eth0",
     ),
@@ -147,10 +143,6 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
         "keep 2: it matches no bridged uplink",
     ),
     "ARP without an uplink": ({"rules": [ARP, VIRTUAL], "links": UNBRIDGED}, "delete 2: no device"),
-    "no bridge": (
-        {"rules": [IPV4, IPV6], "links": UNBRIDGED[:2]},
-        "keep 2: it matches no bridged uplink",
-    ),
     "another bridge": ({"rules": [ARP, IPV4], "links": OF_CNI0}, "delete 2: no device"),
     "not an uplink": ({"rules": [ETH7]}, "keep 1: it matches no bridged uplink"),
     "configured uplink": ({"rules": [ETH7], "uplinks": ["eth7"]}, "delete 1: no device"),
@@ -213,7 +205,7 @@ DEAD_RULES = [
     *pod_rules("fd00::5", OTHER),
 ]
 _OTHERS = [
-    *(NODE_RULES + LOOK_ALIKES),
+    *LOOK_ALIKES,
     *pod_rules("10.1.0.4", DEAD),
     *pod_rules("10.9.0.5", DEAD),
     IPV4.replace("-i eth0", "! -i eth0"),
@@ -223,10 +215,7 @@ _OTHERS = [
     IPV4.replace(DEAD, "1:0:5e:0:0:5"),
     IPV4.replace(DEAD, DEAD.replace("02", "0A").upper()),
     IPV4.replace("PREROUTING", "AZURE"),
-    IPV4.replace("PREROUTING", "OUTPUT"),
-    IPV6.replace("fd00::5", "fd00::/ffff::"),
     IPV4.replace("10.1.0.5", "10.1.0.555"),
-    f"{IPV4} -p IPv4",
     f'{ARP} --log-prefix "a b"',
 ]
 _WORDS = st.sampled_from(
@@ -260,35 +249,27 @@ def test_what_is_not_azure_vnets() -> None:
     """Neighbours and routes that azure-vnet does not add, or that have what an undo file could not
     hold, are left out.
     """
-    neighbours = [
-        *(
-            attrs.evolve(NEIGHBOUR, dev=dev, mac=mac)
-            for dev, mac in (
-                ("eth0", DEAD),
-                ("azure0", ""),
-                ("azure0", "00:00:00:00:00:00"),
-                ("azure7", DEAD),
-                ("azure0-1", DEAD),
-            )
-        ),
-    ]
+    other_macs = [("azure0", ""), ("azure0", "00:00:00:00:00:00")]
+    other_devices = [("eth0", DEAD), ("azure7", DEAD), ("azure0-1", DEAD)]
+    neighbours: list[Neighbour] = []
+    for dev, mac in other_macs + other_devices:
+        neighbours.append(attrs.evolve(NEIGHBOUR, dev=dev, mac=mac))
     links = [
         *LINKS[:3],
         Link(name="azure7", index=7, kind="dummy"),
         Link(name="azure0-1", index=8, kind="bridge"),
     ]
-    changes: list[dict[str, Any]] = [
+    other_fields: list[dict[str, Any]] = [
         {"table": 100},
         {"tos": 4},
         {"mtu": 9},
         {"unread": ("encap ip",)},
-    ]
-    changes += [
         {"next_hops": (*BY_BRIDGE.next_hops, *BY_VETH.next_hops)},
-        *({"protocol": number} for number in (9, 12, 16, 213)),
+        {"protocol": 9},
+        {"protocol": OURS},
     ]
     routes = [
-        *(BY_BRIDGE._replace(**change) for change in changes),
+        *(BY_BRIDGE._replace(**fields) for fields in other_fields),
         BY_VETH,
         Route.to("10.1.0.0/24", dev="azure0"),
         Route.to("10.1.0.5/32", dev="azure0", gateway="10.1.0.1"),
@@ -306,6 +287,8 @@ FINDINGS: dict[str, tuple[dict[str, Any], str]] = {
     "a thousand": ({"rules": [ARP] * 1000}, ""),
     "too many": ({"rules": [ARP] * 1001}, "azure-vnet error azureVnetCleanup.managed"),
     "many that are kept": ({"rules": [ETH7] * 1001}, ""),
+    "it lists another pod": ({"rules": [ARP], "state": state("azv8", "10.1.0.6")}, ""),
+    "it lists a pod that is alive": ({"rules": LIVE_RULES, "state": state("azv8", "10.1.0.5")}, ""),
     "no ebtables": ({"rules": None}, "requirement error ebtables"),
     "no ebtables and no bridge of azure-vnet": ({"rules": None, "links": OF_CNI0}, ""),
     "dry run": ({"dry_run": True}, "azure-vnet note azureVnetCleanup.dryRun"),
@@ -323,6 +306,13 @@ def test_findings(row: str) -> None:
     )
 
 
+def test_a_pod_that_the_state_file_still_lists() -> None:
+    """Its device is gone and its rules are stale, but azure-cnms adds them again from the file."""
+    _, [finding] = judged([ARP], state=state("azv8", "10.1.0.5"))
+    assert finding.severity == "warning"
+    assert "still lists a-eth0, whose rules are stale" in finding.sentence
+
+
 AZURE, CILIUM = (
     '{"name": "azure", "plugins": [{"type": "azure-vnet"}, {"type": "portmap"}]}',
     '{"type": "cilium-cni"}',
@@ -335,11 +325,10 @@ AZURE, CILIUM = (
         ({}, ""),
         ({"05-azure.conflist.bak": AZURE, "10.json": AZURE}, "10.json"),
         ({"05-cilium.conf": CILIUM, "10-azure.conflist": AZURE}, "10-azure.conflist"),
-        ({"10-azure.conflist": AZURE, "15.conf": AZURE}, "10-azure.conflist"),
         ({"05.conf": '{"Type": "azure-vnet"}', "10.conf": CILIUM}, "05.conf"),
         ({"05.conf": '{"type": "a", "ipam": {"type": "azure-vnet-ipam"}}'}, ""),
         ({"00.conf": json.dumps({"type": "multus", "config": AZURE})}, "00.conf"),
-        ({"05.conf": "", "10.conflist": CILIUM}, ""),
+        ({"05.conf": "", "10.conflist": "[" * 20_000}, ""),
     ],
 )
 def test_whether_azure_vnet_may_be_active(files: dict[str, str], wanted: str) -> None:
@@ -348,21 +337,3 @@ def test_whether_azure_vnet_may_be_active(files: dict[str, str], wanted: str) ->
     leads_nowhere = {f"{FOLDER}/00-cni.conf": "/opt/cni.conf"}
     host = FakeFiles(texts, links=leads_nowhere)
     assert active_file(host).removeprefix(f"{FOLDER}/") == wanted
-
-
-@pytest.mark.parametrize(
-    ("rules", "ips", "is_said"),
-    [
-        pytest.param([ARP], ["10.1.0.5"], True, id="listed"),
-        pytest.param([ARP], ["10.1.0.6"], False, id="another pod"),
-        pytest.param([LIVE_RULES[0]], ["10.1.0.5"], False, id="alive"),
-        pytest.param([], ["10.1.0.5"], False, id="no rule"),
-    ],
-)
-def test_a_pod_that_the_state_file_still_lists(
-    rules: list[str], ips: list[str], *, is_said: bool
-) -> None:
-    """Its device is gone and its rules are stale, but azure-cnms adds them again from the file."""
-    _, findings = judged(rules, state=state("azv8", *ips))
-    said = [finding.sentence for finding in findings]
-    assert any("still lists a-eth0, whose rules are stale" in each for each in said) is is_said

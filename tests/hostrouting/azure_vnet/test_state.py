@@ -32,7 +32,6 @@ def test_a_name_that_a_terminal_would_obey() -> None:
         "{}",
         '{"Network": null}',
         '{"Network": {"ExternalInterfaces": {"eth0": {"Networks": null}}}}',
-        '{"Network": {"ExternalInterfaces": {"eth0": {"Networks": {"azure": {"Endpoints": {}}}}}}}',
     ],
 )
 def test_no_pod(empty: str) -> None:

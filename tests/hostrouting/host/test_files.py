@@ -24,7 +24,6 @@ from hostrouting.host.files import LocalFiles, leftover
 from hostrouting.host.fileset import File
 from hostrouting.testing import FakeFiles
 from tests.support.children import in_child
-from tests.support.locks import wait_until_no_thread_locks
 from tests.support.programs import completed
 
 # The contract of Files, on a folder and on the fake
@@ -89,7 +88,7 @@ def test_the_fake_is_as_a_folder(steps: list[tuple[Any, ...]]) -> None:
 
 
 @pytest.mark.parametrize("make", [FakeFiles, LocalFiles])
-@pytest.mark.parametrize("path", [Path("/a"), b"/a", None, "a", "", "/a\0"], ids=repr)
+@pytest.mark.parametrize("path", [Path("/a"), "a", "/a\0"], ids=repr)
 def test_what_is_not_a_path(make: Callable[[], Files], path: Any) -> None:
     """Each method of both refuses it before it does anything: it would be another file on another
     host.
@@ -216,20 +215,11 @@ def is_written(image: LocalFiles, path: str, text: str) -> bool:
 
 
 def test_an_image_behind_a_link(tmp_path: Path) -> None:
-    """The image may be where a link leads; by either name it is one image, and locked as one. A
-    loop in it is named.
-    """
+    """The image may be where a link leads: by either name it is one image. A loop is named."""
     (tmp_path / "image").mkdir()
     (tmp_path / "current").symlink_to("image")
     (tmp_path / "image" / "run").symlink_to("/run")
     link, root = LocalFiles(f"{tmp_path}/current"), LocalFiles(f"{tmp_path}/image")
-    lock = link.lock("/", list)
-    other = root.lock("/", list)
-    assert lock.is_held()
-    assert not other.is_held()
-    lock.release()
-    other.release()
-    wait_until_no_thread_locks()
     link.write("/etc/unit", "text")
     assert root.read("/etc/unit") == "text"
     with pytest.raises(HostError, match=r"/run: its links form a loop; remove one of them"):
