@@ -122,11 +122,12 @@ def test_a_second_signal_interrupts_nothing() -> None:
 def test_a_signal_after_the_last_task(
     run: Callable[[phases.AnyTask], phases.Step], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is in the report, although there is nothing left to stop."""
+    """The first is in the report, although there is nothing left to stop."""
     join = threading.Thread.join
 
     def join_late(thread: threading.Thread) -> None:
         signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
         join(thread)
 
     monkeypatch.setattr(threading.Thread, "join", join_late)

@@ -241,6 +241,7 @@ def test_what_differs_in_a_later_report() -> None:
     ]
     yes, no = (ran(phases.serial(StubTask("a", result=result), name="tree")) for result in (5, 0))
     assert [str(difference) for difference in yes.differences(no)] == ["tree/a: result was 5, is 0"]
+    assert "tree/a: status was None, is ok" in map(str, smaller.differences(second))
     read = [Step.from_json(report.to_json()) for report in (first, second)]
     assert read[0].differences(read[1]) == first.differences(second)
 

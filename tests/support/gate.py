@@ -88,7 +88,6 @@ def host(
 
     `then` are the commands that follow those for the network.
     """
-    network = "/etc/systemd/system/test-network.service"
 
     def furnish(root: str) -> None:
         if image is not None:
@@ -97,11 +96,14 @@ def host(
             if is_compiled:
                 LocalFiles(root).write(LAYOUT.program_path, compiled_program())
 
-    files = {network: _NETWORK_UNIT, **(more or {})}
+    folder = "/etc/systemd/system"
+    files = {
+        f"{folder}/test-network.service": _NETWORK_UNIT,
+        f"{folder}/sysinit.target.d/network.conf": "[Unit]\nWants=test-network.service\n",
+        **(more or {}),
+    }
     programs = {"/etc/test-network.sh": _NETWORK.format(then=then), **(scripts or {})}
-    wants = "/etc/systemd/system/sysinit.target.wants/test-network.service"
-    links = {wants: network}
-    with booted(files, scripts=programs, links=links, machines=machines, furnish=furnish) as system:
+    with booted(files, scripts=programs, machines=machines, furnish=furnish) as system:
         system.settled()
         try:
             yield system
@@ -188,6 +190,16 @@ def markers(system: System) -> set[str]:
     return {
         path for path in (LAYOUT.ok_path, LAYOUT.detected_path) if system.read(path) is not None
     }
+
+
+def foreign(system: System) -> list[str]:
+    """The IPv4 routes of others in all tables, and all rules.
+
+    A nexthop object has a new number each time: these are left out.
+    """
+    listed = system.must("sh", "-ec", "ip -4 -N route show table all; ip -4 rule; ip -6 rule")
+    lines = listed.splitlines()
+    return [re.sub(r" nhid \d+", "", line) for line in lines if " proto 213 " not in line]
 
 
 def ours(system: System) -> list[str]:

@@ -74,13 +74,6 @@ def plan_installed(host: FakeHost, *options: str) -> Said:
     return plan(host, host.files.texts[LAYOUT.config_path], *options)
 
 
-def type_pipeline(host: FakeHost, line: str) -> Said:
-    """Type `hostrouting repair … | hostrouting apply …`."""
-    repair, _, application = line.partition(" | ")
-    printed = say(*repair.split()[1:], host=host)
-    return say(*application.split()[1:], "--wait", "0", host=host, stdin=printed.out.encode())
-
-
 # What has happened to the node.
 
 

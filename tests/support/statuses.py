@@ -5,7 +5,7 @@ On each node, hostrouting gates kubelet.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -29,7 +29,7 @@ from tests.support.incidents import (
     refuse,
     start_vpn,
 )
-from tests.support.tasks import LAYOUT, REPAIR, lose_routes, manager_of, type_routes
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, manager_of, type_routes
 
 OVERLAP = "OVERLAP: 172.16.0.0/16 leaves through ib0 [172.16.0.0/16 dev ib0]; expected: eth0"
 OVERRIDE = f"{LAYOUT.unit_directory}/{KUBELET}.d/10-kubeadm.conf"
@@ -103,17 +103,27 @@ def right() -> FakeHost:
     return host
 
 
-def right_but(*changes: Change, **sections: object) -> Callable[[], FakeHost]:
-    """A node with these sections of the configuration too, on which something has happened."""
+def after(make: Callable[[], FakeHost], *changes: Change) -> Callable[[], FakeHost]:
+    """The node, on which something has happened."""
 
-    def make() -> FakeHost:
-        host = node(config(*REPAIR) | {"guard": GUARDED, **sections})
-        let_pass(host)
+    def changed() -> FakeHost:
+        host = make()
         for change in changes:
             change(host)
         return host
 
-    return make
+    return changed
+
+
+def right_but(*changes: Change, **sections: object) -> Callable[[], FakeHost]:
+    """A node with these sections of the configuration too, on which something has happened."""
+    settings = config(*REPAIR) | {"guard": GUARDED, **sections}
+    return after(lambda: node(settings), let_pass, *changes)
+
+
+def without_routes(*changes: Change) -> Callable[[], FakeHost]:
+    """A node that needs no routes, on which something has happened."""
+    return after(lambda: node(config(), plain_vm), let_pass, *changes)
 
 
 def written(path: str, text: str, mode: int = 0o600) -> Change:
@@ -178,11 +188,6 @@ def mask_guard(host: FakeHost) -> None:
     manager_of(host).properties[LAYOUT.guard_unit] = properties
 
 
-def lose_table(host: FakeHost) -> None:
-    """Somebody flushes nftables."""
-    host.nftables.tables.clear()
-
-
 def take_kubelet_out(settings: dict[str, Any]) -> None:
     """Somebody takes kubelet, the guard and a route out of the configuration."""
     settings["gate"]["units"] = ["k3s.service"]
@@ -236,22 +241,9 @@ def open_script(host: FakeHost) -> None:
     host.files.modes[SCRIPT] = 0o777
 
 
-def replace_routes(host: FakeHost) -> None:
-    """Another program sets the routes before us."""
-    lose_routes(host)
+def type_by_hand(host: FakeHost) -> None:
+    """Somebody types what repairs the node until the next boot."""
     type_routes(host, *REPAIR, protocol=BY_HAND)
-
-
-def with_typed_routes(protocol: int) -> Callable[[], FakeHost]:
-    """A node that routes with this protocol keep from escaping, which are not configured."""
-
-    def make() -> FakeHost:
-        host = escaping_node()
-        let_pass(host)
-        type_routes(host, *REPAIR, protocol=protocol)
-        return host
-
-    return make
 
 
 def load_override(host: FakeHost) -> None:
@@ -275,42 +267,15 @@ def start_router(host: FakeHost) -> None:
     host.kernel.ip_route("add", default)
 
 
-def without_routes(*changes: Change) -> Callable[[], FakeHost]:
-    """A node that needs no routes, on which something has happened."""
-
-    def make() -> FakeHost:
-        host = node(config(), plain_vm)
-        let_pass(host)
-        for change in changes:
-            change(host)
-        return host
-
-    return make
-
-
-def in_warn() -> FakeHost:
-    """A node in mode WARN, from which addresses escape."""
-    host = node(config(mode="WARN"))
-    let_pass(host)
-    return host
-
-
-def stuck() -> FakeHost:
-    """A node from which addresses escape, and whose disk is read-only since an error."""
-    host = escaping_node()
-    fill("/etc", "Read-only file system")(host)
-    return host
-
-
 INCIDENTS: dict[str, Incident] = {
     "nothing": Incident(lambda: FakeHost(kernel=h200())),
     "in force": Incident(right),
     "in force: a node of kubeadm in mode WARN": Incident(
-        right_but(start_k3s, routeOverlap={"expectedCidrs": ["172.16.0.0/16"], "mode": "WARN"}),
+        right_but(start_k3s, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}),
         f"{APPLY} --gate k3s.service",
     ),
     "in force: the files of another release": Incident(right_but(rewrite), APPLY),
-    "in force: another program has set the routes": Incident(right_but(replace_routes)),
+    "in force: another program has set the routes": Incident(right_but(lose_routes, type_by_hand)),
     "differs: another card has a better default route": Incident(
         without_routes(start_router), NAMED
     ),
@@ -322,7 +287,10 @@ INCIDENTS: dict[str, Incident] = {
     ),
     "differs: routes are missing": Incident(right_but(lose_routes), APPLY),
     "differs: the place of a route is taken": Incident(right_but(hold_place), REPAIR_LINE),
-    "differs: addresses escape in mode WARN": Incident(in_warn, REPAIR_LINE),
+    "differs: addresses escape in mode WARN": Incident(
+        right_but(staticRoutes={}, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}),
+        REPAIR_LINE,
+    ),
     "differs: addresses escape in mode STRICT": Incident(escaping_node, REPAIR_LINE),
     "differs: config.json was edited": Incident(
         right_but(
@@ -348,15 +316,17 @@ INCIDENTS: dict[str, Incident] = {
         right_but(mask_guard, lose_routes), f"{UNMASK} && {APPLY}"
     ),
     "differs: routes of hostrouting are not configured": Incident(
-        with_typed_routes(OURS), REPAIR_LINE
+        after(escaping_node, let_pass, lambda host: type_routes(host, *REPAIR)), REPAIR_LINE
     ),
     "differs: routes were typed until the next boot": Incident(
-        with_typed_routes(BY_HAND), REPAIR_LINE
+        after(escaping_node, let_pass, type_by_hand), REPAIR_LINE
     ),
     "differs: the table for probes is lost": Incident(
-        right_but(lose_table, probeRewrite=PROBES), APPLY
+        right_but(lambda host: host.nftables.tables.clear(), probeRewrite=PROBES), APPLY
     ),
-    "differs: addresses escape, and /etc is read-only": Incident(stuck),
+    "differs: addresses escape, and /etc is read-only": Incident(
+        after(escaping_node, fill("/etc", "Read-only file system"))
+    ),
     "differs: /run is full, so that a start has no note": Incident(
         right_but(lost(LAYOUT.note_path(KUBELET)), fill("/run"))
     ),
@@ -458,13 +428,3 @@ UNITS: dict[State, Sequence[Change]] = {
     "not gated": [ungate],
 }
 """By the state of kubelet: what has happened on a node."""
-CODES: dict[State, int] = {
-    **dict.fromkeys(get_args(State), 0),
-    "refused": 1,
-    "fails": 1,
-    "masked": 1,
-    "unknown": 2,
-    "waiting": 3,
-    "no answer": 3,
-}
-"""The exit codes of `status kubelet`."""

@@ -209,11 +209,10 @@ def booted(
     files: Mapping[str, str],
     *,
     scripts: Mapping[str, str],
-    links: Mapping[str, str],
     machines: tuple[str, ...],
     furnish: Callable[[str], None],
 ) -> Iterator[System]:
-    """A system with these files, programs and symbolic links on top of a tree, and these machines.
+    """A system with these files and programs on top of a tree, and these machines.
 
     `furnish` is called with the path of its root file system before the boot.
     """
@@ -227,8 +226,6 @@ def booted(
             system.lay(path, text)
         for path, text in scripts.items():
             system.lay(path, text, mode=0o755)
-        for path, target in links.items():
-            system.link(path, target)
         for name in machines:
             system.add_machine(name)
         furnish(str(system.outside("/")))

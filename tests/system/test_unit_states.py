@@ -6,6 +6,7 @@ instance of a template, does not run.
 """
 
 import json
+import re
 import time
 from itertools import cycle
 from typing import NamedTuple
@@ -72,10 +73,20 @@ def start(system: System) -> int:
     return system.run("systemctl", "start", UNIT).returncode
 
 
+def begin_start(system: System) -> None:
+    """Have systemd start the unit, without waiting."""
+    system.must("systemctl", "start", "--no-block", UNIT)
+
+
 def end(system: System) -> None:
     """Stop the unit."""
     system.must("systemctl", "stop", UNIT)
     system.run("systemctl", "reset-failed", UNIT)
+
+
+def await_state(system: System, expected: State) -> None:
+    """Wait until this is the state of the unit."""
+    wait_for(f"the unit to be {expected}", lambda: state(system).state == expected)
 
 
 def lay_script(system: System, text: str) -> None:
@@ -125,13 +136,18 @@ def a_refusal_that_systemd_forgets(system: System) -> None:
 
 
 def a_gate_that_does_not_run(system: System) -> None:
-    """Where there is no program, the journal has why. Another program's condition beside it changes
-    nothing. When systemd has read its files again, nothing tells such a start from one that failed
-    before the gate was there.
+    """Where there is no program, the journal has why, also if it is busy and takes the lines late.
+    Another program's condition beside it changes nothing. When systemd has read its files again,
+    nothing tells such a start from one that failed before the gate was there.
     """
     override(system, CONDITION_FAILS)
     system.must("mv", LAYOUT.program_path, AWAY)
-    assert start(system) == 1
+    journal = system.show("systemd-journald.service", "MainPID")
+    system.must("kill", "-STOP", journal)
+    try:
+        assert start(system) == 1
+    finally:
+        system.must("kill", "-CONT", journal)
     said = f"{UNIT} was refused: the gate could not be run"
     wait_for("the journal to have it", lambda: said in "".join(state(system).reasons))
     assert state(system).state == "refused"
@@ -139,6 +155,62 @@ def a_gate_that_does_not_run(system: System) -> None:
         system.must("systemctl", verb)
         assert state(system).state == "fails", verb
     system.must("mv", AWAY, LAYOUT.program_path)
+
+
+def a_crash_loop(system: System) -> None:
+    """A unit that fails again and again, until systemd starts it no more, was not refused, also if
+    the gate has refused it before.
+    """
+    lay_script(system, "exit 1")
+    override(system, "Type=exec\n")
+    assert start(system) == 1
+    assert state(system).state == "refused"
+    lay_script(system, "exit 0")
+    override(system, f"{MAIN_FAILS}Restart=always\nRestartSec=1h\n")
+    begin_start(system)
+    await_state(system, "fails")
+    shown = state(system)
+    assert "(exit-code, exit status 255)" in shown.sentence
+    override(system, f"{MAIN_FAILS}Restart=always\nRestartSec=10ms\n")
+    begin_start(system)
+    wait_for("systemd to give up", lambda: system.show(UNIT, "ActiveState") == "failed")
+    for verb in (*RELOADS, "daemon-reload"):
+        shown = state(system)
+        assert shown.state == "fails", verb
+        # How often depends on how long a start takes.
+        assert re.search(r"and was restarted \d+ times", shown.sentence), verb
+        system.must("systemctl", verb)
+
+
+def a_masked_unit(system: System) -> None:
+    """The command that is proposed takes this mask away, and another one would not."""
+    for options in ((), ("--runtime",)):
+        system.must("systemctl", "mask", *options, UNIT)
+        [masked] = unit_states(
+            LocalFiles(str(system.outside("/"))), InsideManager(system), [UNIT], [TEMPLATE]
+        )
+        assert masked.state == "masked"
+        assert masked.remedy is not None
+        system.must(*masked.remedy.command.split())
+        assert start(system) == 0
+        end(system)
+
+
+def a_start_without_the_gate(system: System) -> None:
+    """A unit that has started while a drop-in cancelled the gate has no note: at once, and when
+    systemd has read its files again, or itself.
+    """
+    assert start(system) == 0  # whose note is not about the next start
+    end(system)
+    override(system, "ExecCondition=\n")
+    assert start(system) == 0
+    assert "no note says" in state(system).sentence
+    system.outside(OVERRIDE).unlink()
+    for verb in RELOADS:
+        system.must("systemctl", verb)
+        shown = state(system)
+        assert "no note says" in shown.sentence, verb
+        assert shown.checked == 0, verb
 
 
 def a_start_through_the_gate(system: System) -> None:
@@ -231,6 +303,9 @@ def a_drop_in_that_was_not_read(system: System) -> None:
 STORIES = (
     a_refusal_that_systemd_forgets,
     a_gate_that_does_not_run,
+    a_crash_loop,
+    a_masked_unit,
+    a_start_without_the_gate,
     a_start_through_the_gate,
     drop_ins_of_somebody_else,
     a_drop_in_that_was_not_read,

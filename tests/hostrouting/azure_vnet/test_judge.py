@@ -76,6 +76,10 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
         {"routes": [BY_BRIDGE, BY_DOWN], "links": LINKS[:3]},
         "delete 2: no pod is known to use it",
     ),
+    "route, by the neighbour": (
+        {"routes": [BY_BRIDGE], "neighbours": [NEIGHBOUR]},
+        "delete 2: no device has the MAC",
+    ),
     # the address
     "not managed": (THREE | {"managed": ["10.9.0.0/16"]}, "keep 3: is not in a managed network"),
     "own address": (THREE | {"addresses": (OWN,)}, "keep 3: is an address of this host, on azure0"),

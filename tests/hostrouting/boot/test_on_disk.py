@@ -128,16 +128,7 @@ def test_the_interpreter(path: str, link: str) -> None:
         assert python.target == link
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        LAYOUT.program_path,
-        LAYOUT.config_path,
-        LAYOUT.unit_path(LAYOUT.check_unit),
-        LAYOUT.enabled_path(LAYOUT.routes_unit),
-        LAYOUT.drop_in_path("kubelet.service"),
-    ],
-)
+@pytest.mark.parametrize("path", [LAYOUT.program_path, LAYOUT.drop_in_path("kubelet.service")])
 def test_what_a_killed_writer_has_left(path: str) -> None:
     """It wrote a temporary file, and did not rename it: that is removed, and is no sign that a
     configuration was installed.

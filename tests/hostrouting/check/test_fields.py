@@ -33,7 +33,7 @@ like that: a veth has the name, and the snapshot has the kind, and the link type
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -42,18 +42,21 @@ from typing import Any, cast
 import attrs
 import pytest
 
-from hostrouting.check.check import check_kernel
+from hostrouting.check.check import check_kernel, check_snapshot
 from hostrouting.check.judge import Judge
 from hostrouting.check.results import CheckReport, FamilyReport, Grade
 from hostrouting.check.sentences import check_findings
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.fib.engine import Fib
+from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import RouteBackend
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.route import OURS
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.plan import plan_static_routes
+from hostrouting.testing import FakeHost
+from hostrouting.upkeep.passes import run_pass
 from tests.support.commands import up
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.sections import expect
@@ -316,19 +319,27 @@ def repair_of(family: FamilyReport) -> list[str]:
     return [*routes, *dict.fromkeys(reasons)]
 
 
-def the_repair_changes_nothing_else(field: Field, report: CheckReport, snapshot: Snapshot) -> None:
-    """If the repair is configured beside the routes of ours that the node has, the plan adds it and
-    changes nothing else; what left by an overlay, or stayed here, still does.
-    """
+def with_routes(
+    field: Field, snapshot: Snapshot, further: Iterable[StaticRoute] = ()
+) -> HostRoutingConfig:
+    """The configuration that has the routes of ours that the node has, and these."""
     routes: list[StaticRoute] = []
     for route in snapshot.routes:
         if route.protocol == OURS:
             hop = route.next_hops[0]
             destination = route.prefix.to_network()
             routes.append(StaticRoute(destination, hop.gateway, hop.dev, route.metric))
-    routes += report.routes
+    routes += further
     section = StaticRoutesConfig(bool(routes), tuple(routes))
-    plan = plan_static_routes(field.configuration._replace(static_routes=section), snapshot)
+    return field.configuration._replace(static_routes=section)
+
+
+def the_repair_changes_nothing_else(field: Field, report: CheckReport, snapshot: Snapshot) -> None:
+    """If the repair is configured beside the routes of ours that the node has, the plan adds it and
+    changes nothing else; what left by an overlay, or stayed here, still does.
+    """
+    configured = with_routes(field, snapshot, report.routes)
+    plan = plan_static_routes(configured, snapshot)
     assert plan.waiting == ()
     changes = {step.action for step in plan.steps} - {"keep"}
     assert changes == ({"add"} if report.routes else set())
@@ -349,9 +360,25 @@ def only_what_escapes_moves(judge: Judge, after: Fib, cidr: Prefix) -> None:
             assert before.devs == decision.devs
 
 
+def a_pass_agrees(
+    field: Field, report: CheckReport, snapshot: Snapshot, backend: RouteBackend
+) -> None:
+    """In STRICT, the gate holds a unit back exactly if the verdict is that an address escapes, or
+    that there is no default route.
+    """
+    host = FakeHost()
+    outcome = run_pass(host, backend, with_routes(field, snapshot))
+    is_wrong = report.verdict in {"overlap", "no-default-route"}
+    assert outcome.refuses is is_wrong
+    markers = [path for path in HostLayout.markers if path in host.files.texts]
+    marker = f".{report.verdict}" if not is_wrong else ".detected"
+    assert [path.endswith(marker) for path in markers] == [True]
+
+
 @pytest.mark.parametrize("name", [pytest.param(name, marks=linux) for name in _FIELDS])
 def test_a_node(name: str) -> None:
-    """On Linux each node is judged as its file says, and a repair takes nothing away.
+    """On Linux each node is judged as its file says, also by a pass, and a repair takes nothing
+    away.
 
     Linux is asked at each border of what decides, and at the ends of what escapes, for each node.
 
@@ -366,5 +393,22 @@ def test_a_node(name: str) -> None:
             assert "kernel-differs" not in {doubt.name for doubt in family.doubts}
         snapshot = as_meant.snapshot()
         agrees(field, report)
+        a_pass_agrees(field, report, snapshot, as_meant)
         the_repair_changes_nothing_else(field, report, snapshot)
         the_proposed_commands_work(field, report, namespace, as_meant)
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_a_source_that_only_linux_knows() -> None:
+    """A snapshot leaves undecided what a live check settles, because it asks Linux which source it
+    writes; and says so.
+    """
+    field = Field.read("rails-by-source-beside-calico")
+    with field.made() as namespace, namespace.inside(), NetlinkBackend() as backend:
+        as_meant = cast("RouteBackend", Dressed(backend, field))
+        assert check_kernel(as_meant, field.configuration).verdict == "ok"
+        report = check_snapshot(as_meant.snapshot(), field.configuration)
+    [doubt] = report.doubts
+    assert doubt.name == "unknown-source"
+    assert "on the host itself" in str(doubt.remedy)

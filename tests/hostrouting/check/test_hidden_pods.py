@@ -172,7 +172,7 @@ def hosts(draw: st.DrawFn, family: int) -> Host:
 
 
 laws = settings(
-    max_examples=scaled(100), suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    max_examples=scaled(70), suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 
 

@@ -2,12 +2,7 @@
 wrong once, on a host that no file of tests/hosts describes.
 """
 
-from typing import Any
-
-import pytest
-
 from hostrouting.check.sentences import check_findings
-from hostrouting.fib.engine import FROM_HOST, Fib, PacketKind
 from hostrouting.model.rule import Rule
 from tests.support.ip_text import HostRow, host_rows
 from tests.support.topologies import checked, checked_as, vm_of
@@ -27,7 +22,6 @@ rule not to 172.16.0.16/32 goto 9 | 172.16.0.16/32
 a default route by InfiniBand is not one
 + -default; 0.0.0.0/1 dev eth0; 128.0.0.0/1 dev eth1; default dev ib0; 0.0.0.0/1 dev ib0
   ok, expected eth0 eth1
-  ok | | 9.0.0.0/8
 of IPv6 default routes with one metric, that of the router with the higher preference is used
 + ipv6; link eth1 nic
   ok, expected eth1             | ::/0 via fe80::2 dev eth1 metric 1024 pref high   | fd96::/108
@@ -36,21 +30,11 @@ of IPv6 default routes with one metric, that of the router with the higher prefe
 while a gateway does not answer, IPv4 goes over to an equal default route with a gateway
 + -default
   overlap   | default via 10.0.0.1 dev eth0; default via 10.1.0.1 dev eth1 | dev=eth0
-  undecided | default via 10.0.0.1 dev eth0; default via 10.1.0.1 dev eth1
   ok        | default via 10.0.0.1 dev eth0; default dev eth1              | dev=eth0
   undecided | default via 10.0.0.1 dev eth0; default dev eth1
-  ok        | default dev eth0; default via 10.1.0.1 dev eth1              | dev=eth0
-  undecided | default dev eth0; default via 10.1.0.1 dev eth1
-  ok        | default dev eth0; default dev eth1                           | dev=eth0
-  undecided | default dev eth0; default dev eth1
 these look like Ethernet, and all but the bond are tunnels
 + default dev dev0
   undecided | link dev0 vxlan
-  undecided | link dev0 geneve
-  undecided | link dev0 gretap
-  undecided | link dev0 ip6gretap
-  undecided | link dev0 erspan
-  undecided | link dev0 ip6erspan
   undecided | link dev0 batadv
   undecided | link dev0 tun
   ok        | link dev0 bond
@@ -72,14 +56,11 @@ below a tunnel may be any card that is connected or has a router, and no InfiniB
   undecided | link dev1 nic; 172.16.0.0/16 dev dev1 proto 2 | 172.16.5.0/24
   overlap   | link dev1 ib; 172.16.0.0/16 dev dev1 proto 2  | 172.16.5.0/24
   undecided | link dev1 nic; 172.16.0.0/16 proto 2 nexthop dev dev1 nexthop via 172.16.0.1 dev dev1
-  overlap   | link dev1 ib; 172.16.0.0/16 proto 2 nexthop dev dev1 nexthop via 172.16.0.1 dev dev1
 broadcast and anycast addresses are this host's own; no range is, nor what another program adds
   ok      | broadcast 172.16.5.255/32 dev ib0 proto 2
   overlap | broadcast 172.16.5.255/32 dev ib0 proto 4
   overlap | broadcast 172.16.5.0/24 dev ib0 proto 2
   ok      | anycast 172.16.5.255/32 dev ib0 proto 2
-  overlap | anycast 172.16.5.255/32 dev ib0 proto 4
-  overlap | anycast 172.16.5.0/24 dev ib0 proto 2
 by these, TCP connects in IPv6 alone
   undecided | broadcast 172.16.5.0/24 via 10.0.0.1 dev eth0 proto 4
   undecided | multicast 172.16.5.0/24 via 10.0.0.1 dev eth0 proto 4
@@ -104,8 +85,6 @@ neighbours are in a network of the device itself
 the bridge of a CNI leads to the pods of its own network, and to single ones
 + address 172.16.1.1/24 dev cni0
   undecided | 172.16.0.0/16 dev cni0
-  undecided | 172.16.2.0/24 dev cni0
-  undecided | 172.16.128.0/17 dev cni0
   ok        | 172.16.1.128/25 dev cni0
   ok        | 172.16.2.7/32 dev cni0
 a bridge's address in the network of the link, which every device has, says nothing of its pods
@@ -123,6 +102,9 @@ a CNI that serves the pods of another does so by its tunnels, and not by its bri
 + link cali1 veth; link cbr0 bridge; 172.16.1.0/24 dev cbr0
   ok
   undecided | 172.16.2.7/32 dev cali1
+Cilium may be chained behind the CNI of GKE
+  ok | link gke1 veth; link cilium_vxlan vxlan; 172.16.1.0/24 dev cilium_vxlan; \
+172.16.2.7/32 dev gke1
 pods of this node may be hidden by an uplink that is named as a pod's device, or by a rule
 + link veth7 veth; 172.16.5.7/32 dev cali1
   overlap | 172.16.5.0/24 via 10.0.0.1 dev veth7 table 100; rule | 172.16.5.0/24 dev=veth7
@@ -136,6 +118,9 @@ pods of other nodes are not, if they are reached by the uplink, too
 172.16.5.0/24 via 10.0.0.1 dev eth0 table 100
 pods that the plain bridge plugin has attached may be those of any CNI
   ok | link flannel.1 vxlan; link veth7 veth; 172.16.1.0/24 dev flannel.1; 172.16.2.7/32 dev veth7
+the block of Calico on this node has 4,096 addresses at most
+  ok       | link cali1 veth; blackhole 172.16.0.0/20 proto 12; 172.16.1.7/32 dev cali1
+  overlap  | link cali1 veth; blackhole 172.16.0.0/19 proto 12; 172.16.1.7/32 dev cali1
 multicast is fine by any device, and not if it is refused
   ok      | 224.0.0.0/4 dev ib0               | 224.0.0.0/4
   overlap | blackhole 224.0.0.0/4 proto 4     | 224.0.0.0/4
@@ -156,10 +141,9 @@ a refused range that begins with the address of Flannel's device is its own, unl
   ok      | blackhole fd16::/48 proto 3; address fd16::/48 dev flannel.1     | fd16::/48
   overlap | blackhole fd16::/47 proto 3; address fd16::/47 dev flannel.1     | fd16::/47
 only a pod of Calico inside shows that BIRD refuses a block for Calico
-+ link cali1 veth; link lxc1 veth; link eth1 veth; blackhole 172.16.5.0/24 proto 12
++ link cali1 veth; link lxc1 veth; blackhole 172.16.5.0/24 proto 12
   ok        | 172.16.5.7/32 dev cali1 | 172.16.5.128/25
   undecided | 172.16.5.7/32 dev lxc1  | 172.16.5.128/25
-  undecided | 172.16.5.7/32 dev eth1  | 172.16.5.128/25
 one of Calico's own protocol needs no pod inside, and a rule by source does not matter to it
 + default via 10.0.0.1 dev eth0 table 100; rule from 10.0.0.4/32
   ok      | link cali1 veth; blackhole 172.16.5.0/24 proto 80
@@ -200,7 +184,6 @@ a VPN marks its own packets, which leave by the card below the tunnel, and by no
 nobody can know of which sockets these packets are
 + elsewhere
   undecided | rule [iif lo] fwmark 1/1
-  undecided | rule [iif lo] fwmark 1/1 prohibit
   undecided | rule [iif lo] uidrange 1000-1999
   undecided | rule [iif lo] ipproto tcp dport 443
   undecided | rule [iif lo] oif eth0 prohibit
@@ -208,7 +191,6 @@ nobody can know of which sockets these packets are
 sockets that are bound to a device pass over routes by others, and loopback never leaves
 + elsewhere
   ok | rule [iif lo] oif ib0
-  ok | rule [iif lo] oif eth0
   ok | rule [iif lo] from 127.0.0.0/8
   ok | rule [iif lo] from 10.0.0.4/32 oif ib0
 where another rule decides the plain packets, a `not from` is about others of this host
@@ -216,9 +198,7 @@ where another rule decides the plain packets, a `not from` is about others of th
 behind a rule for all that this host sends, a rule may select packets of pods
 + elsewhere; 10.244.0.0/24 dev cni0; address 10.244.0.1/24 dev cni0; rule pref 90 iif lo lookup 254
   undecided | rule iif cni0
-  undecided | rule iif cni0 fwmark 1/1
   undecided | rule not iif lo
-  undecided | rule not iif eth0
   undecided | rule fwmark 1/1
   undecided | rule from 10.244.0.0/24
   undecided | rule not from 10.0.0.4/32
@@ -239,20 +219,14 @@ what is known of packets excuses the device of a route, and no type that keeps o
 + address 10.9.0.4/24 dev ib0
   ok        | 172.16.0.0/16 dev ib0 table 100 proto 4; rule from 10.9.0.4/32
   undecided | local 172.16.0.0/16 dev ib0 table 100 proto 4; rule from 10.9.0.4/32
-  undecided | broadcast 172.16.0.0/16 dev ib0 table 100 proto 4; rule from 10.9.0.4/32
   undecided | multicast 172.16.0.0/16 dev ib0 table 100 proto 4; rule from 10.9.0.4/32
   ok        | 172.16.0.0/16 dev ib0 table 100 proto 4; rule oif ib0
   undecided | local 172.16.0.0/16 dev ib0 table 100 proto 4; rule oif ib0
-  undecided | broadcast 172.16.0.0/16 dev ib0 table 100 proto 4; rule oif ib0
-  undecided | multicast 172.16.0.0/16 dev ib0 table 100 proto 4; rule oif ib0
 by the right device, packets are lost all the same if the link is asked for them
 + address 10.0.0.9/24 dev eth0
   undecided | 172.16.0.0/16 dev eth0 table 100; rule from 10.0.0.9/32
   ok        | 172.16.0.0/16 via 10.0.0.1 dev eth0 table 100; rule from 10.0.0.9/32
   undecided | 172.16.0.0/16 dev eth0 table 100; rule oif eth0
-  ok        | 172.16.0.0/16 via 10.0.0.1 dev eth0 table 100; rule oif eth0
-  undecided | 172.16.0.0/16 dev eth0 table 100; rule uidrange 5-5
-  ok        | 172.16.0.0/16 via 10.0.0.1 dev eth0 table 100; rule uidrange 5-5
 pods here may have addresses in a part; Cilium names an address of its own as the gateway to all
 + elsewhere; address 10.9.0.1/32 dev cni0; rule from 10.9.0.128/25
   undecided | 10.9.0.0/24 dev cni0
@@ -316,7 +290,6 @@ a `from` that only an address on a pods' bridge fulfils is about pods, unless Li
   undecided | rule from 10.244.1.0/24
   undecided | rule from 10.244.1.1/32
   overlap   | -addresses; rule from 10.244.1.0/24
-  overlap   | -addresses; rule from 10.244.1.1/32
 a route by a CNI's device says that a `from` selects packets of pods; one for a single pod is fine
 + elsewhere
   undecided | 10.244.1.5/32 dev cali1; rule from 10.244.0.0/16
@@ -341,7 +314,8 @@ def assert_answer(row: HostRow) -> None:
     """
     report = checked_as(vm_of(row.host), row.asked)
     verdict, *more = row.answer.split(", ")
-    assert report.verdict == verdict
+    said = "\n".join(map(str, check_findings(report)))
+    assert report.verdict == verdict, said
     for each in more:
         word, *names = each.split()
         if word == "expected":
@@ -399,32 +373,3 @@ def test_what_a_cni_refuses_and_takes_is_named() -> None:
         "OK: every address of 172.16.0.0/16 leaves through eth0, or through cali* (Calico), or "
         "is refused because no pod has it, in 172.16.5.0/26 (Calico), or is this host's own"
     )
-
-
-def test_the_lookups_for_many_pods(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice as many pods of a second card take twice as many lookups: the CNI of AWS has two rules
-    for each, and a node has hundreds.
-    """
-    lookups: list[int] = []
-    outcomes = Fib.outcomes
-
-    def counting(fib: Fib, address: int, packet: PacketKind = FROM_HOST) -> Any:
-        lookups.append(address)
-        return outcomes(fib, address, packet)
-
-    monkeypatch.setattr(Fib, "outcomes", counting)
-    counts: list[int] = []
-    for pods in (20, 40):
-        lookups.clear()
-        # As the CNI of AWS makes it; each second address is a pod's.
-        things = ["default via 10.0.0.1 dev eth1 table 2"]
-        things += ["rule pref 1024 fwmark 0x80/0x80 lookup 254"]
-        for number in range(pods):
-            pod = f"10.0.16.{2 * number}/32"
-            things += [f"link eni{number} veth", f"{pod} dev eni{number}"]
-            things += [f"rule pref 512 to {pod} lookup 254"]
-            things += [f"rule pref 1536 from {pod} lookup 2"]
-        section = {"allowed_devs": ["eth1"], "pod_cidrs": ["10.0.16.0/22"]}
-        assert checked(vm_of("; ".join(things)), "10.0.0.0/16", **section).verdict == "ok"
-        counts.append(len(lookups))
-    assert counts[1] < 2.2 * counts[0]

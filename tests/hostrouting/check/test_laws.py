@@ -26,10 +26,11 @@ from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.fib.engine import FROM_HOST, Decision, Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.kernel.part import part_of
-from hostrouting.model.prefix import IPV4, Prefix, as_ip, width_of
-from hostrouting.model.route import OURS, REFUSING, NextHop, Route
+from hostrouting.model.link_kinds import is_tunnel
+from hostrouting.model.prefix import IPV4, Prefix, as_ip, ip_at, width_of
+from hostrouting.model.route import OURS, PROTOCOL_KERNEL, REFUSING, NextHop, Route
 from hostrouting.model.rule import Rule
-from hostrouting.model.snapshot import Address, Snapshot
+from hostrouting.model.snapshot import Address, Link, Snapshot
 from tests.support.examples import scaled
 from tests.support.nodes import block_of, nodes
 from tests.support.scan import scanned
@@ -222,6 +223,48 @@ def test_ok_is_not_wrong_for_any_pod(node: tuple[int, Snapshot], pod: int) -> No
             assert grade_of(judge, kind, route) is Grade.FINE
 
 
+@settings(often_assumed, max_examples=scaled(50))
+@given(nodes(), st.integers(0, 15), st.integers(1, 8), st.integers(1, 39_999))
+def test_ok_is_not_wrong_for_pods_that_a_rule_selects_by_their_source(
+    node: tuple[int, Snapshot], pod: int, bits: int, priority: int
+) -> None:
+    """Also without `podCidrs`: a rule for a part of the network of their bridge, or for more, does
+    not lead them elsewhere than expected.
+
+    A rule for all packets of this host (`iif lo`) ends the pass for these, so a rule by source
+    behind it is only seen with `podCidrs`.
+    """
+    family, snapshot = node
+    assume(all(rule.iif != "lo" for rule in snapshot.rules))
+    block = block_of(family)
+    network = Prefix(family, block.first + 16, width_of(family) - 4)
+    sender = network.first + pod
+    sources = Prefix.around(family, sender, width_of(family) - bits)
+    without_rule = with_bridge(snapshot, network)
+    host = without_rule.with_rules([Rule(family, priority, table=100, src=sources)])
+    assume(checked(host, [block]).verdict == "ok")
+    judge = judge_of(host, family)
+    for address in addresses_of(block):
+        kind, route = scanned(host, family, address, source=sender, iif="cni0")
+        before = scanned(without_rule, family, address, source=sender, iif="cni0")
+        if (kind, route) != before:
+            event("led by the rule")
+            assert grade_of(judge, kind, route) is Grade.FINE
+
+
+def with_bridge(snapshot: Snapshot, network: Prefix) -> Snapshot:
+    """The host with a bridge of pods that has this network."""
+    links = {link.name: link for link in snapshot.links}
+    links.setdefault("cni0", Link(name="cni0", index=99, kind="bridge"))
+    own = Address(ip_at(network.family, network.first + 1), network.length, "cni0")
+    connected = Route(network, (NextHop("cni0"),), protocol=PROTOCOL_KERNEL)
+    return snapshot._replace(
+        links=tuple(links.values()),
+        addresses=(*snapshot.addresses, own),
+        routes=(*snapshot.routes, connected),
+    )
+
+
 @often_assumed
 @given(nodes(), st.integers(0, 3))
 def test_a_repair_repairs_and_takes_nothing_away(node: tuple[int, Snapshot], place: int) -> None:
@@ -340,6 +383,53 @@ def test_a_repair_keeps_nothing_from_a_cni(node: tuple[int, Snapshot]) -> None:
     assume(report.repair.resolved)
     judge = judge_of(snapshot, family)
     assert led_astray(judge, report.repair.resolved, addresses_of(block)) == []
+
+
+@often_assumed
+@given(nodes())
+def test_a_repair_costs_each_device_what_it_takes_from_it(node: tuple[int, Snapshot]) -> None:
+    """The costs name each device that loses an address to the repair, with a network around that;
+    and no network from which nothing is taken.
+    """
+    family, snapshot = node
+    block = block_of(family)
+    [report] = checked(snapshot, [block]).families
+    assume(report.repair.resolved)
+    judge = judge_of(snapshot, family)
+    costs = report.repair.costs
+    event(f"{len(costs)} networks")
+    taken = taken_from_devices(judge, report.repair.resolved, addresses_of(block))
+    for dev, address in taken:
+        assert any(dev == cost.dev and holds(cost.network, address) for cost in costs)
+    for cost in costs:
+        assert any(dev == cost.dev and holds(cost.network, address) for dev, address in taken)
+
+
+def holds(network: Prefix, address: int) -> bool:
+    """Whether the address lies in the network."""
+    return network.first <= address <= network.last
+
+
+def taken_from_devices(
+    judge: Judge, repair: Collection[Route], addresses: Iterable[int]
+) -> set[tuple[str, int]]:
+    """By a scan before and after: the addresses that escape by a device, and are then taken by a
+    route of the repair. What a default route leads there counts only if the device is a VPN's.
+    """
+    snapshot = judge.fib.snapshot
+    repaired = snapshot.with_routes(repair)
+    taken: set[tuple[str, int]] = set()
+    for address in addresses:
+        kind, before = scanned(snapshot, judge.fib.family, address)
+        _, after = scanned(repaired, judge.fib.family, address)
+        opinion = judge.opinion(Decision(kind, before))
+        if opinion.grade is not Grade.ESCAPE or after not in repair:
+            continue
+        devs = [*opinion.devs]
+        if before is not None and before.prefix.length == 0:
+            devs = [dev for dev in devs if is_tunnel(snapshot.links_by_name.get(dev))]
+        taken.update((dev, address) for dev in devs)
+    return taken
 
 
 @settings(often_assumed, max_examples=scaled(40))

@@ -2,6 +2,8 @@
 somebody has typed, are gone then.
 """
 
+from ipaddress import ip_network
+
 import pytest
 from hypothesis import event, given
 
@@ -17,7 +19,7 @@ from tests.hostrouting.check.test_proposal import BOTH, HALF, NONE, addresses_of
 from tests.support.nodes import block_of, nodes
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, REPAIR, config
-from tests.support.topologies import cni_node, dual_stack_h200, vm_of
+from tests.support.topologies import ELSEWHERE, cni_node, dual_stack_h200, rule, vm_of
 
 KEEP = Remedy("to keep them", "repair | apply")
 
@@ -119,6 +121,17 @@ def test_only_what_was_typed_goes(other: Route) -> None:
     snapshot = typed(other)
     gone = {*snapshot.routes} - {*after_next_boot(snapshot, wanted).routes}
     assert {str(route.prefix) for route in gone} == set(TYPED)
+
+
+def test_packets_of_pods_that_escape_anyway() -> None:
+    """What plain packets lose is told from what only packets of pods lose."""
+    pods = "10.244.0.0/16"
+    wanted = HostRoutingConfig(route_overlap=expect(CIDR, pod_cidrs=[ip_network(pods)]))
+    kernel = with_routes(OURS, *REPAIR)
+    kernel.ip_route("add", ELSEWHERE)
+    kernel.add_rule(rule(pods))
+    [finding] = lost(kernel.snapshot(), wanted)
+    assert finding.facts == {"unconfigured": [*REPAIR], "ranges": [CIDR]}
 
 
 def test_addresses_of_ipv6_that_are_as_small_as_those_of_ipv4() -> None:

@@ -38,8 +38,8 @@ def destinations(configuration: HostRoutingConfig) -> list[str]:
 
 
 def test_a_card_that_has_got_another_name() -> None:
-    """With the new name expected, a configured route does not wait for the old one. One by an
-    expected device that is late does.
+    """With the new name expected, a configured route does not wait for the old one. It does if the
+    old name is expected, or none.
     """
     named = [route._replace(dev="eth9") for route in BOTH.static_routes.routes]
     section = BOTH.route_overlap._replace(expected_devs=("eth0",))
@@ -51,8 +51,9 @@ def test_a_card_that_has_got_another_name() -> None:
     plan = plan_static_routes(proposed, host)
     assert plan.waiting == ()
     assert check_snapshot(plan.apply_to(host), proposed).verdict == "ok"
-    late = lost._replace(route_overlap=section._replace(expected_devs=("eth9",)))
-    assert propose_configuration(late, host).config == late
+    for expected in (("eth9",), ()):
+        late = lost._replace(route_overlap=section._replace(expected_devs=expected))
+        assert propose_configuration(late, host).config == late
 
 
 @pytest.mark.parametrize(

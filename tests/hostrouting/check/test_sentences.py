@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hostrouting.check.repair_line import RepairLine
 from hostrouting.check.sentences import (
     addition_command,
     caveat_of_repair,
@@ -327,3 +328,11 @@ def test_what_the_repair_takes_is_named_by_the_network() -> None:
     by_vpn = vm_of("-default; default dev wg1; default via 10.0.0.1 dev eth0 metric 9")
     [of_vpn] = named("repair-cost", by_vpn, expected_devs=["eth0"])
     assert of_vpn.facts == cost.facts
+
+
+def test_the_line_to_type() -> None:
+    """A repair that takes protection away has the option that allows it, in the dry run, too."""
+    repair = RepairLine(" --config new.json", needs_consent=True)
+    words = "repair --config new.json | hostrouting {} --config - --allow-removal"
+    assert str(repair.line()).endswith(words.format("apply"))
+    assert str(repair.line(into="plan")).endswith(words.format("plan"))

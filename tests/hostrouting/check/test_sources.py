@@ -133,16 +133,3 @@ def test_a_route_of_scope_link_takes_an_address_of_scope_link() -> None:
     answers = answers_on_a_host(IPV4, [zeroconf, dhcp], default, "203.0.113.9")
     own = as_ip("169.254.7.7")
     assert answers == (own, (own,), own)
-
-
-def test_ipv6_does_not_ask_for_the_network_of_the_gateway() -> None:
-    """Of two addresses, the one that is more like the destination is the source.
-
-    Kills: only those beside the gateway, as in IPv4.
-    """
-    both = [f"address add {ip}/64 dev eth0 nodad" for ip in ("2001:db8::5", "fd00::5")]
-    default = "route add default via 2001:db8::1 dev eth0"
-    answers = answers_on_a_host(IPV6, both, default, "fd77::9")
-    assert answers.taken == as_ip("fd00::5")
-    assert set(answers.named) == {as_ip("fd00::5"), as_ip("2001:db8::5")}
-    assert answers.node_ip is None

@@ -1,14 +1,14 @@
-"""The installed config.json is broken, emptied, of another release, or not to be read: the commands
-say how to get it back, and what they can see without it.
+"""The installed config.json is broken, emptied, or not to be read: the commands say how to get it
+back, and what they can see without it.
 """
-
-import json
 
 import pytest
 
+from hostrouting.model.snapshot import Link
+from hostrouting.testing import FakeHost
 from tests.support.cli import say
-from tests.support.incidents import GUARDED, KUBELET, apply, config, node
-from tests.support.statuses import with_private_files
+from tests.support.incidents import GUARDED, KUBELET, apply, config, node, start_vpn
+from tests.support.statuses import INCIDENTS, after, mark_packets, with_private_files
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes
 
 
@@ -33,43 +33,63 @@ def test_an_emptied_file_does_not_mean_that_nothing_is_installed(text: str) -> N
     assert host.files.texts[LAYOUT.config_path] == text
 
 
-def test_the_file_of_another_release() -> None:
-    """The page says which release wrote the file, and counts the faults that a reader of the first
-    line does not need; `check` lists all of them.
+BROKEN = {
+    "shut: config.json is broken": "/etc/hostrouting/config.json is not JSON: ",
+    "shut: /etc/hostrouting is deleted": "/etc/hostrouting/config.json is missing, with all of ",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_typed_cidrs_where_the_configuration_is_unusable(name: str) -> None:
+    """They are checked, and a warning names the file and the fault: on the page, in the document,
+    and beside an explanation. Its remedy is to correct the file if it is there.
     """
-    host = node(config(*REPAIR))
-    written = json.loads(host.files.texts[LAYOUT.config_path])
-    written["writtenBy"] = "hostrouting 0.9"
-    written["hostRouting"]["routeOverlap"]["allowedDevs"] = ["a b", "c d", "e f", "g h", "i j"]
-    host.files.texts[LAYOUT.config_path] = json.dumps(written)
+    sentence = f"the installed configuration was not used: {BROKEN[name]}"
+    host = INCIDENTS[name].make()
+    assert say("check", CIDR, host=host).code == 0
+    assert say("check", CIDR, "--fail-on", "warning", host=host).code == 1
 
-    status = say("status", host=host)
-    assert status.code == 2
-    assert "5 faults: " in status.lines[0]
-    assert '"e f" is not a device pattern; and 2 more' in status.out
-    assert '"g h"' not in status.out
-    assert any(
-        "config.json was written by hostrouting 0.9, but this is" in line for line in status.lines
-    )
-    assert say("check", host=host).err.count("is not a device pattern") == 5
+    lose_routes(host)
+    document = say("check", CIDR, "--json", host=host)
+    assert document.json["verdict"] == "overlap"
+    [warning] = [finding for finding in document.json["findings"] if finding["name"] == "file"]
+    assert warning["sentence"].startswith(sentence)
+    assert warning["severity"] == "warning"
+    assert warning["target"] == LAYOUT.config_path
+
+    page = say("check", CIDR, host=host)
+    assert page.code == document.code == 1
+    _, _, behind = page.out.partition(f"\nFILE: {sentence}")
+    _, remedy, *_ = behind.splitlines()
+    is_there = host.files.look(LAYOUT.config_path) is not None
+    assert remedy.startswith(f"  correct {LAYOUT.config_path}") is is_there
+
+    explained = say("explain", "172.16.5.9", host=host)
+    assert explained.lines[0].startswith("OVERLAP: ")
+    assert sentence in explained.err
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[" * 100_000,
-        '{"hostRouting": {"routeOverlap": {"mode": 1}}}',
-        '{"writtenBy": null, "hostRouting": {"routeOverlap": {"mode": 1}}}',
-    ],
-    ids=["nested deeply", "without a writer", "not a name"],
-)
-def test_a_file_that_does_not_say_who_wrote_it(text: str) -> None:
-    """Nothing is said about the release: it is somebody's edit."""
-    host = node(config(*REPAIR))
-    host.files.texts[LAYOUT.config_path] = text
-    status = say("status", host=host)
-    assert status.lines[0].startswith("SHUT: ")
-    assert "was written by" not in status.out
+def add_docker0(host: FakeHost) -> None:
+    """Docker makes a bridge, whose network is in the expected one."""
+    host.kernel.add_link(Link(name="docker0", index=0, kind="bridge"))
+    host.kernel.add_address("docker0", "172.17.0.1/16")
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_needs_the_configuration(name: str) -> None:
+    """A check without typed CIDRs is refused. So is a repair, which would drop what is installed,
+    and no page proposes one.
+    """
+    for change in (lose_routes, start_vpn, mark_packets, add_docker0):
+        host = after(INCIDENTS[name].make, change)()
+        page = say("check", "172.16.0.0/12", host=host)
+        assert page.code in {1, 3}
+        assert " repair " not in page.out
+        for words in (["check"], ["repair", CIDR]):
+            said = say(*words, host=host)
+            assert said.code != 0
+            assert said.out == ""
+            assert LAYOUT.config_path in said.err
 
 
 @pytest.mark.parametrize("command", [f"check {CIDR}", "explain 172.16.5.9"])

@@ -147,6 +147,7 @@ def test_bad_usage(words: str, problem: str) -> None:
     [
         ("chek --jsn", "check --json"),
         ("repair --comands 10.0.0.0/8", "repair --commands 10.0.0.0/8"),
+        ("check --ignore overlapp", "check --ignore overlap"),
         ("check --ignore=OVERLAPP --jsn", "check --ignore=overlap --json"),
         ("aply my/new.json --wait 9", "apply --config my/new.json --wait 9"),
         ("plan --gate=a.service new.json", "plan --gate=a.service --config new.json"),
@@ -374,7 +375,10 @@ def test_a_plan_that_need_not_fail() -> None:
     host = escaping_node()
     failing = plan_installed(host).lines
     assert failing[0] == "WOULD FAIL: addresses escape, and the mode is STRICT"
-    assert failing[-2] == "To repair that, as root:"
+    assert failing[-2:] == [
+        "To repair that, as root:",
+        "  hostrouting repair --config - | hostrouting apply --config -",
+    ]
     planned = plan_installed(host, "--ignore", "overlap")
     assert planned.code == 0
     assert planned.lines[0].startswith("NOTHING TO DO")

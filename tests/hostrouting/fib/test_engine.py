@@ -191,6 +191,15 @@ def test_rules_of_one_priority() -> None:
     assert fib.lookup("8.8.8.8").rule == added_first
 
 
+def test_rules_by_source() -> None:
+    """They are asked in the order of their priorities, and not the one for the longest prefix
+    first.
+    """
+    wider_first = "rule pref 8 from 10.0.0.0/8 lookup 254; rule pref 9 from 10.0.0.4/32 lookup 7"
+    fib = Fib(vm_of(f"default dev eth1 table 7; {wider_first}"), 4)
+    assert fib.lookup("8.8.8.8", KINDS["of a connection"]).devs == ("eth0",)
+
+
 SOURCE = Prefix.parse("10.0.0.4/32")
 KINDS = {
     "sent": PacketKind(),

@@ -138,7 +138,8 @@ def test_every_address_of_a_random_host(family: int, data: st.DataObject) -> Non
 # second without one.
 BY_WHAT: dict[int, list[tuple[str, ...]]] = {
     4: [
-        *product(["gateway", "device", "both"], repeat=3),
+        *product(["gateway", "device"], repeat=3),
+        *product(["both"], ["gateway", "device"], ["gateway", "both"]),
         *dict.fromkeys(permutations(["gateway", "gateway", "lo"])),
     ],
     6: [

@@ -41,6 +41,10 @@ a route is named, and matters where it lies
 | 172.16.5.0/24 dev eth1 scope 254; address fe80::1/64 dev eth1
   ok | 172.16.5.0/24 dev eth1 | allow=eth1
   ok | 172.16.5.0/24 dev eth1 scope 254 src 10.0.0.4 | allow=eth1
+an IPv6 route for packets from some sources hides the others to its prefix
+  (for packets from fd00::/64) \
+| ::/0 via fe80::1 dev eth0; 8000::/4 via fe80::2 dev eth1 metric 9; \
+8000::/4 from fd00::/64 via fe80::1 dev eth0 | 8000::/4
 without another default route, that is what the verdict names, and not that there is none
   route default via 10.0.0.1 dev eth0 tos 0x10 | -default; default via 10.0.0.1 dev eth0 tos 16
 """)

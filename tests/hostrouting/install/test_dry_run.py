@@ -96,6 +96,11 @@ def add_a_script(host: FakeHost) -> None:
     host.files.write(SCRIPT, "exit 0\n")
 
 
+def break_the_interpreter(host: FakeHost) -> None:
+    """The Python of the node loses a module."""
+    host.interpreter.broken = "No module named 'json'"
+
+
 def mask_the_guard(host: FakeHost) -> None:
     """Somebody masks it where we do not look."""
     manager_of(host).properties[LAYOUT.guard_unit] = {"LoadState": "masked"}
@@ -218,6 +223,7 @@ CASES: dict[str, Case] = {
     "an interpreter": case(
         "it is Python 3.9", of(interpreter=FakeInterpreter(broken="it is Python 3.9"))
     ),
+    "an interpreter that need not run the program now": case("", after(break_the_interpreter)),
     "an interpreter of an image": case(
         "", lambda: attrs.evolve(FakeHost.image(), interpreter=FakeInterpreter(path=""))
     ),
@@ -284,6 +290,7 @@ CASES: dict[str, Case] = {
         read(of(files=FakeFiles(links={LAYOUT.unit_path(LAYOUT.guard_unit): "/dev/null"}))),
         wanted=GUARDED,
     ),
+    "a guard that is no longer wanted": case("", after(by=GUARDED)),
     "a guard that is masked elsewhere": case(
         "is masked", after(mask_the_guard, by=GUARDED), wanted=GUARDED
     ),

@@ -471,17 +471,6 @@ class TestRequirements:
         assert str(error) == f"{nft}; {bash}"
         assert host.files.writes == []
 
-    def test_an_interpreter_that_cannot_run_it(self, host: FakeHost) -> None:
-        """It is tried before anything changes, and not if the program stays as it is."""
-        host.interpreter.broken = "No module named 'json'"
-        words = "/usr/bin/python3 cannot run hostrouting on this node: No module named 'json'; inst"
-        failure_of(run, Configure(WANTED, host=host), of=RequirementError, match=words)
-        host.interpreter.broken = ""
-        run(Configure(WANTED, host=host))
-        host.interpreter.broken = "No module named 'json'"
-        assert Configure(WANTED, host=host).plan().errors == ()
-        assert Remove(host=host).plan().errors == ()
-
     def test_a_file_system_that_is_full(self, host: FakeHost) -> None:
         """What is written needs space, and what is removed does not: only a folder that can be
         written.

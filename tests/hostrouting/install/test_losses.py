@@ -1,5 +1,7 @@
 """hostrouting.install.losses: the protection that a configuration would take away."""
 
+from ipaddress import IPv4Network
+
 import pytest
 
 from hostrouting.config.settings import (
@@ -56,6 +58,14 @@ def test_both_families() -> None:
     assert losses(both, both) == []
     assert losses(both, ipv6) == [
         "routeOverlap.expectedCidrs: 172.16.0.0/16 would no longer be checked",
+    ]
+
+
+def test_cidrs_of_services() -> None:
+    """They are checked like the others."""
+    section = OLD.route_overlap._replace(service_cidrs=(IPv4Network("10.96.0.0/12"),))
+    assert losses(OLD._replace(route_overlap=section), OLD) == [
+        "routeOverlap.expectedCidrs: 10.96.0.0/12 would no longer be checked",
     ]
 
 

@@ -54,6 +54,8 @@ CHECKED = config(cidrs=("10.9.0.0/16",))
 FORMER = config("10.8.0.0/16")
 OTHER = config("10.7.0.0/16")
 CONFLICTING = config("172.16.0.0/16")
+NEW_ROUTER = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.9").next_hops
+"""A router in the place of 10.0.0.1."""
 
 
 @settings(max_examples=scaled(100))
@@ -148,7 +150,9 @@ class TestTypedRoutes:
         ]
 
     def test_one_that_the_kernel_refuses(self) -> None:
-        """The undo fails at its end: all else is as before, and the error has what was added."""
+        """The undo fails at its end: all else is as before, and the error has what was added. It
+        can be repeated.
+        """
         host = configured(FORMER)
         host.kernel.add_link("eth9")
         host.kernel.ip_route("add", Route.to("10.6.0.0/16", dev="eth9", protocol=OURS))
@@ -165,6 +169,9 @@ class TestTypedRoutes:
         assert str(change.route.prefix) == "10.7.0.0/16"
         assert our_destinations(host) == ["10.7.0.0/16", "10.8.0.0/16"]
         assert read_installed(host) == FORMER
+        host.kernel.add_link("eth9")
+        undo(task)
+        assert our_destinations(host) == ["10.6.0.0/16", "10.7.0.0/16", "10.8.0.0/16"]
 
 
 class TestFormer:
@@ -184,6 +191,17 @@ class TestFormer:
         assert our_destinations(host) == [], "the routes of the undone run are gone"
         changes = [(change.verb, str(change.route)) for change in effects_of(error).changes]
         assert changes == [("delete", route) for route in added]
+
+    def test_another_gateway_since(self) -> None:
+        """A configured route comes back as the default route is now, and not as it was."""
+        host = configured(FORMER)
+        for route in host.kernel.snapshot().default_routes(4):
+            host.kernel.ip_route("delete", route)
+            host.kernel.ip_route("add", route._replace(next_hops=NEW_ROUTER))
+        task = Configure(OTHER, host=host)
+        run(task)
+        undo(task)
+        assert ours(host) == ["10.8.0.0/16 via 10.0.0.9 dev eth0 proto hostrouting"]
 
     def test_no_wait(self) -> None:
         """Undo does not wait for what may come: `apply --confirm` promises it for now. A route that

@@ -4,6 +4,7 @@ import pytest
 
 from hostrouting.config.settings import GateConfig, HostRoutingConfig
 from hostrouting.errors import HostError
+from hostrouting.finding import Remedy
 from hostrouting.install.typed_commands import GUARD_IS_MASKED, with_gate_command
 from hostrouting.install.ungated import find_ungated
 from hostrouting.tasks.configure import Configure
@@ -86,6 +87,9 @@ def test_the_command_that_gates_them() -> None:
         command = "apply --gate kubelet.service --gate rke2-agent.service"
         assert finding.remedy.command == command
     assert [finding.remedy for finding in with_gate_command(findings[1:], "")] == [None, None]
+    [agent] = find_ungated(GATED, host)
+    units = '["k3s.service", "kubelet.service", "rke2-agent.service"]'
+    assert agent.remedy == Remedy(f"write into gate.units: {units}")
 
 
 def test_systemd_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,15 +7,15 @@ from hostrouting.model.snapshot import ARPHRD_INFINIBAND, ARPHRD_LOOPBACK, Link
 
 NO_ETHERNET = 65534
 """The link type of most tunnels."""
+LIKE_ETHERNET = "batadv erspan geneve gretap ip6erspan ip6gretap vxlan"
+"""The kinds of tunnels that have the link type of a card."""
 
 
 @pytest.mark.parametrize(
     ("kind", "type_", "facts"),
     [
         ("", 1, "leads out, card"),
-        ("vlan", 1, "leads out, card"),
         ("", ARPHRD_INFINIBAND, ""),
-        ("ipoib", ARPHRD_INFINIBAND, ""),
         ("", ARPHRD_LOOPBACK, ""),
         ("dummy", 1, ""),
         ("ifb", 1, ""),
@@ -23,7 +23,7 @@ NO_ETHERNET = 65534
         ("wwan", NO_ETHERNET, "leads out, card"),
         ("tun", 1, "leads out, tunnel, tap"),
         ("tun", NO_ETHERNET, "leads out, tunnel"),
-        ("vxlan", 1, "leads out, tunnel"),
+        *((kind, 1, "leads out, tunnel") for kind in LIKE_ETHERNET.split()),
         ("wireguard", NO_ETHERNET, "leads out, tunnel"),
         ("ppp", 512, "leads out, tunnel"),
         ("bridge", 1, "leads out"),
@@ -51,7 +51,6 @@ def test_a_device_that_is_not_listed() -> None:
     ("kind", "master", "is_one"),
     [
         ("", "br0", True),
-        ("bond", "br0", True),
         ("", None, False),
         ("veth", "br0", False),
         ("tun", "br0", False),

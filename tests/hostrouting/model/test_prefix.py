@@ -20,7 +20,6 @@ from hostrouting.model.prefix import (
     is_reserved,
     joined,
     outermost,
-    prefixes_between,
     width_of,
 )
 from tests.support.routing import prefixes, small_block
@@ -83,17 +82,6 @@ def test_joined_blocks() -> None:
     assert [*map(str, joined(blocks))] == ["10.0.0.0/8", "11.0.0.0/9"]
     borders = ["10.0.0.0", "10.1.0.0", "10.2.0.0", "10.128.0.0", "11.0.0.0", "11.128.0.0"]
     assert [ip_at(4, border) for border in borders_of(blocks)] == [*map(as_ip, borders)]
-
-
-@given(FAMILIES, st.integers(0, 300), st.integers(0, 300))
-def test_fewest_blocks(family: int, one: int, other: int) -> None:
-    """The blocks of a range are exactly its addresses, in order."""
-    first, last = sorted([one, other])
-    between = list(prefixes_between(family, first, last))
-    addresses: list[int] = []
-    for block in between:
-        addresses += range(block.first, block.last + 1)
-    assert addresses == list(range(first, last + 1))
 
 
 @pytest.mark.parametrize(

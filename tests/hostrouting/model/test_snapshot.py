@@ -3,14 +3,12 @@ path.
 """
 
 import json
-from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, strategies as st
-from typing_extensions import assert_type
+from hypothesis import example, given
 
 from hostrouting.errors import ConfigError
 from hostrouting.model.prefix import Prefix, as_ip
@@ -145,17 +143,12 @@ def message_about(text: Any) -> str:
 @text_rows("""
 {"links": 5} | links: 5 is not a list; write [...], even around a single item
 {"links": [{"name": "a"}]} | links[0].index: missing
-{"links": null} | links: missing
 {"addresses": null} | addresses: missing
-{"addresses": [{"ip": "::1", "dev": "lo"}]} | addresses[0].length: missing
 {"addresses": [{"length": 64, "dev": "lo"}]} | addresses[0].ip: missing
-{"rules": null} | rules: missing
-{"routes": null} | routes: missing
 {"routes": [{"prefix": "\\u001b[2J"}]} | routes[0].prefix: "\\u001b[2J" is not a network without
 {"routes": [{"prefix": "::/0", "type": []}]} | routes[0].type: [] is not one of unspec, unicast
 {"routes": [{"prefix": "::/0", "next_hops": [{"weight": 257}]}]} \
 | routes[0].next_hops[0].weight: 257 is not an integer from 1 to 256
-{"routes": [{"prefix": "::/0", "protocol": 256}]} | routes[0].protocol: 256 is not an integer from 0
 {"rules": [{"family": 4, "priority": 1, "others": [["a"]]}]} \
 | rules[0].others[0]: a list is not of the right length
 {"addresses": [{"ip": "127.0.0.1", "length": 64, "dev": "lo"}]} \
@@ -185,10 +178,6 @@ def test_faults(row: list[str]) -> None:
         ),
         ("[]", f" is not 'hostrouting/snapshot/3'; {SAVE}"),
         (
-            '{"links": [], "addresses": [], "rules": [], "routes": []}',
-            " is not 'hostrouting/snapshot/3'",
-        ),
-        (
             '{"schema": "hostrouting/check/3"}',
             " is 'hostrouting/check/3', and this version reads 'hostrouting/snapshot",
         ),
@@ -198,28 +187,3 @@ def test_faults(row: list[str]) -> None:
 def test_what_is_not_a_snapshot(text: str | bytes, fault: str) -> None:
     """Another document says what a snapshot is, and how to get one."""
     assert message_about(text).startswith(f"the snapshot{fault}")
-
-
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(),
-        lambda inner: (
-            st.lists(inner)
-            | st.dictionaries(
-                st.sampled_from(
-                    ["links", "routes", "prefix", "name", "index", "next_hops", "family", "x"]
-                ),
-                inner,
-            )
-        ),
-    )
-)
-def test_any_json_at_all(value: object) -> None:
-    """Any JSON gives a snapshot or a ConfigError, never another exception."""
-    with suppress(ConfigError):
-        assert_type(
-            Snapshot.from_json(
-                json.dumps({**EMPTY, **value} if isinstance(value, dict) else value)
-            ),
-            Snapshot,
-        )

@@ -263,7 +263,7 @@ def test_an_edited_configuration() -> None:
     assert guarded.ours == {*HALVES, "10.9.0.0/16"}
 
 
-@pytest.mark.parametrize("there", [{CONFIG: "{"}, {}])
+@pytest.mark.parametrize("there", [{f"{CONFIG}/a": ""}, {}])
 def test_a_broken_configuration(there: dict[str, str], capfd: pytest.CaptureFixture[str]) -> None:
     """It is said once. The routes stay, and no verdict is left; when it is mended, all is right."""
     guarded = Guarded()

@@ -204,6 +204,7 @@ def test_a_configuration_that_does_not_gate_the_unit(
     ("gated", "unit", "status"),
     [
         ("systemd-nspawn@.service", "systemd-nspawn@kube1.service", PASSED),
+        ("systemd-nspawn@kube1.service", "systemd-nspawn@kube1.service", PASSED),
         ("systemd-nspawn@kube1.service", "systemd-nspawn@kube2.service", REFUSED),
         ("systemd-nspawn@.service", "systemd@kube1.service", REFUSED),
     ],

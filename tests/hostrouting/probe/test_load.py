@@ -28,13 +28,11 @@ def _namespace() -> Iterator[Namespace]:
     "change",
     [
         "insert rule ip6 {} prerouting drop",
-        "add rule ip6 {} postrouting counter drop",
         'insert rule ip6 {} prerouting drop comment "not a probe"',
         "flush chain ip6 {} prerouting",
         "add chain ip6 {} prerouting {{ policy drop; }}",
         "add chain ip6 {} late {{ type filter hook forward priority 0; policy drop; }}",
         "add table ip6 {} {{ flags dormant; }}",
-        "flush table ip6 {}",
         "flush chain ip6 {0} postrouting; add rule ip6 {0} postrouting counter drop",
     ],
 )

@@ -3,7 +3,6 @@ Linux.
 """
 
 import errno
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -39,7 +38,6 @@ from tests.hostrouting.routes.own_routes import (
 )
 from tests.support.commands import furnish
 from tests.support.examples import scaled
-from tests.support.ip_text import routes_of, text_rows
 from tests.support.namespace import private_namespace
 from tests.support.programs import completed
 
@@ -504,37 +502,6 @@ def test_typed_routes_that_a_request_could_confuse(
         assert (error.after == AS_BEFORE) is (now == listed(before))
         if len(there) == 1:
             assert error.after == AS_BEFORE
-
-
-@text_rows(
-    """
-# behind another program's
-PLACE_1 proto 186; PLACE_2 proto ours; PLACE_3 proto ours; OTHER_1 proto ours | | 3
-# beside the successors
-PLACE_1 proto ours; OTHER_1 proto ours | PLACE OTHER | 4
-# behind one of ours that could not be deleted
-PLACE_1 proto ours; PLACE_2 proto ours; PLACE_3 proto ours | | 3
-"""
-)
-def test_what_was_deleted_comes_back(row: list[str]) -> None:
-    """Routes of ours that were deleted are put back, in their order, behind those that hold their
-    key. Those that are wanted lead by the second router.
-    """
-    there, wanted, refused = row
-    places = {"PLACE": PLACE, "OTHER": OTHER_PLACE}
-    for name, prefix in places.items():
-        there = re.sub(f"{name}_(.)", rf"{prefix} via 10.0.0.\1 dev eth0", there)
-    kernel = faulty()
-    put(kernel, routes_of(there))
-    plan, before = planned(kernel, [by(places[name], ROUTER_2) for name in wanted.split()])
-    kernel.fail("change", errno.EINVAL, nth=int(refused))
-
-    with pytest.raises(ApplyError) as caught:
-        apply_plan(plan, kernel, before=before)
-
-    assert caught.value.after == AS_BEFORE
-    assert not caught.value.can_retry
-    assert table(kernel.snapshot()) == table(before)
 
 
 def test_a_plan_that_waits() -> None:

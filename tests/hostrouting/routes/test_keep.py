@@ -55,7 +55,9 @@ def test_a_route_that_waits(kernel: FakeKernel) -> None:
 
 
 def test_a_conflict_beside_a_route_that_waits(kernel: FakeKernel) -> None:
-    """One error has both: waiting would not end the conflict, and the next run would fail again."""
+    """One error has both: waiting would not end the conflict, and the next run would fail again.
+    All that an undo does then is to delete, and not a route whose place another one takes.
+    """
     kernel.ip_route("add", route_of("20.1.0.0/16 dev eth1 proto 4"))
     config = configured(static("20.1.0.0/16"), static("20.1.0.0/24", dev="eth9"))
     with pytest.raises(RouteConflict) as caught:
@@ -63,3 +65,6 @@ def test_a_conflict_beside_a_route_that_waits(kernel: FakeKernel) -> None:
     assert [finding.name for finding in caught.value.findings] == ["route-conflict", "route-waits"]
     plan = plan_static_routes(config, kernel.snapshot())
     assert [str(step.route.prefix) for step in plan.deletions.steps] == ["20.2.0.0/16"]
+    elsewhere = configured(static("20.2.0.0/16", "10.0.0.9"))
+    replaced = plan_static_routes(elsewhere, kernel.snapshot())
+    assert (len(replaced.deleted), replaced.deletions.steps) == (1, ())

@@ -76,72 +76,6 @@ def of_others(snapshot: Snapshot) -> list[Route]:
     return [route for route in snapshot.routes if route.protocol != OURS]
 
 
-# Each way in which a key can be held: the family; the routes that are there, with the letter of
-# each next hop and the owner; the next hops of the default route, which are those of the wanted
-# route; and the steps.
-HELD = """\
-4  -                    A   add A
-4  A:ours               A   keep A
-4  A:foreign            A   keep A
-4  B:foreign            A   conflict A
-4  B:ours               A   add A, delete B
-4  B:ours C:ours        A   add A, delete C, delete B
-4  B:ours A:foreign     A   keep A, delete B
-4  B:foreign A:ours     A   conflict A
-4  B:foreign A:ours     -   delete A
-6  BA:ours              AB  keep A, keep B
-6  AC:ours              AB  keep A, add B, delete C
-6  CA:ours D:ours       AB  keep A, add B, delete D, delete C
-6  AB:ours              A   keep A, delete B
-6  AB:ours              -   delete B, delete A
-6  AB:foreign           A   conflict A
-6  A:foreign            AB  conflict AB
-6  A:foreign D:foreign  A   keep A
-6  D:ours B:foreign     A   conflict A
-6  D:ours B:ours        A   add A, delete B, delete D
-"""
-LETTERS = "ABCD"  # of the next hops; D is a device without a gateway
-OWNERS = {"ours": OURS, "foreign": FOREIGN}
-
-
-def route_by(letters: str, family: int, protocol: int) -> Route:
-    """A route to the wanted destination with these next hops."""
-    hops = [HOPS[family][LETTERS.index(letter)] for letter in letters]
-    route = entry(PREFIXES[family][0], hops[0], protocol=protocol)
-    return route._replace(next_hops=tuple(hops))
-
-
-def in_letters(route: Route) -> str:
-    """The next hops of the route."""
-    hops = HOPS[route.prefix.family]
-    return "".join(LETTERS[hops.index(hop)] for hop in route.next_hops)
-
-
-@pytest.mark.parametrize("row", HELD.splitlines())
-def test_what_holds_a_key(row: str) -> None:
-    """A row of the table: what is there and what is wanted lead to the steps. In IPv6, each next
-    hop has its own step.
-    """
-    number, held, wanted, steps = re.split(r"  +", row)
-    family = int(number)
-    there: list[Route] = []
-    desired: list[StaticRoute] = []
-    if wanted != "-":
-        right = route_by(wanted, family, protocol=9)
-        there.append(right._replace(prefix=Prefix(family, 0, 0)))
-        desired.append(static(right.prefix))
-    if held != "-":
-        for word in held.split():
-            letters, owner = word.split(":")
-            there.append(route_by(letters, family, OWNERS[owner]))
-
-    host = fake().snapshot().with_routes(there)
-    plan = plan_static_routes(configured(*desired), host)
-
-    seen = [f"{step.action} {in_letters(step.route)}" for step in plan.steps]
-    assert ", ".join(seen) == steps
-
-
 def test_what_an_operator_reads(snapshot: object) -> None:
     """A plan reads as a diff: conflicts, kept, added and deleted routes; findings name the routes
     that wait, or stay.
@@ -264,6 +198,27 @@ def host_with(*routes: Route) -> Snapshot:
 A, B = "20.0.0.0/16 via 10.0.0.1 dev eth0", "20.0.0.0/16 via 10.0.0.2 dev eth0"
 SIX_A, SIX_B = "fd20::/32 via fd00:99::1 dev eth0", "fd20::/32 via fd00:99::2 dev eth0"
 ROWS = """
+# Whose the routes with the key are
+| | add
+A proto ours                                                        | | keep
+A proto 186                                                         | | keep
+B proto 186                                                         | | conflict
+B proto ours                                                        | | add, delete
+B proto ours; A proto 186                                           | | keep, delete
+B proto ours; PLACE via 10.0.0.3 dev eth0 proto 186                 | | conflict
+B proto 186; A proto ours                                           | | conflict
+
+# In IPv6, where each next hop is a route of its own
+-; ::/0 proto 9 SIX_AB; fd20::/32 proto ours metric 1024 SIX_AB     | six | keep, keep
+-; ::/0 proto 9 SIX_AB; SIX_B proto ours metric 1024                | six | keep, add
+-; ::/0 proto 9 SIX_AB; fd20::/32 dev eth1 proto ours metric 1024   | six | add, add, delete
+-; ::/0 proto 9 SIX_AB; fd20::/32 proto 186 metric 1024 SIX_AB      | six | keep, keep
+-; ::/0 proto 9 SIX_AB; SIX_A proto 186 metric 1024                 | six | conflict
+fd20::/32 proto ours metric 1024 SIX_AB                             | six | keep, delete
+fd20::/32 proto 186 metric 1024 SIX_AB                              | six | conflict
+SIX_A proto 186 metric 1024; fd20::/32 dev eth1 proto 186 metric 1024 | six | keep
+fd20::/32 dev eth1 proto ours metric 1024; SIX_B proto 186 metric 1024 | six | conflict
+
 # Which route of a key Linux uses: not a dead or expired one, and in IPv6 the preferred one
 A dead proto ours                            | | keep
 A dead proto ours; B proto 186               | | conflict
@@ -324,6 +279,7 @@ PLACE proto ours A_AND_B; A proto ours              | via 10.0.0.1 dev eth0 | ke
 WORDS = {
     "SIX_A": SIX_A,
     "SIX_B": SIX_B,
+    "SIX_AB": "nexthop via fd00:99::1 dev eth0 nexthop via fd00:99::2 dev eth0",
     "A_AND_B": "nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth0",
     "A": A,
     "B": B,
@@ -354,6 +310,20 @@ def test_the_steps_for_one_route(row: list[str]) -> None:
 
     seen = [step.action for step in plan.steps]
     assert ", ".join([*seen, *["wait"] * len(plan.waiting)]) == steps
+
+
+def test_the_order_of_deletions() -> None:
+    """The last one goes first, so that the first one is in use for longest. Those with more next
+    hops come last of all: a request to delete one of them could take another route.
+    """
+    first, several, last = routes_of(
+        "20.0.0.0/16 via 10.0.0.2 dev eth0 proto ours;"
+        "20.0.0.0/16 proto ours nexthop via 10.0.0.2 dev eth0 nexthop via 10.0.0.3 dev eth0;"
+        "20.0.0.0/16 via 10.0.0.3 dev eth0 proto ours"
+    )
+    there = host_with(DEFAULT, first, several, last)
+    _, *deletions = plan_static_routes(configured(static(PLACE)), there).steps
+    assert [step.route for step in deletions] == [last, first, several]
 
 
 class TestWhatStays:

@@ -17,12 +17,12 @@ from hostrouting.testing import FakeHost
 from tests.support.cli import say
 from tests.support.incidents import KUBELET, config, escaping_node, garble, leave_note, node, refuse
 from tests.support.statuses import (
-    CODES,
     INCIDENTS,
     OVERLAP,
     REPAIR_LINE,
     UNITS,
     Change,
+    after,
     break_python,
     end_guard,
     fill,
@@ -124,15 +124,15 @@ def test_the_first_line_and_the_exit_code_are_about_the_unit(
 ) -> None:
     """Whatever is wrong elsewhere, which follows."""
     host = right()
-    for change in (*UNITS[state], elsewhere):
+    for change in UNITS[state]:
         change(host)
-    said = say("status", "kubelet", host=host)
-    assert said.lines[0].startswith(f"{state.upper()}: {KUBELET} ")
-    assert said.code == CODES[state]
-    [unit] = find_status(host, KUBELET).units
-    assert unit.state == state
-    of_host = next(status_lines(find_status(host)))
-    assert of_host in said.lines
+    alone = find_status(host, KUBELET)
+    elsewhere(host)
+    status = find_status(host, KUBELET)
+    first, *others = status_lines(status)
+    assert first == next(status_lines(alone))
+    assert status.code == alone.code
+    assert next(status_lines(find_status(host))) in others
 
 
 def test_the_instances_of_a_template() -> None:
@@ -248,12 +248,6 @@ def forget_unit(host: FakeHost) -> None:
     del manager_of(host).read[LAYOUT.unit_path(LAYOUT.check_unit)]
 
 
-def changed(host: FakeHost, change: Change) -> FakeHost:
-    """The host, after that."""
-    change(host)
-    return host
-
-
 COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
     "systemd has not read a unit": (right_but(forget_unit), APPLY.command),
     "a unit that fails is no work for apply": (
@@ -261,7 +255,7 @@ COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
         APPLY.command,
     ),
     "an ignored opening does not hinder a repair": (
-        lambda: changed(escaping_node(), written(LAYOUT.opening_path, "ticket", 0o666)),
+        after(escaping_node, written(LAYOUT.opening_path, "ticket", 0o666)),
         REPAIR_LINE,
     ),
     "where nothing escapes, a conflict is to be decided": (

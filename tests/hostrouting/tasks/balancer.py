@@ -24,6 +24,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import attrs
 
+from hostrouting.kernel.nftables import NftProgram
 from tests.hostrouting.tasks.packets import ECHO_REPLY, Packet, echo_request
 from tests.support.commands import up
 from tests.support.namespace import Namespace, private_namespace
@@ -116,9 +117,8 @@ def _compute_checksums(host: Namespace, dev: str) -> None:
 
 def nft(host: Namespace, commands: str) -> None:
     """Run nftables commands in one transaction."""
-    done = host.run("nft", "-f", "-", text=commands)
-    if done.returncode:
-        raise RuntimeError(done.stderr)
+    with host.inside():
+        NftProgram().load(commands)
 
 
 def open_socket(

@@ -96,6 +96,15 @@ class TestModes:
         assert "OVERLAP: 172.16.0.0/16 leaves through ib0" in caplog.text
         assert "add to staticRoutes.routes" in caplog.text
 
+    def test_undecided(self) -> None:
+        """It raises nothing in STRICT, and its marker is the only one."""
+        host = FakeHost(kernel=plain_vm())
+        checked(host, "10.0.0.0/8", mode="STRICT")
+        host.faults.is_restless = True  # the tables keep changing while they are read
+        report = checked(host, "10.0.0.0/8", mode="STRICT").report
+        assert str(report).startswith("UNDECIDED: the route tables kept changing")
+        assert markers(host) == {"undecided": f"{report}\n"}
+
     def test_an_image(self) -> None:
         """It has no routes to check: the result has no verdict, in no form."""
         result = checked(FakeHost.image(), CIDR)

@@ -14,7 +14,6 @@ import phases
 from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.host.host import Host
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.kernel.nftables import NftProgram
 from hostrouting.probe.table import TABLE, render_probe_table
 from hostrouting.tasks.configure import Remove
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
@@ -321,16 +320,12 @@ def test_a_reload_loses_nothing(lab: Lab) -> None:
     be refused.
     """
 
-    def load(text: str) -> None:
-        with lab.node.inside():
-            NftProgram().load(text)
-
     def lost(*texts: str) -> int:
         """How many probes are lost while nft loads these texts, one after the other."""
         sent = received = 0
         server.setblocking(False)
         for text in texts:
-            done, is_over = pool.submit(load, text), False
+            done, is_over = pool.submit(balancer.nft, lab.node, text), False
             while not is_over:
                 is_over = done.done()
                 for _ in range(50):  # so few are on their way that no queue overflows

@@ -2,7 +2,6 @@
 stands in the way.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -18,7 +17,7 @@ from hostrouting.probe.table import TABLE, render_probe_table
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.testing import FakeHost, FakeKernel
-from tests.support.tasks import LAYOUT, failure_of, our_routes, ours, run
+from tests.support.tasks import LAYOUT, failure_of, ours, run
 
 KEEPING = HostRoutingConfig(manage_foreign="keep")
 KNOWN = "2603:1062:0:1:fe80:1234:5678:9abc"
@@ -59,31 +58,6 @@ def test_table_and_route() -> None:
     assert host.nftables.tables[TABLE] in render_probe_table(rewrite().probe_rewrite)
     assert ours(host) == [REPLY]
     assert apply_again(host) == phases.Skip("the table is as it should be")
-
-
-@pytest.mark.parametrize(
-    "disturb",
-    [
-        lambda host: host.nftables.tables.clear(),
-        lambda host: host.nftables.tables.update(
-            {TABLE: host.nftables.tables[TABLE].replace("hostrouting: ", "")}
-        ),
-        lambda host: host.kernel.ip_route("delete", our_routes(host)[0]),
-    ],
-    ids=["flushed", "another table", "without the route"],
-)
-def test_disturbed(disturb: Callable[[FakeHost], object]) -> None:
-    """What another program took away is put back, alone and as a part of Configure."""
-    for task in (RewriteProbeSource, Configure):
-        host = FakeHost()
-        apply(host)
-        tables = dict(host.nftables.tables)
-        routes = ours(host)
-        disturb(host)
-        assert not task(rewrite(), host=host).plan().is_empty
-        run(task(rewrite(), host=host))
-        assert host.nftables.tables == tables
-        assert ours(host) == routes
 
 
 def test_another_program_meanwhile() -> None:
