@@ -2,9 +2,13 @@
 
 import io
 import logging
+import os
+import pty
 import re
+import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -281,3 +285,37 @@ def test_log_handlers_make_room_for_the_live_tree(
     hidden, shown = "\x1b[?25l", "\x1b[?25h"
     assert terminal.getvalue().rindex(shown) > terminal.getvalue().rindex(hidden)  # the cursor
     assert capsys.readouterr().out == "looks\n"
+
+
+PROGRAM = """
+import logging, phases
+from phases.testing import StubTask
+logging.basicConfig(level="INFO", format="LOG %(message)s")
+first = StubTask("a", seconds=0.1)
+second = StubTask("b", seconds=0.1)
+print(phases.run(phases.serial(first, second, name="boot")))
+"""
+
+
+@pytest.mark.linux
+def test_the_live_tree_on_a_real_terminal() -> None:
+    """On a terminal the tree appears in colour while tasks run, with log lines above it and the
+    report after it.
+    """
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stderr=theirs, stdout=theirs, env=environment
+    )
+    os.close(theirs)
+    written = b""
+    with suppress(OSError):  # Linux reports a closed other side this way
+        while part := os.read(ours, 65536):
+            written += part
+    os.close(ours)
+    assert process.wait() == 0, written.decode()
+    assert re.search(rb"\x1b\[[\d;]*3[0-7]m", written)
+    words = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", written.decode())
+    assert re.search(r"boot +running", words)
+    assert "LOG boot/a ok after" in words
+    assert re.search(r"boot +ok", words.rpartition("LOG boot ok after")[2])

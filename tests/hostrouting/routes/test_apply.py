@@ -326,6 +326,65 @@ def interrupt(kernel: FaultyBackend, nth: int) -> None:
         kernel.meanwhile("snapshot", ctrl_c, nth=nth - 5)
 
 
+somebodys = st.builds(
+    RouteRequest,
+    st.sampled_from(["add", "append", "delete"]),
+    st.builds(
+        entry,
+        st.sampled_from(PREFIXES[4]),
+        st.sampled_from(HOPS[4]),
+        st.sampled_from([0, 5]),
+        st.sampled_from([FOREIGN, FOREIGN, OURS]),
+    ),
+)
+
+
+@laws
+@given(hosts(), wishes(), somebodys, st.sampled_from(["change", "snapshot"]), st.integers(1, 6))
+def test_somebody_else_at_the_same_time(
+    there: list[Route], wanted: list[StaticRoute], theirs: RouteRequest, moment: Moment, nth: int
+) -> None:
+    """Whatever another program does meanwhile, its routes stay; and the wanted routes are there, or
+    the error says what is.
+    """
+    kernel = faulty()
+    put(kernel, there)
+    plan, before = planned(kernel, wanted)
+    assume(not plan.conflicts)
+    foreign = foreign_routes(before)
+
+    def somebody_else() -> None:
+        nonlocal foreign
+        kernel.inner.change([theirs])
+        foreign = foreign_routes(kernel.snapshot())
+
+    kernel.meanwhile(moment, somebody_else, nth=nth)
+
+    error = raised_by(lambda: apply_plan(plan, kernel, before=before))
+
+    now = kernel.inner.snapshot()
+    assert foreign_routes(now) == foreign
+    keys = {step.route.key for step in plan.steps}
+    if error is not None:
+        assert isinstance(error, ApplyError | RouteConflict)
+        assert says_what_is_true(error, with_keys(keys, now), with_keys(keys, before)), error
+    else:
+        again, _ = planned(kernel.inner, wanted)
+        left_to_do = {step.action for step in again.steps if step.route.key in keys}
+        assert left_to_do <= {"keep", "delete"}
+
+
+def foreign_routes(host: Snapshot) -> list[Route]:
+    """The IPv4 routes of another program."""
+    routes = [route for route in host.routes if route.prefix in PREFIXES[4]]
+    return [route for route in routes if route.protocol == FOREIGN]
+
+
+def with_keys(keys: set[RouteKey], host: Snapshot) -> Snapshot:
+    """The host with nothing but the routes that have these keys."""
+    return host._replace(routes=tuple(route for route in host.routes if route.key in keys))
+
+
 @pytest.fixture(params=["fake", "Linux"])
 def kernel(request: pytest.FixtureRequest, linux: NetlinkBackend) -> FaultyBackend:
     """The fake kernel, and Linux; both can fail."""

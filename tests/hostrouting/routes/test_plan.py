@@ -13,6 +13,7 @@ from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import (
     OURS,
     Route,
+    RouteKey,
     deletion_command,
 )
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
@@ -364,6 +365,41 @@ class TestWhatStays:
         [finding] = plan.warnings
         assert "an address or route on eth1 that reaches the gateway" in finding.sentence
         assert finding.remedy == TO_PIN
+
+    @settings(max_examples=scaled(200))
+    @given(hosts(), wishes(), st.sampled_from([*IN_DOUBT.values()]))
+    def test_after_any_plan(
+        self, there: list[Route], desired: list[StaticRoute], defaults: list[Route]
+    ) -> None:
+        """What a plan has made of any host stays as it is when the default routes go, or come in
+        doubt.
+        """
+        kernel = fake()
+        kernel.add_link(TUNNEL)
+        put(kernel, there)
+        config = configured(*desired)
+        before = kernel.snapshot()
+        plan = plan_static_routes(config, before)
+        after = plan.apply_to(before)
+        # A plan with a conflict has made nothing.
+        stuck = {step.route.key for step in plan.conflicts}
+        stuck |= {waiting.route.key for waiting in plan.waiting}
+
+        others = [route for route in after.routes if route.prefix.length or route.protocol == OURS]
+        in_doubt = after._replace(routes=(*defaults, *others))
+        plan_in_doubt = plan_static_routes(config, in_doubt)
+
+        assert {step.route.key for step in plan_in_doubt.changes} <= stuck
+        waits = {waiting.route.key for waiting in plan_in_doubt.waiting}
+        assert waits & keys_that_ours_hold(after) <= stuck
+
+
+def keys_that_ours_hold(snapshot: Snapshot) -> set[RouteKey]:
+    """The keys of which a route of ours is the first one, which Linux uses."""
+    firsts: dict[RouteKey, Route] = {}
+    for route in snapshot.routes:
+        firsts.setdefault(route.key, route)
+    return {key for key, route in firsts.items() if route.protocol == OURS}
 
 
 class TestReplyRoute:
