@@ -3,7 +3,7 @@ with its goal.
 
     python -m tests.benchmarks.bench [--quick] [ROW...]
 
-ROW is one of check, pyz, gate, guard, h200, install, read, cidrs, fleet and suite; without one, all
+ROW is one of check, gate, guard, h200, install, read, cidrs, fleet and suite; without one, all
 are measured. All of it happens in a private network namespace, or under a systemd of its own.
 Methods that are compared take turns (A B A B …), so that a machine that slows down slows all of
 them down; a ratio is the median of the rounds' ratios.
@@ -155,25 +155,19 @@ def empty() -> None:
 
 
 def check_row(bench: Bench) -> Iterator[Row]:
-    """The command, from its start to its end."""
-    ours, other = "check", "a bare interpreter"
+    """The command, from its start to its end, as it is installed and as the program of a node."""
+    bare, installed, single = "a bare interpreter", "the installed command", "hostrouting.pyz"
+    path = bench.folder / single
+    path.write_bytes(compiled_program(sys.executable))
+    check = ("check", FABRIC)
     methods: dict[str, Method] = {
-        ours: lambda: run(sys.executable, "-m", "hostrouting", "check", FABRIC, code=1),
-        other: lambda: run(sys.executable, "-c", "pass"),
+        bare: lambda: run(sys.executable, "-c", "pass"),
+        installed: lambda: run(sys.executable, "-m", "hostrouting", *check, code=1),
+        single: lambda: run(sys.executable, str(path), *check, code=1),
     }
-    yield beside("hostrouting check, start to end", bench.times(methods, rounds=20), ours, other, 5)
-
-
-def pyz_row(bench: Bench) -> Iterator[Row]:
-    """The command from the program of a node, beside the installed one."""
-    ours, other = "hostrouting.pyz", "the installed command"
-    single = str(bench.folder / "hostrouting.pyz")
-    Path(single).write_bytes(compiled_program(sys.executable))
-    methods: dict[str, Method] = {
-        ours: lambda: run(sys.executable, single, "check", FABRIC, code=1),
-        other: lambda: run(sys.executable, "-m", "hostrouting", "check", FABRIC, code=1),
-    }
-    yield beside("hostrouting.pyz check", bench.times(methods, rounds=20), ours, other, 1.2)
+    times = bench.times(methods, rounds=20)
+    yield beside("hostrouting check, start to end", times, installed, bare, 5)
+    yield beside("hostrouting.pyz check", times, single, installed, 1.2)
 
 
 # Under a real systemd.
@@ -454,7 +448,6 @@ def suite_row(bench: Bench) -> Iterator[Row]:
 
 ROWS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "check": check_row,
-    "pyz": pyz_row,
     "gate": gate_row,
     "guard": guard_row,
     "h200": h200_row,

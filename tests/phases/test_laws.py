@@ -233,10 +233,6 @@ class Around(NamedTuple):
     """The number of the attempt in which its step is."""
     attempt: int = 1
     """That of the step around."""
-    chosen: tuple[str, ...] = ()
-    """If there are any, only these paths run, and what is inside and around them."""
-    skip: str = ""
-    """The name of the tasks that are left out."""
 
 
 class Result(NamedTuple):
@@ -262,26 +258,6 @@ WORST = [*FAILURES, "cancelled"]
 
 def step(spec: Spec, now: float, around: Around) -> Result:
     """A task that has a name: one line."""
-    path = f"{around.path}/{spec.name}"
-    if is_left_out(path, around):
-        return Result(now, "skipped", lines=((path, "skipped", NEVER, 1, 0),))
-    return begun_step(spec, now, around)
-
-
-def is_left_out(path: str, around: Around) -> bool:
-    """Whether the run leaves out the task at this path."""
-    if path.endswith(f"/{around.skip}"):
-        return True
-    is_chosen = not around.chosen
-    for chosen in around.chosen:
-        is_inside = f"{path}/".startswith(f"{chosen}/")
-        is_around = f"{chosen}/".startswith(f"{path}/")
-        is_chosen = is_chosen or is_inside or is_around
-    return not is_chosen
-
-
-def begun_step(spec: Spec, now: float, around: Around) -> Result:
-    """A step that the run does not leave out."""
     path = f"{around.path}/{spec.name}"
     if around.stop <= now:
         return Result(now, "cancelled", around.by, lines=((path, "cancelled", NEVER, 1, 0),))
@@ -392,14 +368,7 @@ def shield(spec: Spec, now: float, around: Around) -> Result:
     """The member as a step, which only its own time can stop."""
     limit = now + spec.seconds
     inside = around._replace(stop=limit, by=spec, limit=limit)
-    return in_time(spec, inner_step(spec, now, inside))
-
-
-def inner_step(spec: Spec, now: float, around: Around) -> Result:
-    """The member as a task, or as a block, which no selection leaves out."""
-    if spec.in_block:
-        return begun_step(spec.members[0], now, around)
-    return step(spec.members[0], now, around)
+    return in_time(spec, step(spec.members[0], now, inside))
 
 
 def in_time(spec: Spec, result: Result) -> Result:
@@ -418,7 +387,7 @@ def when(spec: Spec, now: float, around: Around) -> Result:
 
 def own(spec: Spec, now: float, around: Around) -> Result:
     """The member as a step; if that is well, perhaps a Skip."""
-    result = inner_step(spec, now, around)
+    result = step(spec.members[0], now, around)
     if result.how in WORST:
         return result
     if spec.end == "ok":
@@ -456,16 +425,6 @@ def undo_of(spec: Spec, above: str = "") -> list[tuple[str, Spec]]:
     for member in reversed(spec.members):
         leaves += undo_of(member, path)
     return leaves
-
-
-def paths_in(spec: Spec, above: str = "") -> list[str]:
-    """The paths of all tasks that the tree knows of."""
-    if spec.kind in {"retry", "deadline", "when"}:
-        return paths_in(spec.members[0], above)
-    paths = [f"{above}/{spec.name}"]
-    for member in spec.members:
-        paths += paths_in(member, paths[0])
-    return paths
 
 
 def undo_of_what_ran(spec: Spec, lines: tuple[Line, ...]) -> list[tuple[str, Spec]]:
@@ -588,23 +547,11 @@ class Ran(NamedTuple):
     expected: Result
     is_undone: bool
     """Whether the run had to undo what it did, because it failed."""
-    around: Around
-    """What was around it."""
 
     @property
     def leaves_that_ran(self) -> list[tuple[str, Spec]]:
-        """What an undo of the report undoes, by the oracle; in the run itself, not what the run
-        leaves out, even if a block on the same path has run.
-        """
-        leaves = undo_of_what_ran(self.tree, self.expected.lines)
-        if not self.is_undone:
-            return leaves
-        return [(path, leaf) for path, leaf in leaves if not self._is_inside_left_out(path)]
-
-    def _is_inside_left_out(self, path: str) -> bool:
-        names = path.split("/")
-        paths = ["/".join(names[:length]) for length in range(2, len(names) + 1)]
-        return any(is_left_out(each, self.around) for each in paths)
+        """What an undo of the report undoes, by the oracle."""
+        return undo_of_what_ran(self.tree, self.expected.lines)
 
 
 class Choice(NamedTuple):
@@ -615,10 +562,6 @@ class Choice(NamedTuple):
     raises: type[Exception] | None = None
     """What its observer raises."""
     undo_on_failure: bool = False
-    selects: str = ""
-    """Whether a task is named by `only`, or by `skip`, or none."""
-    number: int = 0
-    """Which one."""
 
 
 def run_of(tree: Spec, choice: Choice) -> Ran:
@@ -627,27 +570,16 @@ def run_of(tree: Spec, choice: Choice) -> Ran:
     world = World()
     task = world.task_of(tree)
     seen = Watch(clock, choice.raises)
-    paths = paths_in(tree)
-    name = paths[choice.number % len(paths)].rpartition("/")[2]
-    around = Around(choice.moment)
-    selected: dict[str, Any] = {}
-    if choice.selects == "only":
-        selected = {"only": name}
-        around = around._replace(chosen=tuple(path for path in paths if path.endswith(f"/{name}")))
-    if choice.selects == "skip" and name != task.name:  # a run of nothing is refused
-        selected = {"skip": [name]}
-        around = around._replace(skip=name)
     report = phases.run(
         cancelled_at(choice.moment, task),
         undo_on_failure=choice.undo_on_failure,
         clock=clock,
         observers=[seen],
         logger=QUIET,
-        **selected,
     )
-    expected = step(tree, 0, around)
+    expected = step(tree, 0, Around(choice.moment))
     is_undone = choice.undo_on_failure and expected.how in WORST
-    return Ran(tree, task, report, world, seen, expected, is_undone, around)
+    return Ran(tree, task, report, world, seen, expected, is_undone)
 
 
 def assert_each_step_is_as_foretold(ran: Ran) -> None:
@@ -670,8 +602,7 @@ def assert_an_undo_of_the_report_undoes_what_ran(ran: Ran) -> None:
         undo = phases.undo(ran.task, Context(observers=[ran.seen], logger=QUIET), of=ran.report)
         assert paths_of(undo.failures) == failing(leaves)
     assert ids(ran.world.undone) == ids_of_leaves(leaves)
-    if not ran.around.chosen and not ran.around.skip:
-        assert not set(ids(ran.world.made)) & set(ids_of_leaves(undo_of(ran.tree)))
+    assert not set(ids(ran.world.made)) & set(ids_of_leaves(undo_of(ran.tree)))
 
 
 def assert_its_json_is_the_whole_report(ran: Ran) -> None:
@@ -720,8 +651,6 @@ CHOICES = st.builds(
     MOMENTS,
     st.sampled_from([None, OSError]),
     st.booleans(),
-    st.sampled_from(["", "", "only", "skip"]),
-    st.integers(0, 99),
 )
 PLAIN = Choice(math.inf)
 STOPPED = Choice(1)

@@ -257,6 +257,9 @@ REFUSED: dict[str, Callable[[], object]] = {
     "Skip: reason is 5; it must be a text": lambda: UNTYPED.Skip(5),
     "when: reason is 5; it must be": lambda: UNTYPED.when(True, TASK, reason=5),
     "when: its condition is 'yes'; it must be a function": lambda: UNTYPED.when("yes", TASK),
+    r"when: its condition is FunctionTask\('b'\); it": lambda: UNTYPED.when(
+        phases.task("b")(print), TASK
+    ),
     "when: condition does not take ctx": lambda: UNTYPED.when(lambda: True, TASK),
     "differences: later is '{}'; it must be a report": lambda: REPORT.differences(UNTYPED_TEXT),
     r"retry: on is \(<class 'OSError'>, 'x'\); it": lambda: UNTYPED.retry(TASK, on=(OSError, "x")),

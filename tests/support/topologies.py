@@ -14,7 +14,6 @@ from hostrouting.model.route import (
     SCOPE_LINK,
     SCOPE_UNIVERSE,
     TABLE_MAIN,
-    NextHop,
     Route,
 )
 from hostrouting.model.rule import Rule
@@ -102,20 +101,6 @@ def vpn_node() -> FakeKernel:
         Rule(family=4, priority=32765, invert=True, fwmark=51820, fwmask=0xFFFFFFFF, table=51820)
     )
     kernel.add_rule(Rule(family=4, priority=32764, table=TABLE_MAIN, suppress_prefixlength=0))
-    return kernel
-
-
-def ecmp_node() -> FakeKernel:
-    """A host with two uplinks, eth0 and eth1, which share its default route."""
-    kernel = FakeKernel()
-    kernel.set_up("lo")
-    for number in (0, 1):
-        kernel.add_link(f"eth{number}")
-        kernel.add_address(f"eth{number}", f"10.{number}.0.4/24")
-    next_hops = tuple(
-        NextHop(f"eth{number}", gateway=as_ip(f"10.{number}.0.1")) for number in (0, 1)
-    )
-    kernel.ip_route("add", Route(Prefix.parse("0.0.0.0/0"), next_hops, protocol=4))
     return kernel
 
 
@@ -221,25 +206,6 @@ def checked_as(host: Snapshot, asked: str) -> CheckReport:
             key, _, values = word.partition("=")
             section[_KEYS[key]] = values.split(",")
     return checked(host, *cidrs, **section)
-
-
-def rule(
-    src: str | None = None,
-    dst: str | None = None,
-    *,
-    priority: int = 100,
-    table: int = 100,
-    **others: Any,
-) -> Rule:
-    """An IPv4 rule from texts. Where only its selectors matter, it looks up table 100."""
-    return Rule(
-        family=4,
-        priority=priority,
-        table=table,
-        src=Prefix.parse(src) if src else None,
-        dst=Prefix.parse(dst) if dst else None,
-        **others,
-    )
 
 
 def address(text: str, dev: str) -> Address:

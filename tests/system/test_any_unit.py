@@ -111,3 +111,23 @@ def test_every_kind_of_unit() -> None:
         system.must("systemctl", "reset-failed")
         states = start_all(system)
         assert [kind for kind, state in states.items() if state != "active"] == []
+
+
+def test_commands_that_vanish() -> None:
+    """A foreign command that sorts first and vanishes in the middle of a start takes no other list
+    of commands with it.
+    """
+    first = "/etc/systemd/system/plain.service.d/00-a.conf"
+    script = f"{LAYOUT.gate_directory}/05-slow.sh"
+    more = {
+        **FILES,
+        first: "[Service]\nExecStartPre=/bin/sleep 0.5\n",
+        script: "touch /run/began; until [[ -e /run/go ]]; do sleep 0.05; done\n",
+    }
+    with host(GATED, more=more, machines=()) as system:
+        system.must("systemctl", "start", "--no-block", "plain.service")
+        wait_for("the script", lambda: system.outside("/run/began").exists())
+        system.must("rm", first)
+        system.must("systemctl", "daemon-reload")
+        system.lay("/run/go", "")
+        assert await_end(system)["plain"] == "failed"

@@ -14,12 +14,13 @@ from hostrouting.fib.engine import FROM_HOST
 from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import OURS, PROTOCOL_BOOT, Route
+from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from tests.hostrouting.check.test_proposal import BOTH, HALF, NONE, addresses_of, with_routes
 from tests.support.nodes import block_of, nodes
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, REPAIR, config
-from tests.support.topologies import ELSEWHERE, cni_node, dual_stack_h200, rule, vm_of
+from tests.support.topologies import ELSEWHERE, cni_node, dual_stack_h200, vm_of
 
 KEEP = Remedy("to keep them", "repair | apply")
 
@@ -129,7 +130,7 @@ def test_packets_of_pods_that_escape_anyway() -> None:
     wanted = HostRoutingConfig(route_overlap=expect(CIDR, pod_cidrs=[ip_network(pods)]))
     kernel = with_routes(OURS, *REPAIR)
     kernel.ip_route("add", ELSEWHERE)
-    kernel.add_rule(rule(pods))
+    kernel.add_rule(Rule(family=4, priority=100, table=100, src=Prefix.parse(pods)))
     [finding] = lost(kernel.snapshot(), wanted)
     assert finding.facts == {"unconfigured": [*REPAIR], "ranges": [CIDR]}
 

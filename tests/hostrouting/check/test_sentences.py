@@ -287,6 +287,7 @@ def test_a_card_without_an_address(links: list[Link], words: str) -> None:
     host = NO_DEFAULT._replace(addresses=(), links=tuple(links))
     [finding] = named("no-default-route", host)
     assert finding.sentence == f"there is no IPv4 default route, so no device is expected{words}"
+    assert finding.can_retry
     others = (address("fe80::7/64", "eth0"), address("10.0.0.4/24", "eth0"))
     [of_ipv6] = named("no-default-route", host._replace(addresses=others), "fd00::/8")
     words_for_ipv6 = finding.sentence.replace("IPv4", "IPv6")

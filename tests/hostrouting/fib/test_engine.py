@@ -272,10 +272,13 @@ def test_a_rule_for_all_packets_to_other_addresses() -> None:
 
 
 @host_rows("""
-Linux suppresses no refusal
+a rule that refuses packets decides; Linux suppresses no refusal
+  prohibit  | rule pref 9 prohibit
   blackhole | blackhole default table 8; rule pref 9 lookup 8 suppress 0
 a rule with two selectors selects only packets that meet both; the plain one has user 0
 + default dev eth1 table 7
+  eth1 | rule pref 9 uidrange 0-0 lookup 7
+  eth0 | rule pref 9 uidrange 1-9 lookup 7
   eth0 | rule pref 9 fwmark 1/1 uidrange 0-0 lookup 7
   eth0 | rule pref 9 from 0.0.0.0/8 iif eth1 lookup 7
 a route is used as long as one of its next hops is not dead, and leads to those alone

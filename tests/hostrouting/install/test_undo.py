@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 import phases
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config import GuardConfig, HostRoutingConfig
 from hostrouting.errors import BackendError, HostRoutingError, NotReady, RouteConflict
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.route import OURS, Route
-from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, h200
 from phases.testing import StubTask
@@ -130,6 +130,15 @@ class TestOtherRuns:
         failure_of(undo, task, of=HostRoutingError, match="another run")
         assert read_installed(host) == OTHER
         assert our_destinations(host) == ["10.7.0.0/16"]
+
+    def test_a_removal_since(self) -> None:
+        """Where the section was empty before, nothing is left to take back, nor to guard."""
+        host = configured(CHECKED._replace(guard=GuardConfig(enabled=True)))
+        task = ConfigureStaticRoutes(FORMER, host=host)
+        run(task)
+        run(Remove(host=host))
+        undo(task)
+        assert read_installed(host) == NOTHING
 
 
 class TestTypedRoutes:
@@ -247,8 +256,8 @@ class TestReports:
 
     @pytest.fixture
     def task(self, host: FakeHost) -> Configure:
-        """A task that has run."""
-        task = Configure(WANTED, host=host)
+        """A task that has run, and takes no protection away; its undo may."""
+        task = Configure(WANTED, host=host, allow_removal=False)
         run(task)
         return task
 

@@ -144,6 +144,7 @@ def message_about(text: Any) -> str:
 {"links": 5} | links: 5 is not a list; write [...], even around a single item
 {"links": [{"name": "a"}]} | links[0].index: missing
 {"addresses": null} | addresses: missing
+{"addresses": [{"ip": "::1", "dev": "lo"}]} | addresses[0].length: missing
 {"addresses": [{"length": 64, "dev": "lo"}]} | addresses[0].ip: missing
 {"routes": [{"prefix": "\\u001b[2J"}]} | routes[0].prefix: "\\u001b[2J" is not a network without
 {"routes": [{"prefix": "::/0", "type": []}]} | routes[0].type: [] is not one of unspec, unicast

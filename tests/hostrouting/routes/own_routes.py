@@ -19,6 +19,7 @@ from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import DEFAULT_METRIC, OURS, NextHop, Route
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import FakeKernel
 from tests.support.commands import route_command
 from tests.support.programs import completed
@@ -105,9 +106,9 @@ def fake() -> FakeKernel:
     return kernel
 
 
-def routes_to(prefixes: Collection[Prefix], backend: RouteBackend) -> list[Route]:
+def routes_to(prefixes: Collection[Prefix], host: Snapshot) -> list[Route]:
     """The routes to these prefixes."""
-    return [route for route in backend.snapshot().routes if route.prefix in prefixes]
+    return [route for route in host.routes if route.prefix in prefixes]
 
 
 def put(backend: RouteBackend, routes: Iterable[Route]) -> None:
@@ -115,11 +116,11 @@ def put(backend: RouteBackend, routes: Iterable[Route]) -> None:
     routes.
     """
     every = [*EVERY, Prefix(IPV4, 0, 0), Prefix(IPV6, 0, 0)]
-    there = routes_to(every, backend)
+    there = routes_to(every, backend.snapshot())
     while there:
         for route in there:
             backend.change(_deletions(route))
-        there = routes_to(every, backend)
+        there = routes_to(every, backend.snapshot())
     if isinstance(backend, NetlinkBackend):  # Linux can have several routes of one key
         commands = "".join(f"{route_command(route, '')}\n" for route in routes)
         completed(["ip", "-force", "-batch", "-"], input=commands)

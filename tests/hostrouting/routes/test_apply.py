@@ -34,6 +34,7 @@ from tests.hostrouting.routes.own_routes import (
     fake,
     hosts,
     put,
+    routes_to,
     wishes,
 )
 from tests.support.commands import furnish
@@ -104,11 +105,10 @@ def table(host: Snapshot) -> dict[RouteKey, list[tuple[object, ...]]]:
     hops means nothing in IPv6.
     """
     routes: dict[RouteKey, list[tuple[object, ...]]] = {}
-    for route in host.routes:
-        if route.prefix in EVERY:
-            hops = [(hop.dev, hop.gateway, hop.weight) for hop in route.next_hops]
-            shown = frozenset(hops) if route.prefix.family == IPV6 else tuple(hops)
-            routes.setdefault(route.key, []).append((route.protocol, shown))
+    for route in routes_to(EVERY, host):
+        hops = [(hop.dev, hop.gateway, hop.weight) for hop in route.next_hops]
+        shown = frozenset(hops) if route.prefix.family == IPV6 else tuple(hops)
+        routes.setdefault(route.key, []).append((route.protocol, shown))
     return routes
 
 
@@ -144,9 +144,7 @@ def take_owned(backend: RouteBackend) -> Owned:
 def take_those_of(backend: RouteBackend, protocol: int) -> set[tuple[RouteKey, NextHop]]:
     """The next hops of this owner; those of IPv6 are gone."""
     owned: set[tuple[RouteKey, NextHop]] = set()
-    for route in backend.snapshot().routes:
-        if route.prefix not in EVERY:
-            continue
+    for route in routes_to(EVERY, backend.snapshot()):
         for hop in route.next_hops:
             if route.prefix.family == IPV4:
                 is_owned = route.protocol == protocol
@@ -427,13 +425,8 @@ def test_another_program_takes_the_place(
     assert kernel.waiting == 0
     assert f"there should be [{new}], but there is [{prefix} " in str(caught.value)
     now = kernel.snapshot()
-    assert routes_to(prefix, now) == [theirs]
+    assert [bare(route) for route in routes_to([prefix], now)] == [theirs]
     assert says_what_is_true(caught.value, now, before)
-
-
-def routes_to(prefix: Prefix, host: Snapshot) -> list[Route]:
-    """The routes to this prefix, as they are compared."""
-    return [bare(route) for route in host.routes if route.prefix == prefix]
 
 
 OURS_THEN_THEIRS = [entry(SIX, SIX_1), entry(SIX, SIX_2, protocol=FOREIGN)]
@@ -476,7 +469,7 @@ def test_a_next_hop_of_another_program(
     assert not caught.value.can_retry
     assert done == []
     assert notes_of(caught.value) == [AS_BEFORE]
-    assert in_the_places(kernel.snapshot()) == in_the_places(before)
+    assert routes_to(EVERY, kernel.snapshot()) == routes_to(EVERY, before)
 
     if isinstance(
         kernel.inner, NetlinkBackend
@@ -486,14 +479,9 @@ def test_a_next_hop_of_another_program(
         completed(finding.remedy.otherwise.command.split(), check=True)
         plan, before = planned(kernel, [by(SIX, wanted)])
         apply_plan(plan, kernel, before=before)
-        assert [str(route) for route in in_the_places(kernel.snapshot())] == [
+        assert [str(route) for route in routes_to(EVERY, kernel.snapshot())] == [
             str(entry(SIX, wanted))
         ]
-
-
-def in_the_places(host: Snapshot) -> list[Route]:
-    """The routes to the prefixes."""
-    return [route for route in host.routes if route.prefix in EVERY]
 
 
 def typed(family: int) -> st.SearchStrategy[list[Route]]:
@@ -513,7 +501,7 @@ def typed(family: int) -> st.SearchStrategy[list[Route]]:
 
 def listed(host: Snapshot) -> list[str]:
     """The routes to the prefixes, as text; those to one prefix in their order."""
-    routes = sorted(in_the_places(host), key=lambda route: route.prefix)
+    routes = sorted(routes_to(EVERY, host), key=lambda route: route.prefix)
     return [str(route) for route in routes]
 
 

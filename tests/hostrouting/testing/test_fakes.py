@@ -13,7 +13,7 @@ import phases
 from hostrouting.check.check import check_kernel, check_snapshot
 from hostrouting.check.sentences import check_findings
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import BackendError, ConfigError, HostError
+from hostrouting.errors import BackendError, ConfigError, HostError, exit_code
 from hostrouting.fib.engine import Fib
 from hostrouting.fleet import check_snapshots, group_nodes
 from hostrouting.host.host import Host
@@ -24,7 +24,7 @@ from hostrouting.model.prefix import IP
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Link
 from hostrouting.reading import read, register
-from hostrouting.status import Status, find_status
+from hostrouting.status import Status, find_status, metric_lines
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.overlap_check import CheckResult
 from hostrouting.testing import (
@@ -114,9 +114,12 @@ MISTAKES: dict[str, Callable[[], object]] = {
     "moment is 'chnage'; it must be one of change, snapshot, lookup, watch": fault("chnage", 5),
     "nth is 0; it must be a whole number, 1 or more": fault("change", 5, nth=0),
     "nth is 1, and that call has an error already": failing_twice,
-    "happening is None; it must be a function": lambda: FaultyBackend(h200()).meanwhile(
+    "happening is None; it must be a function": lambda: h200().later(ANYTHING),
+    "happening is None; it must be a funct": lambda: FaultyBackend(h200()).meanwhile(
         "change", ANYTHING
     ),
+    "exit_code: outcome is None; it must be the report": lambda: exit_code(ANYTHING),
+    "metric_lines: status is .*; it must be a Status": lambda: next(metric_lines(TEXT)),
     "find_status: host is '60'; it must be a Host": lambda: find_status(TEXT),
     "there is no property 'ActivState'; did you mean ActiveS": lambda: FakeManager().show(
         ("ActivState",), "a"
@@ -159,6 +162,7 @@ MISTAKES: dict[str, Callable[[], object]] = {
     ).list_rules,
     "rule 'garbage' is not a chain and options": FakeEbtables(["garbage"]).list_rules,
     "register: reader is <class 'float'>; it must be a function": lambda: register(float, float),
+    "register: kind is <built-in function repr>; it must be a type": lambda: register(repr, repr),
     "config is '60'; it must be a HostRoutingConfig": lambda: check_snapshot(
         h200().snapshot(), TEXT
     ),
@@ -173,6 +177,7 @@ MISTAKES: dict[str, Callable[[], object]] = {
         ["nodes"], CONFIG, untyped(ThreadPoolExecutor)
     ),
     "results: there are none, or they were taken before": lambda: group_nodes(iter(())),
+    "Route.to: table is '60'; it must be a number": lambda: Route.to("10.9.0.0/16", table=TEXT),
     "faults is '60'; it must be a list": lambda: ConfigError(TEXT),
     "mode is 600; it must be from 0 to 0o777": lambda: FakeFiles().write("/a", "", mode=600),
     "kind is 'timeuot'; it must be one of": lambda: BackendError("x", kind="timeuot"),
