@@ -118,6 +118,8 @@ pods of other nodes are not, if they are reached by the uplink, too
 172.16.5.0/24 via 10.0.0.1 dev eth0 table 100
 pods that the plain bridge plugin has attached may be those of any CNI
   ok | link flannel.1 vxlan; link veth7 veth; 172.16.1.0/24 dev flannel.1; 172.16.2.7/32 dev veth7
+a next hop without a gateway says nothing of another one
+  ok | 172.16.0.0/16 nexthop via 10.0.0.1 dev eth0 nexthop dev ib0 dead
 the block of Calico on this node has 4,096 addresses at most
   ok       | link cali1 veth; blackhole 172.16.0.0/20 proto 12; 172.16.1.7/32 dev cali1
   overlap  | link cali1 veth; blackhole 172.16.0.0/19 proto 12; 172.16.1.7/32 dev cali1

@@ -124,6 +124,13 @@ def test_only_what_was_typed_goes(other: Route) -> None:
     assert {str(route.prefix) for route in gone} == set(TYPED)
 
 
+def test_typed_routes_of_both_families() -> None:
+    """Those by the default route of their family go."""
+    host = vm_of("::/0 via fe80::1 dev eth0; fd16::/48 via fe80::1 dev eth0 proto 3")
+    gone = {*host.routes} - {*after_next_boot(host, NONE).routes}
+    assert {str(route.prefix) for route in gone} == {"fd16::/48"}
+
+
 def test_packets_of_pods_that_escape_anyway() -> None:
     """What plain packets lose is told from what only packets of pods lose."""
     pods = "10.244.0.0/16"

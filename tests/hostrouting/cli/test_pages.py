@@ -230,7 +230,7 @@ CASES: dict[
         applied(change=lambda host: host.files.broken.update({ROUTES_UNIT: REFUSED})),
     ),
     "render: done": ("render --config FILE --root IMAGE", of(h200), REPAIRED),
-    "render: this host": ("render --config FILE --root /", of(h200), REPAIRED),
+    "render: this host": ("render --config FILE --root /.", of(h200), REPAIRED),
     "clean: stale": (CLEAN, azure.host, AZURE),
     "clean: deleted": (f"{CLEAN} --apply", azure.host, AZURE),
     "clean: nothing is stale": (CLEAN, azure.AzureHost, AZURE),

@@ -15,6 +15,7 @@ from hostrouting.config.settings import (
     GateConfig,
     HostRoutingConfig,
     ProbeRewriteConfig,
+    StaticRoutesConfig,
 )
 from hostrouting.host.effects import effects_of
 from hostrouting.install.plan import Plan
@@ -27,6 +28,7 @@ from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, FakeManager, h2
 from hostrouting.testing.interpreter import FakeInterpreter
 from phases.testing import FakeClock
 from tests.support.configs import configs
+from tests.support.sections import static
 from tests.support.tasks import (
     CIDR,
     GUARDED,
@@ -56,6 +58,10 @@ KUBELET = "kubelet.service"
 KUBELET_FILE = f"/etc/systemd/system/{KUBELET}"
 GATED = REPAIRED._replace(gate=GateConfig((KUBELET, MACHINES)))
 OTHER_ROUTE = config("10.77.0.0/16")
+BY_IB0 = static("172.16.9.0/24", "172.16.0.1", "ib0")
+WITH_ONE_BY_IB0 = REPAIRED._replace(
+    static_routes=StaticRoutesConfig(enabled=True, routes=(*REPAIRED.static_routes.routes, BY_IB0))
+)
 
 
 def settings(**sections: object) -> HostRoutingConfig:
@@ -319,6 +325,12 @@ CASES: dict[str, Case] = {
         repaired_by_hand,
         wanted=OTHER_ROUTE,
         task=ROUTES_KEEPING,
+    ),
+    "a route that leads them away": case(
+        "172.16.9.0/24 would escape, and does not escape now",
+        INSTALLED,
+        wanted=WITH_ONE_BY_IB0,
+        task=KEEPING,
     ),
     "routes alone, which takes others away while one waits": case(
         "while another route waits; run this again when no route waits",

@@ -51,6 +51,7 @@ def test_a_device_that_is_not_listed() -> None:
     ("kind", "master", "is_one"),
     [
         ("", "br0", True),
+        ("bond", "br0", True),
         ("", None, False),
         ("veth", "br0", False),
         ("tun", "br0", False),

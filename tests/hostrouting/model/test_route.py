@@ -126,6 +126,7 @@ def test_an_entry_with_a_nexthop_object() -> None:
         ("local 9.0.0.0/8 dev lo table 255", "9.0.0.0/8 table local"),
         ("9.0.0.0/8 dev eth0 nhid 7", "9.0.0.0/8 nhid 7 table main"),
         ("fd00::/8 nexthop dev a nexthop dev b", "ip -6 route del fd00::/8 table main"),
+        ("fd00::/8 dev a metric 7", "ip -6 route del fd00::/8 dev a table main metric 7"),
         ("fd00::/8 dev a from fd01::/16 tos 4", "fd00::/8 from fd01::/16 tos 0x4 dev a"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import pytest
 
+from hostrouting.config.settings import StaticRoutesConfig
 from hostrouting.errors import HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS
@@ -21,6 +22,7 @@ from tests.support.node import (
     wanting,
     without_default,
 )
+from tests.support.sections import static
 
 CONFIG = HostLayout.config_path
 ALL = REPAIRED._replace(probe_rewrite=PROBES)
@@ -72,6 +74,18 @@ def test_a_default_route_is_awaited(*, comes: bool, capfd: pytest.CaptureFixture
     first, *others = logged(capfd)
     assert first.startswith("6 waiting for up to 60 s: 2 routes, such as 172.16.0.0/17, need")
     assert [line[:8] for line in others] == ["6 static" if comes else "3 ROUTE-"]
+
+
+def test_what_is_awaited_changes(capfd: pytest.CaptureFixture[str]) -> None:
+    """What is still awaited then is said, too."""
+    routes = (static("10.7.0.0/16"), static("10.8.0.0/16", dev="eth7"))
+    config = ALL._replace(static_routes=StaticRoutesConfig(enabled=True, routes=routes))
+    host = node(config, without_default(node().kernel))
+    clock = FakeNodeClock()
+    clock.at(20, lambda: host.kernel.ip_route("add", DEFAULT))
+    assert make("routes", host, clock) == 1
+    waits = [line for line in logged(capfd) if line.startswith("6 waiting")]
+    assert ["10.7.0.0/16 needs" in line for line in waits] == [True, False]
 
 
 def test_the_table_for_probes_cannot_be_loaded(capfd: pytest.CaptureFixture[str]) -> None:

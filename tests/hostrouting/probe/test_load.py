@@ -28,6 +28,7 @@ def _namespace() -> Iterator[Namespace]:
     "change",
     [
         "insert rule ip6 {} prerouting drop",
+        "add rule ip6 {} postrouting counter drop",
         'insert rule ip6 {} prerouting drop comment "not a probe"',
         "flush chain ip6 {} prerouting",
         "add chain ip6 {} prerouting {{ policy drop; }}",

@@ -351,7 +351,7 @@ def test_the_ready_made_hosts(make: Callable[[], FakeKernel]) -> None:
 
 
 def test_folders_that_refuse_files() -> None:
-    """A folder that is broken, and what is in it; not its neighbours with a similar name."""
+    """A folder that is broken, and what is in it, or a file; not neighbours with a similar name."""
     files = FakeFiles(broken={"/etc/systemd": "it is read-only"})
     reasons = {
         "/etc": "",
@@ -361,6 +361,9 @@ def test_folders_that_refuse_files() -> None:
     }
     for folder, reason in reasons.items():
         assert files.why_unwritable(folder) == reason
+    files.broken["/etc/one"] = "it is a fifo"
+    with pytest.raises(HostError, match="/etc/one: it is a fifo"):
+        files.write("/etc/one", "text")
     files.write("/etc/systemd-old", "a file")
     for change in (files.write, files.link):
         with pytest.raises(HostError, match="/system/a: it is read-only"):
