@@ -1,4 +1,4 @@
-"""Correct a host's routing before its systemd-nspawn machine starts, and prove that it is correct.
+"""Correct a host's routing before its Kubernetes node starts, and prove that it is correct.
 
 To write an agent, you need the tasks, the configuration and the errors. `hostrouting.testing` is
 the test kit, with which you can try all of it on a host in memory::

@@ -341,8 +341,8 @@ it.
 
 
 def fault_of_use(ctx: Context) -> str:
-    """What is wrong if the context is used here: the task that it is for has ended, or it is that
-    of the whole run, in a task of it; empty if nothing is.
+    """What is wrong if the context is used here; empty if nothing is. Its task may have ended, or
+    it may be the context of the whole run, and be used inside a task.
     """
     around = RUNNING.get()
     if ctx.step is not None and ctx.step.seconds is not None:

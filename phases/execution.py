@@ -335,9 +335,9 @@ def _origins(step: Step, error: BaseException) -> tuple[Step, ...]:
     # A TaskFailed of another run is an error like any other: its steps are not in this report.
     if isinstance(error, TaskFailed) and error.failures[0].run == step.run:
         return error.failures
-    # It can be the error of a step inside this one: a group passes SystemExit on as it is, and a
-    # task can raise the `error` of a step that failed. It began in the innermost of these steps.
-    # The step itself is among them, and has no error yet.
+    # A step inside this one may have this very error: a group passes SystemExit on as it is, and a
+    # task can raise the `error` of a step that failed. Then it began in the innermost such step.
+    # This step comes last, and has no error yet.
     children_first = reversed(list(step.walk()))
     for inner in children_first:
         if inner.error is error:

@@ -63,6 +63,7 @@ def find_hidden(judge: Judge, escapes: Sequence[Part]) -> HiddenParts:
     for first, routes in hiding.items():
         decision, _ = fib.outcomes(first)
         if judge.opinion(decision).is_fine_elsewhere:
+            # In place of what is said above: to delete these routes helps.
             hides = f"[{routes[0]}] hides [{decision.route}]"
             cause = f"{hides}, which these packets would take without it"
             reasons[first] = Why("below-a-cni", cause, tuple(routes))

@@ -150,8 +150,8 @@ class Judge:
     def opinion_at(self, address: int, decision: Decision) -> Opinion:
         """The same for plain packets to this address, which may be that of a pod of this node.
 
-        What escapes anyway is only said to miss a pod if a rule is the reason: if it is a route in
-        the pod's table, its deletion is proposed (`hiding`).
+        Packets that escape by a route in the table of the pod's own route are not said to miss the
+        pod: `hiding` proposes to delete that route.
         """
         opinion = self.opinion(decision)
         route = decision.route
@@ -198,11 +198,12 @@ def first_opinion(rules: Iterable[Callable[..., Opinion | None]], *subject: Any)
 
 
 def _misses(judge: Judge, route: Route, pods: Route) -> bool:
-    """Whether packets for pods of this node, to which some table has a route, miss them by this
-    one: a rule looks up another table before, or the route comes before it in its own.
+    """Whether packets for pods of this node miss them by this route. Some table has a route to the
+    pods (`pods`); a rule looks up another table before that one, or this route comes before it
+    there.
 
-    Packets that a CNI's device has are the CNI's affair. An address of this host hides only a pod
-    that has the same one.
+    A device of a CNI is trusted to bring packets to pods. An address of this host hides only a pod
+    that has the same address.
 
     Field states: rule-before-main-hides-calico-pods, rule-before-main-hides-cni0,
     tailscale-exit-node-hides-cni0, address-of-a-pod-on-lo.

@@ -16,12 +16,12 @@ One walk over the expected CIDRs, from the widest prefix down, finds the fewest 
   program's route has its key. What that route does not take is left to longer prefixes inside.
 - Any other prefix is halved.
 
-No other choice needs fewer routes, unless rules suppress more for some addresses than for others. A
-new route is at least as long as each present route that it takes from, so it lies inside that
-route's prefix. Then it takes only from the longest of the present routes around it, or from the one
-to the same prefix, if that has a worse metric. So a route that takes from one present route never
-saves a route that takes from another; and of two that take from the same one, the wider takes all
-that the longer one inside it would.
+No other choice needs fewer routes, unless rules suppress more for some addresses than for others:
+
+- A new route takes packets from one present route: from the longest one around it, or from the one
+  to the same prefix, if that has a worse metric. Present routes with a longer prefix keep theirs.
+- So a route that takes from one present route never saves a route that takes from another.
+- Of two that take from the same route, the wider takes all that the longer one inside it would.
 """
 
 from bisect import bisect_left, bisect_right
@@ -56,9 +56,9 @@ def _shortest_by_rules(fib: Fib, address: int, packet: PacketKind) -> int | None
     """The shortest prefix length that some rule for table main does not suppress for these packets
     to this address; None if there is no such rule, or another rule decides before.
 
-    Rules after the one that decides now count, too. That one may decide by a route that refuses
-    packets, which Linux never suppresses, and yet suppress the new route: then a later rule uses
-    it. What a rule with `suppress_ifgroup` does with a new route is not known.
+    Rules after the one that decides now count, too. Linux suppresses no route that refuses packets;
+    so a rule that decides by such a route now may suppress the new one, and a later rule uses it.
+    What a rule with `suppress_ifgroup` does with a new route is not known.
     """
     lengths: list[int] = []
     for applied in fib.rules_for(address, packet):

@@ -53,7 +53,7 @@ _OUR_UNITS = (
     "probe-rewrite.service",
     "hostrouting-guard.service",
 )
-"""The same as in `HostLayout`, which is above this module."""
+"""As in `HostLayout`, which this module may not import."""
 _EARLY = (
     # systemd's own: networkd, resolved, udevd, journald, …; and the bus by which they are reached
     "systemd-", "udev.", "dbus", "messagebus.",

@@ -29,9 +29,9 @@ conditions, such as a mark. So one pass over the rules follows all packets of a 
   rule leaves some, there is no route for them.
 - The pass for `FROM_HOST` also follows what arrives on a device, if a rule with conditions selects
   it: there may be no other pass that does. So a rule for all that this host sends (`iif lo`) does
-  not end this pass. The rules behind it are still asked (`iif cni0`, or a mark); also those that
-  select nothing that arrives, such as `oif`, which errs on the safe side. A rule that selects all
-  packets then ends the pass, and adds no outcome.
+  not end this pass: the rules behind it, such as one with `iif cni0` or a mark, are still asked.
+  Some of these select nothing that arrives (`oif`); to ask them errs on the safe side. The pass
+  ends with a rule that selects all packets, which adds no outcome then.
 
 The result is the decision for the plain packet, and the other outcomes: the decisions for packets
 that differ from the plain packet at some rule. There are four ways to differ, by the rule:

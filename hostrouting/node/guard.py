@@ -4,7 +4,7 @@ There are two kinds of pass. A change starts one that only sets the routes, at o
 follows as soon as the last whole pass is 10 s ago; without a change, one is made each minute. A
 pass changes only what is wrong, or it would wake the guard again. After a pass, the guard rests for
 a time that depends on how much work the pass was, so that both kinds together use at most a
-twentieth of a processor.
+twentieth of a processor; but never for more than a minute.
 
 When its program was replaced, the guard ends, and systemd starts the new one.
 
@@ -113,7 +113,8 @@ class Guard:
         if self._clock.now() >= self._whole_pass_from:
             rest = self._make_pass("all")
             self._whole_pass_from = self._clock.now() + max(rest, _WHOLE_AGAIN_AFTER)
-            self._clock.sleep(_SHORTEST_REST)  # the routes may need a repair before that
+            # Not all of that rest: the routes may need a repair before it is over.
+            self._clock.sleep(_SHORTEST_REST)
             return _WHOLE_AGAIN_UNTIL
         self._clock.sleep(self._make_pass("routes"))
         return self._whole_pass_from - self._clock.now()

@@ -165,7 +165,7 @@ def steps_for_key(
     """
     wanted_by_form = {_compared_form(entry): entry for entry in wanted}
     entries: list[tuple[Route, Route]] = []
-    """Each behind its form."""
+    """The form of each entry, and the entry."""
     for route in present:
         entries += [(_compared_form(entry), entry) for entry in map(bare, as_stored(route))]
     stale = _stale_entries(wanted_by_form, entries)
@@ -174,7 +174,7 @@ def steps_for_key(
         if conflict is not None:
             return [conflict]
 
-    # Of several with the same form, the first, whoever added it.
+    # Of several with the same form, the first counts, whoever added it; a dict keeps the last.
     present_by_form = dict(reversed(entries))
     steps: list[Step] = []
     for form, entry in wanted_by_form.items():
@@ -243,7 +243,7 @@ def _conflict(
         return None
     deleted = set(stale)
     remaining = [route for route in in_order if not deleted.issuperset(as_stored(route))]
-    used = remaining[0]  # one of the rivals, or one of ours before them: no rival is deleted
+    used = remaining[0]  # there is one, because no rival is deleted
     wanted_route = as_listed(wanted)[0]
     if used.protocol == OURS or _compared_form(used) == _compared_form(wanted_route):
         return None

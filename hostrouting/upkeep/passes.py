@@ -92,7 +92,7 @@ def _delete_routes(backend: RouteBackend, config: HostRoutingConfig) -> PassOutc
     that, so a failure is a warning.
     """
     try:
-        routes = backend.snapshot(near=()).routes  # few: most hosts have none of ours
+        routes = backend.snapshot(near=()).routes  # those of hostrouting, and few others
         if not any(route.protocol == OURS for route in routes):
             return PassOutcome()
         from hostrouting.routes.keep import keep_routes  # noqa: PLC0415  only where it is needed

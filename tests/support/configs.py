@@ -62,15 +62,23 @@ def static_routes() -> SearchStrategy[config.StaticRoute]:
 
 
 def _static_routes(family: int) -> SearchStrategy[config.StaticRoute]:
-    # A route to a single address could be to its own gateway, which is refused.
-    several = _prefixes(family).filter(lambda block: block.length and not block.is_single)
-    to = several.filter(lambda block: not is_reserved(block)).map(Prefix.to_network)
+    blocks = _prefixes(family).filter(lambda block: block.length and not is_reserved(block))
     metric = st.integers(0, 2**32 - 1)
     by_default_gateway = st.builds(
-        config.StaticRoute, to, gateway=st.none(), dev=st.none() | device_names(), metric=metric
+        config.StaticRoute,
+        blocks.map(Prefix.to_network),
+        gateway=st.none(),
+        dev=st.none() | device_names(),
+        metric=metric,
     )
+    # A route to a single address could be to its own gateway, which is refused.
+    several = blocks.filter(lambda block: not block.is_single)
     by_gateway = st.builds(
-        config.StaticRoute, to, gateway=gateways(family), dev=device_names(), metric=metric
+        config.StaticRoute,
+        several.map(Prefix.to_network),
+        gateway=gateways(family),
+        dev=device_names(),
+        metric=metric,
     )
     return by_default_gateway | by_gateway
 
