@@ -15,8 +15,10 @@ from hostrouting.node.ending import ENDING
 from hostrouting.node.running import DESCRIPTOR
 
 _KILL_AFTER = 5.0
-"""Seconds from SIGTERM to SIGKILL, for a script that does not end when its time is over."""
+"""Seconds from SIGTERM to SIGKILL at most."""
 _BASH = "/bin/bash"
+_HELD = {signal.SIGCHLD, *ENDING}
+"""The signals that are awaited while a script runs."""
 
 
 class RunScript(Protocol):
@@ -34,7 +36,10 @@ class RunScript(Protocol):
 def run_script(*words: str) -> int:
     """See RunScript. The script gets a clean environment, the output of this process, nothing to
     read, and neither the lock nor the program. What it leaves behind holds nothing up.
+
+    For a process with one thread: another one could take a signal that this one waits for.
     """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would not say that the script ends
     with _signals_held() as held_before:
         process = os.posix_spawn(
             _BASH,
@@ -49,10 +54,13 @@ def run_script(*words: str) -> int:
             setsigmask=held_before,
             setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT],
         )
-        if not _ends_before_a_signal(process):
+        has_ended = _ends_before_a_signal(process)
+        if not has_ended:
             _end(process)
-        status = os.waitpid(process, 0)[1]
-    return os.waitstatus_to_exitcode(status)
+        status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    if not has_ended:  # and the signal has no effect, because it was held before
+        return -signal.SIGTERM
+    return status
 
 
 def _environment(of_gate: Mapping[str, str]) -> dict[str, str]:
@@ -66,7 +74,7 @@ def _ends_before_a_signal(process: int) -> bool:
     signals are no longer held. One that came just before a wait without that would not end it.
     """
     while os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-        number = signal.sigwait({signal.SIGCHLD, *ENDING})
+        number = signal.sigwait(_HELD)
         if number != signal.SIGCHLD:
             signal.raise_signal(number)
             return False
@@ -74,21 +82,21 @@ def _ends_before_a_signal(process: int) -> bool:
 
 
 def _end(process: int) -> None:
-    """End the script and its children."""
+    """End the script, and then its children, which may have ignored the first signal."""
     os.killpg(process, signal.SIGTERM)
-    if not _has_ended(process, _KILL_AFTER):
-        os.killpg(process, signal.SIGKILL)
+    _wait_for_end(process, _KILL_AFTER)
+    os.killpg(process, signal.SIGKILL)
 
 
-def _has_ended(process: int, seconds: float) -> bool:
-    """Whether the script ends within that time."""
-    import select  # noqa: PLC0415  only for a script that hangs
+def _wait_for_end(process: int, seconds: float) -> None:
+    """Wait until the script has ended, for that time at most."""
+    import select  # noqa: PLC0415  only for a script that is ended
 
     descriptor = os.pidfd_open(process)
     try:
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
-        return bool(poll.poll(seconds * 1000))
+        poll.poll(seconds * 1000)
     finally:
         os.close(descriptor)
 
@@ -96,7 +104,7 @@ def _has_ended(process: int, seconds: float) -> bool:
 @contextmanager
 def _signals_held() -> Iterator[set[int]]:
     """Have signals take effect only after the block; yields those that were held before."""
-    before = {*signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())}
+    before = {*signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)}
     try:
         yield before
     finally:

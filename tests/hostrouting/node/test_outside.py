@@ -153,10 +153,14 @@ def interrupted(folder: Path, text: str, *, kill_after: float = 5.0) -> tuple[st
     return in_child(work)
 
 
-@pytest.mark.parametrize("before", ["", "trap '' TERM; "], ids=["ends", "ignores TERM"])
-def test_the_time_is_up(before: str, tmp_path: Path) -> None:
-    """The script is ended with its children; one that ignores SIGTERM is killed."""
-    text = f"{before}sleep 99 & echo $$ $! >$2; kill -ALRM $1; while :; do wait; done"
+@pytest.mark.parametrize(
+    "sleeps",
+    ["sleep 99", "trap '' TERM; sleep 99", "(trap '' TERM; exec sleep 99)"],
+    ids=["both end", "both ignore TERM", "its child ignores TERM"],
+)
+def test_the_time_is_up(sleeps: str, tmp_path: Path) -> None:
+    """The script is ended with its children; who ignores SIGTERM is killed."""
+    text = f"{sleeps} & echo $$ $! >$2; kill -ALRM $1; while :; do wait; done"
     raised, (has_script_ended, _) = interrupted(tmp_path, text, kill_after=0.1)
     assert (raised, has_script_ended) == ("TimeIsUp", True)
     _, child = map(int, (tmp_path / "pids").read_text().split())
@@ -164,13 +168,38 @@ def test_the_time_is_up(before: str, tmp_path: Path) -> None:
 
 
 def test_a_signal(tmp_path: Path) -> None:
-    """A signal to the gate ends the script, even if it comes while the script is started."""
-    for _ in range(10):
-        text = "kill -TERM $1; echo $$ >$2; sleep 99"
-        (tmp_path / "pids").write_text("")
-        raised, have_ended = interrupted(tmp_path, text)
-        assert raised == "Stopped"
-        assert all(have_ended)
+    """A signal to the gate ends the script."""
+    text = "echo $$ >$2; kill -TERM $1; sleep 99"
+    assert interrupted(tmp_path, text) == ("Stopped", [True])
+
+
+def test_a_signal_just_before_the_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends the script, too."""
+    has_ended_before = os.waitid
+
+    def late(*arguments: int) -> os.waitid_result | None:
+        answer = has_ended_before(*arguments)
+        signal.raise_signal(signal.SIGTERM)
+        return answer
+
+    monkeypatch.setattr(os, "waitid", late)
+    (tmp_path / "pids").touch()
+    assert interrupted(tmp_path, "sleep 99") == ("Stopped", [])
+
+
+def test_what_a_caller_by_hand_may_have_set(tmp_path: Path) -> None:
+    """Where SIGCHLD is ignored, the end of a script is seen. Where SIGTERM is held, a script that
+    it ends has not succeeded, whatever its status is.
+    """
+    ends_well = "trap 'exit 0' TERM; kill -TERM $1; while :; do sleep 0.01; done"
+
+    def work() -> list[int]:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        texts = ("exit 7", ends_well)
+        return [run_script(script(tmp_path, text), str(os.getpid())) for text in texts]
+
+    assert in_child(work) == [7, -signal.SIGTERM]
 
 
 def test_signals_at_once(tmp_path: Path) -> None:
