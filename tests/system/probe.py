@@ -11,6 +11,7 @@ import ctypes
 import errno
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -19,6 +20,11 @@ from functools import partial
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _IO_URING_SETUP = 425
+
+
+def _libc(name: str, *arguments: object) -> None:
+    if getattr(_LIBC, name)(*arguments) < 0:
+        raise OSError(ctypes.get_errno(), name)
 
 
 def _write(folder: str) -> None:
@@ -31,27 +37,37 @@ def _change(path: str) -> None:
     os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
 
 
-def _read_root() -> None:
-    if not os.listdir("/root"):  # a sandbox shows an empty one
-        raise FileNotFoundError("/root")
+def _read(folder: str) -> None:
+    if not os.listdir(folder):  # a sandbox shows an empty one
+        raise FileNotFoundError(folder)
 
 
-def _open_any_socket() -> None:
-    socket.socket(socket.AF_PACKET, socket.SOCK_RAW).close()
+def _socket(family: int, kind: int, protocol: int = 0) -> None:
+    socket.socket(family, kind, protocol).close()
 
 
-def _use_io_uring() -> None:
-    if _LIBC.syscall(_IO_URING_SETUP, 1, ctypes.create_string_buffer(120)) < 0:
-        raise OSError(ctypes.get_errno(), "io_uring_setup")
+def _change_limit(pid: int) -> None:
+    limits = resource.prlimit(pid, resource.RLIMIT_CORE)
+    resource.prlimit(pid, resource.RLIMIT_CORE, limits)
 
 
-def _ip(*words: str) -> None:
-    done = subprocess.run(("ip", *words), capture_output=True, text=True, check=False, timeout=60)
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     if done.returncode:
         raise OSError(errno.EPERM, done.stderr)
 
 
-FOLDERS = ("/etc", "/usr", "/run", "/run/systemd", "/run/aks-flex-node", "/run/hostrouting")
+FOLDERS = (
+    "/etc",
+    "/etc/hostrouting",
+    "/run",
+    "/run/systemd",
+    "/usr",
+    "/var/lib",
+    "/run/aks-flex-node",
+    "/run/hostrouting",
+)
+SETTINGS = ("/proc/sys/net/ipv4/ip_forward", "/proc/sysrq-trigger")
 
 
 def attempts(other: int) -> dict[str, Callable[[], None]]:
@@ -59,15 +75,20 @@ def attempts(other: int) -> dict[str, Callable[[], None]]:
     by_name: dict[str, Callable[[], None]] = {}
     for folder in FOLDERS:
         by_name[f"write in {folder}"] = partial(_write, folder)
+    for path in (*SETTINGS, f"/proc/{other}/oom_score_adj"):
+        by_name[f"change {path}"] = partial(_change, path)
     return by_name | {
-        "change a setting of the kernel": partial(_change, "/proc/sys/net/ipv4/ip_forward"),
-        "have the kernel kill another unit": partial(_change, f"/proc/{other}/oom_score_adj"),
+        "read /root": lambda: _read("/root"),
         "signal another unit": lambda: os.kill(other, 0),
-        "read /root": _read_root,
-        "socket packet": _open_any_socket,
-        "io_uring": _use_io_uring,
-        "route get": lambda: _ip("route", "get", "10.0.0.1"),
-        "route add": lambda: _ip("route", "replace", "10.99.0.0/16", "via", "10.0.0.1"),
+        "change limits of another unit": lambda: _change_limit(other),
+        "io_uring": lambda: _libc("syscall", _IO_URING_SETUP, 1, ctypes.create_string_buffer(120)),
+        "mount": lambda: _libc("mount", b"none", b"/tmp", b"tmpfs", 0, None),
+        "host name": lambda: _libc("sethostname", b"probe", 5),
+        "socket packet": lambda: _socket(socket.AF_PACKET, socket.SOCK_RAW),
+        "systemctl": lambda: _run("systemctl", "show", "--property=Version"),
+        "firewall": lambda: _socket(socket.AF_NETLINK, socket.SOCK_RAW, 12),
+        "route get": lambda: _run("ip", "route", "get", "10.0.0.1"),
+        "route add": lambda: _run("ip", "route", "replace", "10.99.0.0/16", "via", "10.0.0.1"),
         # Last, because every attempt after it would be refused.
         "another user": lambda: os.setuid(1000),
     }

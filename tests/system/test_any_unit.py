@@ -113,21 +113,42 @@ def test_every_kind_of_unit() -> None:
         assert [kind for kind, state in states.items() if state != "active"] == []
 
 
+def begin_slowly(system: System) -> None:
+    """Begin a start of a unit, and wait until a script runs in its gate."""
+    system.must("systemctl", "start", "--no-block", "statuses.service")
+    wait_for("the script", lambda: system.outside("/run/began").exists())
+
+
+SLOW = {
+    **FILES,
+    f"{LAYOUT.gate_directory}/05-slow.sh": (
+        "touch /run/began; until [[ -e /run/go ]]; do sleep 0.05; done\n"
+    ),
+}
+
+
+def test_signals() -> None:
+    """A gate that a signal ends refuses at once, though the unit counts the signal as a success,
+    whether only the shell gets it or all processes do.
+    """
+    with host(GATED, more=SLOW, machines=()) as system:
+        for whom in ("all", "control"):
+            begin_slowly(system)
+            system.must("systemctl", "kill", f"--kill-who={whom}", "statuses.service")
+            assert await_end(system)["statuses"] == "failed", whom
+            system.must("rm", "/run/began")
+        assert system.journal("statuses.service").count("SIGTERM ended this while ") == 2
+
+
 def test_commands_that_vanish() -> None:
     """A foreign command that sorts first and vanishes in the middle of a start takes no other list
     of commands with it.
     """
-    first = "/etc/systemd/system/plain.service.d/00-a.conf"
-    script = f"{LAYOUT.gate_directory}/05-slow.sh"
-    more = {
-        **FILES,
-        first: "[Service]\nExecStartPre=/bin/sleep 0.5\n",
-        script: "touch /run/began; until [[ -e /run/go ]]; do sleep 0.05; done\n",
-    }
-    with host(GATED, more=more, machines=()) as system:
-        system.must("systemctl", "start", "--no-block", "plain.service")
-        wait_for("the script", lambda: system.outside("/run/began").exists())
+    first = "/etc/systemd/system/statuses.service.d/00-a.conf"
+    text = "[Service]\nExecStartPre=/bin/sleep 0.5\n"
+    with host(GATED, more={**SLOW, first: text}, machines=()) as system:
+        begin_slowly(system)
         system.must("rm", first)
         system.must("systemctl", "daemon-reload")
         system.lay("/run/go", "")
-        assert await_end(system)["plain"] == "failed"
+        assert await_end(system)["statuses"] == "failed"

@@ -5,12 +5,15 @@ hostrouting, then beside our route, gate and guard. After each step the routes a
 must be what they were the first time. The programs and their units are those of the distribution.
 """
 
+import json
+import re
 from typing import NamedTuple
 
 import pytest
 
 from hostrouting.config.settings import GateConfig, GuardConfig, HostRoutingConfig
-from tests.support.gate import CIDR, apply, config, foreign, host, remove
+from tests.hostrouting.check.test_fields import Field
+from tests.support.gate import CIDR, apply, config, host, hostrouting, remove
 from tests.support.sections import expect, static
 from tests.support.systemd import NEEDS, System
 from tests.support.waiting import wait_for
@@ -55,8 +58,10 @@ class Step(NamedTuple):
     """The program is done when none has this text."""
     gateway: str | None = "10.0.0.1"
     """That of our route. None: our route is gone and cannot be set, so a gated start waits."""
-    is_refused: bool = False
-    """Whether a gated start is refused, because an address escapes by a route of the program."""
+    as_in: str = ""
+    """The file in tests/hosts that has this state."""
+    verdict: str = "ok"
+    """The verdict where no file has this state."""
 
 
 class Story(NamedTuple):
@@ -123,6 +128,12 @@ FRR_FILES = {
     "/etc/frr/frr.conf": "ip route 10.244.9.0/24 blackhole\nip route 172.16.4.0/24 10.1.0.1\n",
 }
 BY_ETH1 = "172.16.4.0/24 via 10.1.0.1 dev eth1"
+BY_ETH0 = "10.244.9.0/24 via 10.0.0.1 dev eth0"
+FRR_TYPED = """\
+vtysh -c 'configure terminal' \
+  -c 'no ip route 172.16.4.0/24 10.1.0.1' -c 'ip route 172.16.4.0/24 10.0.0.1' \
+  -c 'no ip route 10.244.9.0/24 blackhole' -c 'ip route 10.244.9.0/24 10.0.0.1'
+"""
 
 NETWORK_MANAGER_CONF = """\
 [main]
@@ -160,9 +171,9 @@ STORIES = {
         prepare=OPENVPN_PREPARE + "echo redirect-gateway >>client/vpn.conf",
         cidrs=(CIDR,),
         steps=(
-            Step(VPN.format("start"), ALL_BY_TUN0),
+            Step(VPN.format("start"), ALL_BY_TUN0, as_in="openvpn-redirect-gateway"),
             # Nobody can tell where our route would have to go now.
-            Step(FLUSH, gateway=None),
+            Step(FLUSH, gateway=None, verdict="undecided"),
             Step(VPN.format("stop"), "default via 10.0.0.1 dev eth0"),
         ),
     ),
@@ -172,8 +183,8 @@ STORIES = {
         prepare=OPENVPN_PREPARE + "echo redirect-gateway def1 >>client/vpn.conf",
         cidrs=("10.245.0.0/16",),
         steps=(
-            Step(VPN.format("start"), HALF_BY_TUN0),
-            Step(FLUSH),
+            Step(VPN.format("start"), HALF_BY_TUN0, as_in="openvpn-def1"),
+            Step(FLUSH, as_in="openvpn-def1"),
             Step(VPN.format("stop"), until_no="128.0.0.0/1 "),
         ),
     ),
@@ -183,9 +194,11 @@ STORIES = {
         prepare="",
         cidrs=("10.244.0.0/16", CIDR),
         steps=(
-            Step("systemctl start frr", BY_ETH1, is_refused=True),
-            Step(FLUSH, is_refused=True),
-            Step("systemctl restart frr", BY_ETH1, is_refused=True),
+            Step("systemctl start frr", BY_ETH1, as_in="frr-static"),
+            Step(FLUSH, as_in="frr-static"),
+            Step(FRR_TYPED, BY_ETH0, as_in="frr-static-by-the-uplink"),
+            # What was typed is forgotten: the file has the other router.
+            Step("systemctl restart frr", BY_ETH1, as_in="frr-static"),
             Step("systemctl stop frr", until_no="172.16.4.0/24 "),
         ),
     ),
@@ -195,16 +208,18 @@ STORIES = {
         prepare="ip address flush dev eth0; ifup eth0",
         cidrs=(CIDR,),
         steps=(
-            Step("ifdown eth0", until_no="default ", gateway=None),
-            Step("ifup eth0", "default via 10.0.0.1 dev eth0 onlink"),
+            Step("ifdown eth0", until_no="default ", gateway=None, verdict="no-default-route"),
+            Step("ifup eth0", as_in="ifupdown-gateway"),
             Step(
                 f"ifdown eth0; {OTHER_ROUTER.format('10.0.0.2')}; ifup eth0",
                 "default via 10.0.0.2 dev eth0 onlink",
                 gateway="10.0.0.2",
+                as_in="ifupdown-gateway",
             ),
             Step(
                 f"ifdown eth0; {OTHER_ROUTER.format('10.0.0.1')}; ifup eth0",
                 "default via 10.0.0.1 dev eth0 onlink",
+                as_in="ifupdown-gateway",
             ),
         ),
     ),
@@ -220,7 +235,7 @@ STORIES = {
                 "default via 10.0.0.2 ",
                 gateway="10.0.0.2",
             ),
-            Step(NM_DOWN, until_no="default ", gateway=None),
+            Step(NM_DOWN, until_no="default ", gateway=None, verdict="no-default-route"),
             Step(NM_GATEWAY.format("10.0.0.1"), "default via 10.0.0.1 "),
         ),
     ),
@@ -247,7 +262,8 @@ def test_beside(story: Story) -> None:
         for step, expected in zip(story.steps, alone, strict=True):
             carry_out(system, step.command)
             await_routes(system, step, expected)
-            gate_decides(system, step)
+            verdict_is_right(system, step, story)
+            gate_decides(system, step, story)
             assert ours(system) == wanted(step)
             assert foreign(system) == expected
 
@@ -280,6 +296,16 @@ def done_alone(system: System, step: Step) -> list[str]:
     return foreign(system)
 
 
+def foreign(system: System) -> list[str]:
+    """The IPv4 routes of others in all tables, and all rules.
+
+    A nexthop object has a new number each time: these are left out.
+    """
+    listed = system.must("sh", "-ec", "ip -4 -N route show table all; ip -4 rule; ip -6 rule")
+    lines = listed.splitlines()
+    return [re.sub(r" nhid \d+", "", line) for line in lines if " proto 213 " not in line]
+
+
 def ours(system: System) -> list[str]:
     """Our routes, without the attributes that follow their device."""
     lines = system.must("ip", "-4", "route", "show", "table", "all", "proto", "213").splitlines()
@@ -302,14 +328,30 @@ def await_routes(system: System, step: Step, expected: list[str]) -> None:
     wait_for(f"our routes after {step.command!r}", are_right)
 
 
-def gate_decides(system: System, step: Step) -> None:
-    """A gated start passes, waits, or is refused."""
+def verdict_is_right(system: System, step: Step, story: Story) -> None:
+    """The verdict of a check is that of the file with the same state."""
+    verdict = json.loads(hostrouting(system, "check", "--json").stdout)["verdict"]
+    assert verdict == right_verdict(step, story), step.command
+
+
+def right_verdict(step: Step, story: Story) -> str:
+    """What an operator would say of the story's networks after the step."""
+    if not step.as_in:
+        return step.verdict
+    said = Field.read(step.as_in).families["ipv4"]
+    assert sorted(said.cidrs) == sorted(story.cidrs)
+    return said.right
+
+
+def gate_decides(system: System, step: Step, story: Story) -> None:
+    """A gated start passes, waits, or is refused as the rules say."""
     if step.gateway is None:
         system.must("systemctl", "start", "--no-block", GATED)
         wait_for("the start to wait", lambda: is_waiting(system))
         return
     # If a start waited after the last step, this is the same one: it goes on now.
-    assert system.run("systemctl", "start", GATED).returncode == int(step.is_refused)
+    is_refused = right_verdict(step, story) == "overlap"
+    assert system.run("systemctl", "start", GATED).returncode == int(is_refused)
     system.must("systemctl", "stop", GATED)
 
 

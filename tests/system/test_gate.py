@@ -1,12 +1,39 @@
-"""A machine starts, under a real systemd, while the unit of the routes still waits."""
+"""The gate, under a real systemd and with real nested machines: when a machine starts, by what
+`apply` installed.
+"""
 
 from hostrouting.config.settings import GuardConfig
 from tests.support import gate
-from tests.support.gate import HALVES, KUBE1, LAYOUT, gate_tests
+from tests.support.gate import CIDR, HALVES, KUBE1, LAYOUT, gate_tests
+from tests.support.sections import static
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
+
+ESCAPE = f"OVERLAP: {CIDR} leaves through ib0"
+
+
+def test_a_machine_that_is_refused() -> None:
+    """In STRICT while an address escapes, and in any mode if a route conflicts: the reason is
+    logged, the other program's route is left alone, and no route of ours is set.
+    """
+    with gate.host(gate.config(static(CIDR), *HALVES, mode="WARN")) as system:
+        assert gate.start(system) == 1
+        journal = system.journal(KUBE1)
+        assert "a route that is not hostrouting's has the same destination and metric" in journal
+        assert f"metric: [{CIDR} dev ib0 proto kernel " in journal
+        assert f"{KUBE1} was refused" in journal
+        assert f"{CIDR} dev ib0 proto kernel" in system.must("ip", "route", "show", CIDR)
+        assert gate.ours(system) == []
+
+        gate.apply(system, gate.config(mode="STRICT"), code=1)
+        assert gate.start(system) == 1
+        assert f"{ESCAPE} [{CIDR} dev ib0 proto kernel" in system.journal(KUBE1)
+        assert gate.markers(system) == {LAYOUT.detected_path}
+
+        gate.remove(system)
+        assert gate.start(system) == 0
 
 
 def routes_wait(system: System) -> bool:

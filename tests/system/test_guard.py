@@ -2,10 +2,13 @@
 nothing else is touched.
 """
 
+import time
+from pathlib import Path
+
 import pytest
 
 from hostrouting.config.settings import GuardConfig
-from tests.support.gate import HALVES, LAYOUT, config, foreign, gate_tests, host, ours
+from tests.support.gate import HALVES, LAYOUT, config, gate_tests, host, ours
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
 
@@ -35,15 +38,48 @@ def await_routes(system: System) -> None:
     wait_for("the routes", lambda: len(ours(system)) == len(HALVES))
 
 
+def foreign(system: System) -> list[str]:
+    """The routes of other programs."""
+    lines = system.must("ip", "-4", "route", "show", "table", "all").splitlines()
+    return sorted(line for line in lines if " proto 213 " not in line)
+
+
+def process(system: System) -> Path:
+    """What /proc has of the guard."""
+    pid = system.show(UNIT, "MainPID")
+    return system.outside(f"/proc/{pid}")
+
+
+def await_rest(system: System) -> None:
+    """Wait until the guard has done nothing for longer than it would rest after a pass."""
+    status = process(system) / "status"
+    last = ""
+    since = time.monotonic()
+
+    def rests() -> bool:
+        nonlocal last, since
+        [switches] = [
+            line for line in status.read_text().splitlines() if line.startswith("voluntary_ctxt")
+        ]
+        if switches != last:
+            last = switches
+            since = time.monotonic()
+        return time.monotonic() - since > 0.5
+
+    wait_for("the guard to rest", rests)
+
+
 def a_route_comes_back(system: System) -> None:
     """A route that is deleted, flushed, or lost with its device is set again; routes of others stay
-    as they are.
+    as they are. The guard does not wake itself.
     """
+    await_rest(system)
     before = foreign(system)
     for changes in ([f"route del {HALVES[0].destination}"], ["route flush proto 213"], LOSE_DEVICE):
         system.run("ip", "-batch", "-", stdin="\n".join(changes)).check_returncode()
         await_routes(system)
-    assert sorted(foreign(system)) == sorted(before)
+    assert foreign(system) == before
+    await_rest(system)
 
 
 ATTACKS = (
@@ -63,7 +99,20 @@ def an_attack_on_the_guard(system: System) -> None:
         wait_for("the guard", lambda: system.show(UNIT, "ActiveState") == "active")
 
 
-STORIES = (a_route_comes_back, an_attack_on_the_guard)
+def a_stop(system: System) -> None:
+    """A guard that systemd stops has not failed, and logs no error."""
+    errors = ("journalctl", "--quiet", "--priority=err", "--output=cat", "-u", UNIT)
+    before = system.must(*errors)
+    system.must("systemctl", "stop", UNIT)
+    assert system.show(UNIT, "Result") == "success"
+    assert system.must(*errors) == before
+
+
+STORIES = (
+    a_route_comes_back,
+    an_attack_on_the_guard,
+    a_stop,
+)
 
 
 def test_guard(subtests: pytest.Subtests) -> None:

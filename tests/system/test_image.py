@@ -83,6 +83,8 @@ def each_oneshot_works_in_its_sandbox(system: System) -> None:
     for _ in range(2):
         for unit in ONESHOTS:  # one after the other: the check is about the routes
             system.must("systemctl", "start", unit)
+    for unit in ONESHOTS:
+        assert system.show(unit, "StartLimitIntervalUSec") == "0"
     owners = system.must("stat", "-c", "%u %a", RESULTS, f"{RESULTS}/socket").split()
     assert owners == ["1234", "750", "1234", "644"]
     routes_and_table_are_there(system)
@@ -106,6 +108,13 @@ def systemd_has_no_objection(system: System) -> None:
 
 
 _PROBE = "/usr/local/lib/probe.py"
+_TRIED_AGAIN = {
+    LAYOUT.guard_unit: ("always", "1s"),
+    LAYOUT.routes_unit: ("on-failure", "1min"),
+    LAYOUT.check_unit: ("no", "100ms"),
+    LAYOUT.probe_unit: ("on-failure", "10s"),
+}
+"""When systemd starts a unit again, and after how long."""
 
 
 def allowed(unit: str) -> set[str]:
@@ -120,6 +129,10 @@ def allowed(unit: str) -> set[str]:
     return names
 
 
+_STRICT = "ProtectProc=default\nProcSubset=all\nProtectControlGroups=no\n"
+"""Beside what these undo, systemd leaves /run writable, and without them it does not."""
+
+
 def probed(log: str) -> dict[str, str]:
     """The error of each thing that the probe has tried last."""
     *_, line = [line for line in log.splitlines() if line.startswith("PROBED ")]
@@ -128,7 +141,7 @@ def probed(log: str) -> dict[str, str]:
     return errors
 
 
-def succeeding_in(unit: str, system: System, other: str) -> set[str]:
+def succeeding_in(unit: str, system: System, other: str, more: str = "") -> set[str]:
     """What succeeds where the unit runs the probe, with the process of the other unit to signal."""
     drop_in = f"""\
 [Service]
@@ -136,7 +149,7 @@ ExecStart=
 ExecStart=/usr/bin/env python3 {_PROBE} {other}
 Type=oneshot
 Restart=no
-"""
+{more}"""
     system.lay(f"/etc/systemd/system/{unit}.d/99.conf", drop_in)
     system.must("systemctl", "daemon-reload")
     system.must("systemctl", "start", unit)
@@ -160,6 +173,10 @@ def each_sandbox_allows_no_more(system: System) -> None:
     refused_outside = [name for name, error in outside.items() if error]
     assert len(refused_outside) < len(outside) / 2
     for unit in UNITS:
-        assert succeeding_in(unit, system, other) == allowed(unit), unit
+        tried = tuple(system.show(unit, name) for name in ("Restart", "RestartUSec"))
+        assert tried == _TRIED_AGAIN[unit], unit
+        assert succeeding_in(unit, system, other) - {"firewall"} == allowed(unit), unit
+    writes = {name for name in allowed(LAYOUT.check_unit) if name.startswith("write ")}
+    assert writes <= succeeding_in(LAYOUT.check_unit, system, other, _STRICT)
     assert system.show("other.service", "ActiveState") == "active"
     assert system.read(LAYOUT.opening_path), "what is there outlives each unit"

@@ -3,6 +3,7 @@ snapshot, `status` with what `apply` has done, and each with what is to be typed
 """
 
 import json
+import re
 import shlex
 import signal
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from hypothesis import assume, given, strategies as st
+from hypothesis import Phase, assume, given, settings, strategies as st
 
 from hostrouting.errors import BackendError
 from hostrouting.host.layout import HostLayout
@@ -117,6 +118,22 @@ def test_explain_agrees_with_check(
         assert word not in {"OK", "UNDECIDED"}
     else:
         assert word == report.verdict.upper()
+
+
+# To shrink a failing node takes minutes, and its page says what is missing.
+@settings(phases=set(Phase) - {Phase.shrink})
+@given(node=nodes(), block=st.integers(0, BITS))
+def test_the_page_has_each_finding(node: tuple[int, Snapshot], block: int) -> None:
+    """In the verdict, or under its name; a repair and its cost are elsewhere, or not shown."""
+    family, snapshot = node
+    half = Prefix(family, block_of(family).first, width_of(family) - block)
+    words = ("check", str(block_of(family)), str(half), "--snapshot", "-")
+    saved = snapshot.to_json().encode()
+    page = say(*words, stdin=saved).out
+    for finding in say(*words, "--json", stdin=saved).json["findings"]:
+        if finding["name"] not in {"action", "repair-cost"}:
+            what_happens, *_ = re.split("; expected: |, and should leave", finding["sentence"])
+            assert what_happens in page
 
 
 def test_explain_names_devices_where_the_file_has_no_cidr(tmp_path: Path) -> None:

@@ -3,12 +3,13 @@ path.
 """
 
 import json
+from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, strategies as st
 
 from hostrouting.errors import ConfigError
 from hostrouting.model.prefix import Prefix, as_ip
@@ -188,3 +189,19 @@ def test_faults(row: list[str]) -> None:
 def test_what_is_not_a_snapshot(text: str | bytes, fault: str) -> None:
     """Another document says what a snapshot is, and how to get one."""
     assert message_about(text).startswith(f"the snapshot{fault}")
+
+
+KEYS = ["links", "routes", "prefix", "name", "index", "next_hops", "family", "x"]
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda parts: st.lists(parts) | st.dictionaries(st.sampled_from(KEYS), parts),
+)
+
+
+@given(ANY_JSON)
+def test_any_json_at_all(value: object) -> None:
+    """Any JSON gives a snapshot or a ConfigError, never another exception."""
+    if isinstance(value, dict):
+        value = {**EMPTY, **value}
+    with suppress(ConfigError):
+        assert Snapshot.from_json(json.dumps(value))
