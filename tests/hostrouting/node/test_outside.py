@@ -188,14 +188,14 @@ def test_a_signal_just_before_the_wait(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_what_a_caller_by_hand_may_have_set(tmp_path: Path) -> None:
-    """Where SIGCHLD is ignored, the end of a script is seen. Where SIGTERM is held, a script that
-    it ends has not succeeded, whatever its status is.
+    """Where SIGCHLD is ignored, the end of a script is seen. Where SIGALRM is held, a script that
+    ends because of it has not succeeded, whatever its status is.
     """
-    ends_well = "trap 'exit 0' TERM; kill -TERM $1; while :; do sleep 0.01; done"
+    ends_well = "trap 'exit 0' TERM; kill -ALRM $1; while :; do sleep 0.01; done"
 
     def work() -> list[int]:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
         texts = ("exit 7", ends_well)
         return [run_script(script(tmp_path, text), str(os.getpid())) for text in texts]
 
