@@ -184,7 +184,11 @@ CASES: dict[
     "plan: nothing to do": (PLAN, applied(), REPAIRED),
     "plan: a conflict": (PLAN, HOLDING, REPAIRED),
     "plan: not ready": (PLAN, of(FakeKernel), document("9.0.0.0/8")),
-    "plan: an overlap is left, STRICT": (PLAN, of(h200), document()),
+    "plan: an overlap is left, STRICT": (
+        f"{PLAN} --gate kubelet.service",
+        of(h200),
+        document(),
+    ),
     "plan: an overlap is left, WARN": (PLAN, of(h200), document(mode="WARN")),
     "plan: a removal": (PLAN, applied(), document(*REPAIR, mode="WARN")),
     "plan: a guard": (PLAN, applied(), {**REPAIRED, "guard": {"enabled": True}}),
