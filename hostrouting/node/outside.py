@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
@@ -15,7 +16,7 @@ from hostrouting.node.ending import ENDING
 from hostrouting.node.running import DESCRIPTOR
 
 _KILL_AFTER = 5.0
-"""Seconds from SIGTERM to SIGKILL at most."""
+"""Seconds from SIGTERM to SIGKILL, for a script that does not end when its time is over."""
 _BASH = "/bin/bash"
 _HELD = {signal.SIGCHLD, *ENDING}
 """The signals that are awaited while a script runs."""
@@ -39,7 +40,8 @@ def run_script(*words: str) -> int:
 
     For a process with one thread: another one could take a signal that this one waits for.
     """
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would not say that the script ends
+    # If it is ignored, as a caller by hand may have it, Linux does not report the end of a script.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     with _signals_held() as held_before:
         process = os.posix_spawn(
             _BASH,
@@ -71,9 +73,10 @@ def _environment(of_gate: Mapping[str, str]) -> dict[str, str]:
 
 def _ends_before_a_signal(process: int) -> bool:
     """Wait for the end of the script, or for a signal to this process, which takes effect when
-    signals are no longer held. One that came just before a wait without that would not end it.
+    signals are no longer held. A signal that is not held could come just before the wait, and would
+    not interrupt it.
     """
-    while os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+    while not _has_ended(process):
         number = signal.sigwait(_HELD)
         if number != signal.SIGCHLD:
             signal.raise_signal(number)
@@ -81,24 +84,20 @@ def _ends_before_a_signal(process: int) -> bool:
     return True
 
 
+def _has_ended(process: int) -> bool:
+    return os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
 def _end(process: int) -> None:
-    """End the script, and then its children, which may have ignored the first signal."""
+    """End the script and its children; those that go on then, systemd ends with the unit."""
     os.killpg(process, signal.SIGTERM)
-    _wait_for_end(process, _KILL_AFTER)
-    os.killpg(process, signal.SIGKILL)
-
-
-def _wait_for_end(process: int, seconds: float) -> None:
-    """Wait until the script has ended, for that time at most."""
-    import select  # noqa: PLC0415  only for a script that is ended
-
-    descriptor = os.pidfd_open(process)
-    try:
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        poll.poll(seconds * 1000)
-    finally:
-        os.close(descriptor)
+    kill_at = time.monotonic() + _KILL_AFTER
+    while not _has_ended(process):
+        seconds_left = kill_at - time.monotonic()
+        if seconds_left <= 0:
+            os.killpg(process, signal.SIGKILL)
+            return
+        signal.sigtimedwait({signal.SIGCHLD}, seconds_left)
 
 
 @contextmanager
