@@ -113,6 +113,16 @@ def _route(
 
 
 @cache
+def _sources(within: Prefix) -> SearchStrategy[Prefix]:
+    """Sources of a rule: in the block, or around 0.0.0.0, which a packet has before it has a
+    source.
+    """
+    width = width_of(within.family)
+    unbound = st.sampled_from([Prefix(within.family, 0, length) for length in (width, 8)])
+    return prefixes(within) | unbound
+
+
+@cache
 def rules(within: Prefix) -> SearchStrategy[Rule]:
     """Any rule: with every action and any selectors; most have few selectors."""
     return st.builds(
@@ -127,7 +137,7 @@ def rules(within: Prefix) -> SearchStrategy[Rule]:
         ),
         family=st.just(within.family),
         invert=_seldom(st.just(value=True), usual=False),
-        src=_seldom(prefixes(within)),
+        src=_seldom(_sources(within)),
         dst=_seldom(prefixes(within)),
         iif=_seldom(st.sampled_from(["lo", "eth0", "eth1", "ib0", "gone"])),
         suppress_prefixlength=_seldom(st.sampled_from([0, within.length, within.length + 2])),
