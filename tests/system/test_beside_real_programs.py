@@ -6,14 +6,13 @@ must be what they were the first time. The programs and their units are those of
 """
 
 import json
-import re
 from typing import NamedTuple
 
 import pytest
 
 from hostrouting.config.settings import GateConfig, GuardConfig, HostRoutingConfig
 from tests.hostrouting.check.test_fields import Field
-from tests.support.gate import CIDR, apply, config, host, hostrouting, remove
+from tests.support.gate import CIDR, apply, config, foreign, host, hostrouting, remove
 from tests.support.sections import expect, static
 from tests.support.systemd import NEEDS, System
 from tests.support.waiting import wait_for
@@ -294,16 +293,6 @@ def done_alone(system: System, step: Step) -> list[str]:
 
     wait_for(f"what {step.command!r} does", is_done)
     return foreign(system)
-
-
-def foreign(system: System) -> list[str]:
-    """The IPv4 routes of others in all tables, and all rules.
-
-    A nexthop object has a new number each time: these are left out.
-    """
-    listed = system.must("sh", "-ec", "ip -4 -N route show table all; ip -4 rule; ip -6 rule")
-    lines = listed.splitlines()
-    return [re.sub(r" nhid \d+", "", line) for line in lines if " proto 213 " not in line]
 
 
 def ours(system: System) -> list[str]:

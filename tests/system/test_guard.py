@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hostrouting.config.settings import GuardConfig
-from tests.support.gate import HALVES, LAYOUT, config, gate_tests, host, ours
+from tests.support.gate import HALVES, LAYOUT, config, foreign, gate_tests, host, ours
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
 
@@ -36,12 +36,6 @@ KILL = f"systemctl kill --signal={{}} {UNIT}"
 def await_routes(system: System) -> None:
     """Wait until all of our routes are there."""
     wait_for("the routes", lambda: len(ours(system)) == len(HALVES))
-
-
-def foreign(system: System) -> list[str]:
-    """The routes of other programs."""
-    lines = system.must("ip", "-4", "route", "show", "table", "all").splitlines()
-    return sorted(line for line in lines if " proto 213 " not in line)
 
 
 def process(system: System) -> Path:
@@ -78,7 +72,7 @@ def a_route_comes_back(system: System) -> None:
     for changes in ([f"route del {HALVES[0].destination}"], ["route flush proto 213"], LOSE_DEVICE):
         system.run("ip", "-batch", "-", stdin="\n".join(changes)).check_returncode()
         await_routes(system)
-    assert foreign(system) == before
+    assert sorted(foreign(system)) == sorted(before)
     await_rest(system)
 
 
