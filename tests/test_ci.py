@@ -29,3 +29,4 @@ def test_everything_runs_and_a_failure_counts_at_the_end(tmp_path: Path, broken:
     counts = broken not in {"", "roots"}
     assert done.returncode == int(counts)
     assert (f"::: failed: make {broken}" in done.stderr) == counts
+    assert ("::: not run: make releases in jammy: " in done.stderr) == (broken == "roots")

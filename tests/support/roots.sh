@@ -6,7 +6,7 @@ set -euo pipefail
 directory=$1
 packages=systemd,systemd-sysv,systemd-container,dbus,iproute2,libpam-systemd,nftables,procps,python3
 
-# Debian has no package of Ubuntu's keys. This one is Ubuntu 22.04's own.
+# Debian 12 has no package of Ubuntu's keys. This one is Ubuntu 22.04's own.
 ubuntu=http://archive.ubuntu.com/ubuntu
 keys=pool/main/u/ubuntu-keyring/ubuntu-keyring_2021.03.26_all.deb
 keys_sum=0d0e7ed6b112f5d03eabf3c7eb01ebdacf9c57714b279e90495cfc58c8c4520f
