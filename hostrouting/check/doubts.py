@@ -136,15 +136,21 @@ def how_to_delete(routes: Sequence[Route]) -> list[Remedy]:
     commands = " && ".join(map(deletion_command, routes))
     prefixes = dict.fromkeys(str(route.prefix) for route in routes)
     words = f"if the route to {spoken([*prefixes])} is not intended"
-    of_addresses = [route for route in routes if route.protocol == PROTOCOL_KERNEL]
-    connected = devs_of(
-        route for route in of_addresses if route.type == "unicast" or not route.prefix.is_single
-    )
+    connected = devs_of(filter(_leads_to_network_of_address, routes))
     if any(route.protocol == OURS for route in routes):
         words += ", remove hostrouting's from staticRoutes.routes; if it is not there"
     elif connected:
         words += f", give {spoken(sorted(connected))} another network; until the next boot"
     return [Remedy(words, commands)]
+
+
+def _leads_to_network_of_address(route: Route) -> bool:
+    """Whether Linux has this route because a device has an address in the network. It also has one
+    to the address alone, which is local.
+    """
+    if route.protocol != PROTOCOL_KERNEL:
+        return False
+    return route.type == "unicast" or not route.prefix.is_single
 
 
 def cards_with_address(report: FamilyReport) -> list[str]:

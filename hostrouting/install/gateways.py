@@ -7,7 +7,7 @@ was sent lately, and one of IPv6, whose list is not a file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.finding import Finding, Remedy
@@ -34,8 +34,7 @@ def find_silent_gateways(
         return
     silent = _silent_neighbours(files)
     routes = [route for route in snapshot.routes if route.key in keys]
-    by_gateway = grouped(pair for route in routes for pair in _gateways_of(route))
-    for (gateway, dev), prefixes in by_gateway.items():
+    for (gateway, dev), prefixes in grouped(_gateways_of(routes)).items():
         if (gateway, dev) not in silent:
             continue
         needs = agreeing("needs", len(prefixes))
@@ -50,11 +49,12 @@ def find_silent_gateways(
         yield Finding("route-waits", "warning", sentence, gateway, remedy, can_retry=True)
 
 
-def _gateways_of(route: Route) -> Iterator[tuple[tuple[str, str], str]]:
-    """Each gateway of the route with its device, and then the destination."""
-    for hop in route.next_hops:
-        if hop.gateway is not None and hop.dev is not None:
-            yield (str(hop.gateway), hop.dev), str(route.prefix)
+def _gateways_of(routes: Iterable[Route]) -> Iterator[tuple[tuple[str, str], str]]:
+    """Each gateway of a route with its device, and then the destination."""
+    for route in routes:
+        for hop in route.next_hops:
+            if hop.gateway is not None and hop.dev is not None:
+                yield (str(hop.gateway), hop.dev), str(route.prefix)
 
 
 def _silent_neighbours(files: Files) -> set[tuple[str, str]]:
