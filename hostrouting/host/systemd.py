@@ -138,7 +138,8 @@ class SystemdManager:
         before = shown["ActiveState"]
         if before in {"active", "reloading"}:
             return
-        # Ours have no limit of starts, unless an administrator sets one. Who reaches it has failed.
+        # Units of ours have no limit of starts, unless an administrator sets one. A unit that has
+        # reached it has failed.
         if before == "failed":
             self._run("reset-failed", unit)
         try:

@@ -23,7 +23,7 @@ _SIGNALS = (
 (SuccessExitStatus=), and a gate that it kills would have succeeded.
 """
 ENDING = (*_SIGNALS, signal.SIGALRM)
-"""All that raise one of the exceptions. The first does: the others change nothing after that."""
+"""The signals that raise one of the exceptions below. The first one does; later ones do nothing."""
 
 
 class Stopped(BaseException):
@@ -48,7 +48,9 @@ def _stop(number: int, _frame: object) -> NoReturn:
 
 
 def _ignore_the_others() -> None:
-    """Not by SIG_IGN: if two come at once, Python would print a warning about the second one."""
+    """Have later signals do nothing. Not by SIG_IGN: if two come at once, Python would print a
+    warning about the second one.
+    """
     for each in ENDING:
         signal.signal(each, _ignore)
 

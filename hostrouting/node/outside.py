@@ -60,9 +60,8 @@ def run_script(*words: str) -> int:
         if not has_ended:
             _end(process)
         status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-    if not has_ended:  # and the signal has no effect, because it was held before
-        return -signal.SIGTERM
-    return status
+    # If a caller by hand has held the signal back, it raises nothing. The script has not succeeded.
+    return status if has_ended else -signal.SIGTERM
 
 
 def _environment(of_gate: Mapping[str, str]) -> dict[str, str]:
@@ -72,9 +71,8 @@ def _environment(of_gate: Mapping[str, str]) -> dict[str, str]:
 
 
 def _ends_before_a_signal(process: int) -> bool:
-    """Wait for the end of the script, or for a signal to this process, which takes effect when
-    signals are no longer held. A signal that is not held could come just before the wait, and would
-    not interrupt it.
+    """Wait for the end of the script, or for a signal to this process. The signal takes effect when
+    it is no longer held. It is held, so that the wait also ends if it came just before.
     """
     while not _has_ended(process):
         number = signal.sigwait(_HELD)

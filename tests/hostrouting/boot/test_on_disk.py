@@ -31,9 +31,8 @@ def put(config: HostRoutingConfig) -> FakeFiles:
 
 @given(configs())
 def test_owned(config: HostRoutingConfig) -> None:
-    """What a host has of ours, and of an earlier release, is found again, all of it and nothing
-    else: drop-ins first, scripts after the units that ran them, the program when nothing runs it
-    any more, and config.json last.
+    """All files of ours and of an earlier release are found, and no others: drop-ins first, scripts
+    after the units that ran them, the program when nothing runs it any more, and config.json last.
     """
     host = put(config)
     host.texts |= dict.fromkeys(LAYOUT.former_paths, "#!/bin/bash\n")
