@@ -36,14 +36,14 @@ check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the 
 docs: $(VENV)/docs ## build the site in .cache/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-RELEASES := jammy bookworm trixie
-roots: ## install Ubuntu 22.04, Debian 12 and 13 in .cache/roots; requires debootstrap
+RELEASES := jammy noble bookworm trixie
+roots: ## install Ubuntu 22.04 and 24.04, Debian 12 and 13 in .cache/roots; requires debootstrap
 	@tests/support/roots.sh .cache/roots $(RELEASES)
 
 EMPTY :=
 # Relative, because the path of this folder may have a space.
 ROOTS = $(subst $(EMPTY) $(EMPTY),:,$(RELEASES:%=.cache/roots/%))
-releases: $(VENV)/ready ## run the tests that boot a systemd in Ubuntu 22.04, Debian 12 and 13; requires root
+releases: $(VENV)/ready ## run the tests that boot a systemd in Ubuntu 22.04 and 24.04, Debian 12 and 13; requires root
 	@test "$$(id -u)" = 0 || { echo 'make releases boots a systemd: run it as root' >&2; exit 1; }
 	@$(MAKE) --no-print-directory roots || { echo 'make releases needs a root of each release: see above' >&2; exit 1; }
 	HOSTROUTING_FORBID_SKIPS=1 HOSTROUTING_TREES=$(ROOTS) $(PYTEST) -q -m releases tests/system $(ARGS)

@@ -11,7 +11,7 @@ from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, Remedy, Severity
 from hostrouting.gate.trusted import find_untrusted, foreign_scripts
-from hostrouting.gate.unit_gates import find_ineffective_gates
+from hostrouting.gate.unit_gates import find_ineffective_gates, systemd_does_not_run
 from hostrouting.gate.unit_names import is_template, plain_instance, template_of
 from hostrouting.gate.unit_states import is_masked_unit
 from hostrouting.host.files import require_removable
@@ -59,6 +59,8 @@ def find_requirements(
         remedy = Remedy("prepare the image as root, or give these files to root")
         yield Finding("file", "warning", sentence, HostLayout.config_directory, remedy)
     manager = host.running_manager
+    if manager is None and gated and host.backend is not None:
+        yield systemd_does_not_run(gated)
     if manager is not None and gated:
         yield from _old_systemd(manager)
         if config.guard.enabled:  # a guard always has units that are gated
