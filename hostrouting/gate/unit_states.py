@@ -231,13 +231,16 @@ def _failing(state: UnitState, manager: Manager, properties: Mapping[str, str]) 
     result, status = properties["Result"], properties["ExecMainStatus"]
     started = properties["ExecMainStartTimestamp"]
     how = f" ({result}, exit status {status})"
+    remedy = _see_journal(state.unit)
     if (result, status) == ("exit-code", "0"):  # a condition, perhaps the gate, or ExecStartPre
         how = " before its main process starts, in the gate or in another command"
         started = properties["ConditionTimestamp"]
+        start = command_of("systemctl start", state.unit)
+        remedy = Remedy("to start it again", start, otherwise=remedy)
     return state._replace(
         details=how + _restarts(properties),
         reasons=tuple(dict.fromkeys(manager.errors_of(state.unit, started))),
-        remedy=_see_journal(state.unit),
+        remedy=remedy,
     )
 
 
@@ -250,7 +253,9 @@ def _passed(state: UnitState, properties: Mapping[str, str]) -> UnitState:
         restart = Remedy(_TO_CHECK, command_of("systemctl restart", state.unit))
     this_start = f"_SYSTEMD_INVOCATION_ID={properties['InvocationID']}"
     lines_of_gate = f"{command_of('journalctl -b', this_start)} -g hostrouting"
-    see = Remedy("to see what the gate said", lines_of_gate, needs_root=False, otherwise=restart)
+    see = Remedy(
+        "to see whether the gate said anything", lines_of_gate, needs_root=False, otherwise=restart
+    )
     return state._replace(details=_NO_NOTE, remedy=see)
 
 

@@ -108,9 +108,9 @@ refused | auto-restart refused | was refused by the gate (since NOW) | start | n
 old | failed refused | was refused by the gate (since NOW) | start | log
 # It fails by itself
     | failed passed early | fails before its main process starts, in the gate or in another \
-command (since NOW) | journal | log
+command (since NOW) | start | log
 passed | failed passed early | fails before its main process starts, in the gate or in another \
-command (since NOW) | journal | log
+command (since NOW) | start | log
 passed | failed passed 2-restarts \
 | fails (exit-code, exit status 3), and was restarted 2 times (since NOW) | journal | log
 old refusal | failed passed | fails (exit-code, exit status 3) (since NOW) | journal | log
