@@ -550,8 +550,8 @@ class HostRoutingConfig(NamedTuple):
         return changed._replace(guard=self.guard)
 
 
-_AGENTS_MAY_HAVE = {"gate": GateConfig._fields, "guard": GuardConfig._fields}
-"""The keys that an agent may also use for something else, and what is in ours."""
+_AGENTS_MAY_HAVE = {"gate": GateConfig, "guard": GuardConfig}
+"""The keys that an agent may also use for something else, and our sections with these names."""
 
 
 def _require_none_beside(document: Mapping[str, object], ours: Sequence[str]) -> None:
@@ -570,7 +570,8 @@ def _is_agents(key: str, value: object) -> bool:
     """Whether a value with the name of a section of ours has nothing of that section."""
     if key not in _AGENTS_MAY_HAVE:
         return False
-    return not isinstance(value, Mapping) or set(value).isdisjoint(_AGENTS_MAY_HAVE[key])
+    ours = form_of(_AGENTS_MAY_HAVE[key]).readers
+    return not isinstance(value, Mapping) or set(value).isdisjoint(ours)
 
 
 def _require_none_misspelt(keys: Iterable[object], known: Sequence[str]) -> None:

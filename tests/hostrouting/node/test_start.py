@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from unittest.mock import Mock
 
+import attrs
 import pytest
 
 from hostrouting.boot.files import render_config
@@ -471,3 +472,12 @@ def test_no_kernel(capfd: pytest.CaptureFixture[str]) -> None:
         host.faults.fail("snapshot", BackendError("no netlink", kind="unavailable"), nth=nth)
     assert decide(host) == REFUSED
     assert logged(capfd)[0] == "3 REQUIREMENT: no netlink"
+
+
+def test_netlink_cannot_be_opened(capfd: pytest.CaptureFixture[str]) -> None:
+    """As where a seccomp profile forbids it: nothing starts, and no old verdict stays."""
+    host = attrs.evolve(node(), backend=Mock(side_effect=BackendError("cannot use netlink")))
+    host.files.texts[HostLayout.ok_path] = "ok\n"
+    assert decide(host) == REFUSED
+    assert logged(capfd)[0] == "3 cannot use netlink"
+    assert marker_of(host) == ""
