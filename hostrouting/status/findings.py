@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hostrouting.finding import ESCAPES, SEVERITIES, WRONG, Finding, Name, Remedy, Severity
-from hostrouting.gate.unit_gates import APPLY
 from hostrouting.gate.unit_states import PREDICATES
 from hostrouting.host.layout import HostLayout
 from hostrouting.text import agreeing, command_of, counted, spoken
@@ -192,4 +191,4 @@ def _route_finding(steps: Sequence[Step], predicate: str) -> Iterator[Finding]:
 
 
 def _difference(name: Name, sentence: str, target: str) -> Finding:
-    return Finding(name, "error", sentence, target, APPLY)
+    return Finding(name, "error", sentence, target)

@@ -95,7 +95,7 @@ def _route_lines(status: Status) -> Iterator[str]:
     """How many configured routes are set, those of other programs among them, and what would
     change; nothing while a card is to be named first.
     """
-    if status.plan is None or not status.plan.routes.steps or status.may_follow_a_wrong_card:
+    if status.plan is None or not status.plan.routes.steps or status.must_name_card:
         return
     kept = [step for step in status.plan.routes.steps if step.action == "keep"]
     yield f"  {counted(len(kept), 'configured route')} {agreeing('is', len(kept))} set{_OURS}"
@@ -131,6 +131,5 @@ def _verdict_lines(status: Status, who: Operator) -> Iterator[str]:
         return
     said = {(finding.name, finding.target) for finding in status.findings}
     unsaid = [each for each in status.check.findings if (each.name, each.target) not in said]
-    certain = [finding for finding in unsaid if not status.hangs_on_a_choice(finding)]
-    explaining = [finding for finding in certain if finding.severity != "note"]
+    explaining = [each for each in status.certain(unsaid) if each.severity != "note"]
     yield from finding_lines(explaining, who, without=status.command)

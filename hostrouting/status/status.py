@@ -1,7 +1,8 @@
-"""What a host has answered, as one value. The state and the exit code follow from the findings."""
+"""What a host has answered, as one value, and what follows from that."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
 
 import attrs
@@ -45,13 +46,17 @@ _CODES: dict[State | StateOfUnit, int] = {
     "no answer": CANNOT_DECIDE,
 }
 """The exit codes of the states of hosts and of units. The others are fine."""
+_OF_PREFERRED_CARD: tuple[Name, ...] = ("route-differs", "repair-cost")
+"""What is said of routes through the card that Linux prefers."""
 _ENDED_BY_REPAIR: tuple[Name, ...] = ("route-conflict", "removal")
 """The errors of an apply of config.json that the configuration of a repair does not have."""
 
 
 @attrs.frozen
 class Status:
-    """What the parts of a host have answered. A part that did not answer has its default."""
+    """What the parts of a host have answered, and below that what follows: each value from those
+    above it. A part that did not answer has its default.
+    """
 
     config: HostRoutingConfig | None = None
     """What config.json says."""
@@ -69,53 +74,8 @@ class Status:
     """The unit that was asked about; empty for all."""
     unanswered: tuple[HostRoutingError, ...] = ()
     """Why parts of the host did not answer."""
-    findings: tuple[Finding, ...] = attrs.field(init=False)
-    """What is wrong, and what is worth knowing, the worst first. What only explains a verdict is in
-    `check`.
-    """
 
-    @findings.default
-    def _all_in_order(self) -> tuple[Finding, ...]:
-        findings = [*self.faults]
-        if self.plan is not None:
-            findings += self.plan.findings
-            findings += self.plan.routes.failed_waits
-            findings += find_differences(self.plan)
-        if self.check is not None:
-            findings += self.check.named(*WRONG, "route-not-configured", "route-waits")
-            findings += self._competing_defaults
-            findings += self.check.doubts
-        findings += self._no_answers
-        findings += find_stuck(self.units, findings)
-        certain = [finding for finding in findings if not self.hangs_on_a_choice(finding)]
-        return in_order(self._with_commands(certain))
-
-    def _with_commands(self, findings: Iterable[Finding]) -> Iterable[Finding]:
-        """The same without the remedy APPLY: that is `command`, or would do harm or fail."""
-        shown: list[Finding] = []
-        for finding in findings:
-            if finding.remedy == APPLY:
-                shown.append(finding._replace(remedy=None))
-            else:
-                shown.append(finding)
-        command = self._command_without_gating
-        if self.plan is not None and self.plan.is_empty and not command:
-            command = APPLY.command
-        return with_gate_command(shown, command)
-
-    def __bool__(self) -> NoReturn:
-        raise TypeError("a status is always true; write `status.matches`")
-
-    @property
-    def matches(self) -> bool | None:
-        """Whether the host is as config.json asks; None if that is not known."""
-        if self.is_broken:
-            return False
-        if self.plan is None:
-            return None
-        return self.plan.is_empty and not self._competing_defaults
-
-    @property
+    @cached_property
     def _competing_defaults(self) -> list[Finding]:
         """The default routes of cards beside the one that Linux prefers, where no card is named.
         An error here: perhaps a new card has taken the place of the right one, and then each route
@@ -131,32 +91,132 @@ class Status:
         ]
 
     @property
-    def _no_answers(self) -> list[Finding]:
-        """Why parts of the host did not answer, and may answer later, or root. What is known to be
-        wrong is worse.
-        """
-        findings: list[Finding] = []
-        for error in self.unanswered:
-            findings += error.findings
-        return [finding._replace(severity="warning", can_retry=True) for finding in findings]
-
-    def hangs_on_a_choice(self, finding: Finding) -> bool:
-        """Whether this follows from the card that Linux prefers now, while nobody has named one of
-        several: the missing routes and the repair lead through this card, and what leaves through
-        another one of these cards need not be wrong.
-        """
-        if not self.may_follow_a_wrong_card:
+    def _needs_repair(self) -> bool:
+        """Whether addresses escape that a repair brings back, and apply alone does not."""
+        if self.plan is None or self.check is None:
             return False
-        via = finding.facts.get("via") or {}
-        cards = [dev for choice in self._competing_defaults for dev in choice.facts["candidates"]]
-        return finding.name in {"route-differs", "repair-cost"} or via.get("dev") in cards
+        report = self.plan.report
+        if report is None:  # a route conflicts or waits: nobody knows how the host would be
+            report = self.check.report
+        return bool(report.routes)
+
+    @cached_property
+    def must_name_card(self) -> bool:
+        """Whether an operator has to name a card first: nobody has, and a repair or apply would
+        lead a route through the one that Linux prefers now. Where addresses escape, apply alone
+        would fail in mode STRICT.
+        """
+        if self.config is None or not self._competing_defaults:
+            return False
+        routes = self.config.static_routes.routes
+        return self._needs_repair or any(route.dev is None for route in routes)
+
+    def certain(self, findings: Iterable[Finding]) -> list[Finding]:
+        """Those of these that hold whichever card is named. The missing routes and the repair lead
+        through the card that Linux prefers now, and what leaves through another one need not be
+        wrong.
+        """
+        if not self.must_name_card:
+            return [*findings]
+        cards: set[str] = set()
+        for choice in self._competing_defaults:
+            cards.update(choice.facts["candidates"])
+        certain: list[Finding] = []
+        for finding in findings:
+            via = finding.facts.get("via") or {}
+            if finding.name not in _OF_PREFERRED_CARD and via.get("dev") not in cards:
+                certain.append(finding)
+        return certain
+
+    @cached_property
+    def _routing_command(self) -> str:
+        """What to type as root, so that the host is as config.json asks, and nothing escapes; empty
+        if there is nothing to do, something is awaited, an operator has to decide, or no command
+        alone is enough.
+        """
+        plan = self.plan
+        if plan is None or self.must_name_card:
+            return ""
+        last = APPLY.command
+        errors = [*plan.errors]
+        if self._needs_repair:
+            last = RepairLine().line()
+            errors += [fault for fault in self.faults if fault.name == "requirement"]
+        elif plan.is_empty or plan.routes.conflicts or plan.routes.waiting:
+            return ""
+        commands: dict[str, None] = {}  # in order, each once
+        for error in errors:
+            if error.name in _ENDED_BY_REPAIR:
+                continue
+            remedy = error.remedy
+            if remedy is None or remedy.words or remedy.otherwise is not None:
+                return ""  # no command alone ends that
+            commands[remedy.command] = None
+        return joined(" && ", *commands, last)
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong, and what is worth knowing, the worst first. What only explains a verdict
+        is in `check`.
+        """
+        findings = [*self.faults]
+        if self.plan is not None:
+            findings += self.plan.findings
+            findings += self.plan.routes.failed_waits
+            findings += find_differences(self.plan)
+        if self.check is not None:
+            findings += self.check.named(*WRONG, "route-not-configured", "route-waits")
+            findings += self._competing_defaults
+            findings += self.check.doubts
+        for error in self.unanswered:  # a warning: what is known to be wrong is worse
+            for finding in error.findings:
+                findings.append(finding._replace(severity="warning", can_retry=True))
+        findings += find_stuck(self.units, findings)
+
+        to_gate = self._routing_command
+        if not to_gate and self.plan is not None and self.plan.is_empty:
+            to_gate = APPLY.command
+        certain = map(_without_apply, self.certain(findings))
+        return in_order(with_gate_command(certain, to_gate))
+
+    @cached_property
+    def command(self) -> str:
+        """What to type as root, so that the host is as config.json asks, nothing escapes, and what
+        runs pods is gated; empty if that is not one command, or only units are to be gated.
+        """
+        if not self._routing_command:
+            return ""
+        ungated = [
+            finding.target
+            for finding in self.findings
+            if finding.name == "unit-not-gated" and finding.severity == "warning"
+        ]
+        return joined("", self._routing_command, typed("--gate", ungated))
 
     @property
+    def leaves_something(self) -> bool:
+        """Whether something beside the routing is wrong that this command does not end, and another
+        one does.
+        """
+        others = [finding for finding in self.findings if is_beside_routing(finding)]
+        commands = [finding.remedy.command for finding in others if finding.remedy is not None]
+        return any(command not in self.command for command in commands)
+
+    @cached_property
     def causes(self) -> tuple[Finding, ...]:
         """The findings of the first line, of which the first says the state; none if nothing is
         wrong.
         """
         return causes_of(self.findings)
+
+    @property
+    def matches(self) -> bool | None:
+        """Whether the host is as config.json asks; None if that is not known."""
+        if self.is_broken:
+            return False
+        if self.plan is None:
+            return None
+        return self.plan.is_empty and not self._competing_defaults
 
     @property
     def state(self) -> State:
@@ -199,84 +259,14 @@ class Status:
             return ""
         return self.config.route_overlap.mode
 
-    @property
-    def needs_repair(self) -> bool:
-        """Whether addresses escape that a repair brings back, and apply alone does not."""
-        if self.plan is None or self.check is None:
-            return False
-        report = self.plan.report
-        if report is None:  # a route conflicts or waits: nobody knows how the host would be
-            report = self.check.report
-        return bool(report.routes)
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a status is always true; write `status.matches`")
 
-    @property
-    def command(self) -> str:
-        """What to type as root, so that the host is as config.json asks, nothing escapes, and what
-        runs pods is gated; empty if that is not one command, or only units are to be gated.
-        """
-        command = self._command_without_gating
-        if not command or self.plan is None:
-            return command
-        ungated = [
-            finding.target
-            for finding in self.plan.obstacles
-            if finding.name == "unit-not-gated" and finding.severity == "warning"
-        ]
-        return joined("", command, typed("--gate", ungated))
 
-    @property
-    def leaves_something(self) -> bool:
-        """Whether something beside the routing is wrong that this command does not end, and another
-        one does.
-        """
-        others = [finding for finding in self.findings if is_beside_routing(finding)]
-        commands = [finding.remedy.command for finding in others if finding.remedy is not None]
-        return any(command not in self.command for command in commands)
-
-    @property
-    def _command_without_gating(self) -> str:
-        """What to type before the names of units that are to be gated."""
-        last = self._last_command
-        if not last:
-            return ""
-        commands: dict[str, None] = {}  # in order, each once
-        for error in self._hindrances:
-            remedy = error.remedy
-            if remedy is None or remedy.words or remedy.otherwise is not None:
-                return ""  # no command alone ends that
-            commands[remedy.command] = None
-        return joined(" && ", *commands, last)
-
-    @property
-    def _last_command(self) -> str:
-        """The command that makes the host right unless something hinders it; empty if there is
-        nothing to do, something is awaited, or an operator has to decide.
-        """
-        plan = self.plan
-        if plan is None or self.may_follow_a_wrong_card:
-            return ""
-        if self.needs_repair:
-            return RepairLine().line()
-        if plan.is_empty or plan.routes.conflicts or plan.routes.waiting:
-            return ""
-        return APPLY.command
-
-    @property
-    def may_follow_a_wrong_card(self) -> bool:
-        """Whether a repair or apply would lead a route through the card that Linux prefers now, and
-        nobody has named one. Where addresses escape, apply alone would fail in mode STRICT.
-        """
-        if self.config is None or not self._competing_defaults:
-            return False
-        routes = self.config.static_routes.routes
-        return self.needs_repair or any(route.dev is None for route in routes)
-
-    @property
-    def _hindrances(self) -> list[Finding]:
-        """Why that command would fail, beside what the configuration of a repair ends."""
-        errors: list[Finding] = []
-        if self.plan is not None:
-            errors += self.plan.errors
-        if self.needs_repair:
-            errors += [fault for fault in self.faults if fault.name == "requirement"]
-        return [error for error in errors if error.name not in _ENDED_BY_REPAIR]
+def _without_apply(finding: Finding) -> Finding:
+    """The finding without the remedy APPLY: that is the command of the page, or would do harm or
+    fail.
+    """
+    if finding.remedy == APPLY:
+        return finding._replace(remedy=None)
+    return finding
