@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import phases
@@ -13,7 +12,6 @@ from hostrouting.install.preflight import require_no_loss
 from hostrouting.install.task import SectionTask, own_constructor
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.routes.apply import Applied, apply_plan
-from hostrouting.routes.keep import keep_routes
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
 
@@ -85,11 +83,14 @@ class ConfigureStaticRoutes(SectionTask):
                 # changes are taken back. An error has those that were made all the same.
                 done: list[RouteRequest] = []
                 with self.changing(ctx, wanted) as config, having_changed(done):
-                    require = partial(require_no_loss, wanted)
-                    applied = keep_routes(
-                        backend, config, check=ctx.check, done=done, require=require
-                    )
-                last_plan = applied.plan
+                    before = backend.snapshot()
+                    last_plan = plan_static_routes(config, before)
+                    last_plan.require_no_conflict()
+                    if not last_plan.waiting:
+                        require_no_loss(wanted, before, last_plan.apply_to(before))
+                        applied = apply_plan(
+                            last_plan, backend, before=before, check=ctx.check, done=done
+                        )
             if last_plan.waiting:
                 return None, "; ".join(map(str, last_plan.route_waits))
             return applied, ""

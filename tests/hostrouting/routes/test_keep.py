@@ -3,7 +3,6 @@
 import pytest
 
 from hostrouting.errors import RouteConflict
-from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.keep import keep_routes
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.testing import FakeKernel
@@ -20,22 +19,6 @@ def kernel() -> FakeKernel:
     kernel.ip_route("add", route_of("default via 10.0.0.1 dev eth0"))
     kernel.ip_route("add", route_of("20.2.0.0/16 via 10.0.0.1 dev eth0 proto ours"))
     return kernel
-
-
-def test_what_is_required_before_a_change(kernel: FakeKernel) -> None:
-    """It is asked about the host as it is and as it would be; with nothing to do, it is not."""
-    config = configured(static("20.1.0.0/16"))
-    asked: list[list[str]] = []
-
-    def require(now: Snapshot, afterwards: Snapshot) -> None:
-        hosts = ([*host.routes] for host in (now, afterwards))
-        asked.extend([str(each.prefix) for each in host if each.protocol == 213] for host in hosts)
-
-    applied = keep_routes(kernel, config, require=require)
-    assert [change.verb for change in applied.changes] == ["add", "delete"]
-    assert asked == [["20.2.0.0/16"], ["20.1.0.0/16"]]
-    assert keep_routes(kernel, config, require=require).changes == ()
-    assert len(asked) == 2
 
 
 def test_a_route_that_waits(kernel: FakeKernel) -> None:

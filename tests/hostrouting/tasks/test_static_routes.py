@@ -181,6 +181,27 @@ def test_routes_that_are_typed_after_the_plan() -> None:
     assert our_destinations(host) == [*REPAIR]
 
 
+@pytest.mark.parametrize("error", [RouteConflict, NotReady])
+def test_what_changes_before_the_lock(error: type[Exception]) -> None:
+    """The plan is made again with the lock. A conflict is the error, whatever waits."""
+    host = FakeHost(kernel=h200())
+    routes = [
+        {"destination": REPAIR[0]},
+        {"destination": "10.77.0.0/16", "dev": "eth0", "gateway": "10.0.0.1"},
+    ]
+    wanted = HostRoutingConfig.from_mapping({"staticRoutes": {"enabled": True, "routes": routes}})
+
+    def change() -> None:
+        [default] = [route for route in host.kernel.snapshot().routes if not route.prefix.length]
+        host.kernel.ip_route("delete", default)
+        if error is RouteConflict:
+            host.kernel.ip_route("add", Route.to("10.77.0.0/16", dev="ib0", protocol=4))
+
+    host.faults.meanwhile("snapshot", change, nth=4)
+    failure_of(run, Configure(wanted, host=host, wait=0), of=error)
+    assert our_destinations(host) == []
+
+
 def test_only_the_reply_route_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     """Nothing waits for it: the result has why, and so has that of the whole run."""
     rewrite = ProbeRewriteConfig(enabled=True, interfaces=("eth9",))
