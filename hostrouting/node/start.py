@@ -41,11 +41,10 @@ from hostrouting.release import PASSED, REFUSED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection
     from contextlib import AbstractContextManager
     from typing import NoReturn
 
-    from hostrouting.finding import Finding
     from hostrouting.host.base import Files
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
 
 _SORTS_AS = "10-"
 """A script whose name sorts before this is run before the pass."""
+_READING = "it looked at its files"
 _ADVICE = (
     "to start ALL gated units without any check until the next boot, as root: "
     f"{HostLayout.opening_command}"
@@ -99,16 +99,15 @@ class Start:
         self._files = files
         self._find_host = find_host
         self._began = when_it_began(clock.now())
-        self._seen_from = self._began
-        """A pass that began earlier may not have seen what the host is like now."""
+        self._share_since = self._began
+        """A pass that began earlier is not shared: a script, or what has come since, may have
+        changed what it saw.
+        """
         self._clock = clock
         self._locked = locked
         self._run = run
         self._errors: list[str] = []
-        self._activity = "it looked at its files"
-        """What a signal, or the end of the time, interrupts."""
-        self._held_by = ""
-        """The script that runs, or the lock that is awaited."""
+        self._turn_to(_READING)
 
     def decide(self) -> int:
         """Decide, log the reasons, and leave the note; the exit status."""
@@ -134,7 +133,9 @@ class Start:
 
     def _pass_or_refuse(self) -> None:
         """All that has to succeed before the unit may start."""
-        self._refuse_for(find_untrusted(self._files))
+        untrusted = [finding.line for finding in find_untrusted(self._files)]
+        if untrusted:
+            self._refuse_with(*untrusted)
         scripts = foreign_scripts(self._files)
         for path in scripts:
             if os.path.basename(path) < _SORTS_AS:
@@ -163,22 +164,20 @@ class Start:
 
     def _make_or_share_pass(self) -> PassResult:
         """The result of a pass, whoever makes it."""
-        self._activity = f"it waited for {HostLayout.lock_path}"
-        self._held_by = HostLayout.lock_path
+        self._turn_to(f"it waited for {HostLayout.lock_path}", held_by=HostLayout.lock_path)
         with self._locked() as why_not_locked:
-            self._held_by = ""
+            self._turn_to("it made the routing right")
             start_again_if_replaced(self._began)
-            self._activity = "it made the routing right"
             text = read_config(self._files)
             now = self._clock.now()
-            result = read_shared(self._files, text, since=self._seen_from, now=now)
+            result = read_shared(self._files, text, since=self._share_since, now=now)
             if result is None:
                 result = self._make_pass(text)
-        self._seen_from = self._clock.now()
+        self._share_since = self._clock.now()
         if why_not_locked:
             result.lines = [(WARNING, why_not_locked), *result.lines]
         if result.waits:
-            self._activity = f"it waited: {result.waits}"
+            self._turn_to(f"it waited: {result.waits}")
         return result
 
     def _make_pass(self, text: str) -> PassResult:
@@ -231,18 +230,24 @@ class Start:
 
     def _run_script(self, name: str, *words: str) -> None:
         """Have bash run these words; Refused if that fails."""
-        self._activity = f"{name} ran"
-        self._held_by = name
+        self._turn_to(f"{name} ran", held_by=name)
         try:
             status = self._run(*words, self._unit, str(max(1, int(self._seconds_left))))
         except OSError as error:
             self._refuse_with(f"{name} cannot be run: {error}")
         if status:
             self._refuse_with(f"{name} failed (exit {status})")
-        self._held_by = ""
-        self._seen_from = self._clock.now()
+        self._turn_to(_READING)
+        self._share_since = self._clock.now()
 
     # What is said.
+
+    def _turn_to(self, activity: str, held_by: str = "") -> None:
+        """Remember what is done from now on: for the log, what a signal or the end of the time
+        interrupts; for the note, the script that runs or the lock that is awaited.
+        """
+        self._activity = activity
+        self._held_by = held_by
 
     def _say(self, level: int, words: str) -> None:
         """Log a line; an error is also for the note."""
@@ -250,16 +255,9 @@ class Start:
             self._errors.append(words)
         say(level, words)
 
-    def _refuse_for(self, findings: Iterable[Finding]) -> None:
-        """Log the findings; Refused if there are any."""
-        lines = [finding.line for finding in findings]
-        for line in lines:
-            self._say(ERROR, line)
-        if lines:
-            raise Refused
-
-    def _refuse_with(self, reason: str) -> NoReturn:
-        self._say(ERROR, reason)
+    def _refuse_with(self, *reasons: str) -> NoReturn:
+        for reason in reasons:
+            self._say(ERROR, reason)
         raise Refused
 
     @property
