@@ -18,7 +18,7 @@ from hostrouting.azure_vnet.neighbours import KernelLinkLayer, LinkLayer, Neighb
 from hostrouting.azure_vnet.state import STATE_FILE
 from hostrouting.azure_vnet.undo import undo_script
 from hostrouting.errors import HostError
-from hostrouting.host.effects import Effects, Operation, having_changed
+from hostrouting.host.effects import Effects, Operation, recorded_in_errors
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.task import IS_CONFIG, IS_HOST
@@ -217,7 +217,7 @@ class CleanStaleAzureVnet:
         files = [undo_file]
         deleted: list[CleanupEntry] = []
         # An error that leaves the block has what is in these lists by then.
-        with having_changed(files=files, operations=map(_operation, deleted)):
+        with recorded_in_errors(files=files, operations=map(_operation, deleted)):
             try:
                 self._delete_rules(plan, deleted)
             except HostError as error:

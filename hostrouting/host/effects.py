@@ -107,7 +107,7 @@ def effects_of(outcome: object) -> Effects:
 
 
 @contextmanager
-def having_changed(
+def recorded_in_errors(
     changes: Iterable[RouteRequest] = (),
     files: Iterable[str] = (),
     operations: Iterable[Operation] = (),

@@ -22,7 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import phases
-from hostrouting.host.effects import Effects, effects_of, having_changed
+from hostrouting.host.effects import Effects, effects_of, recorded_in_errors
 from hostrouting.install.preflight import plan_install, require_possible
 from hostrouting.install.write import start_guard, write_files
 from hostrouting.kernel.base import RouteRequest
@@ -44,7 +44,7 @@ cannot be read) and the routes that will be deleted; and after each part, with i
 def install(
     host: Host,
     read_wanted: Callable[[], Wanted],
-    parts: Sequence[Part],
+    all_parts: Sequence[Part],
     ctx: phases.Context,
     *,
     as_steps: bool,
@@ -57,10 +57,10 @@ def install(
     if nothing is wanted and nothing of ours is there. If there is nothing to change, the host is
     checked all the same, because another run may have just changed it.
     """
-    chosen = parts_of_run(parts, ctx)
+    parts = parts_of_run(all_parts, ctx)
 
     wanted = read_wanted()  # 1
-    plan = plan_install(host, wanted, chosen)  # 2
+    plan = plan_install(host, wanted, parts)  # 2
     require_possible(host, wanted, plan)  # 3
     if plan.is_empty and wanted.is_nothing:
         return phases.Skip(nothing)
@@ -71,7 +71,7 @@ def install(
             if plan.needs_lock:  # 4
                 locked.enter_context(host.locked(step.ctx))
                 wanted = read_wanted()
-                plan = plan_install(host, wanted, chosen)
+                plan = plan_install(host, wanted, parts)
                 require_possible(host, wanted, plan)
             _begin(ctx, plan, wanted, keep)
             step.result = write_files(host, plan)  # 5
@@ -84,16 +84,16 @@ def install(
     results: list[object] = []
     try:
         if as_steps:  # 7
-            # All parts: one that the run leaves out is a skipped step.
-            results += _do_as_steps(parts, wanted, keep, ctx)
+            # One that the run leaves out is a skipped step.
+            results += _do_as_steps(all_parts, wanted, keep, ctx)
         else:
-            for part in chosen:
+            for part in parts:
                 results.append(_do(part, wanted, keep, ctx))
     except BaseException as error:  # noqa: BLE001  raised below, with what was done before it
         errors.append(error)
     for result in results:
         effects += effects_of(result)
-    with having_changed(effects.changes, effects.files, effects.operations):
+    with recorded_in_errors(effects.changes, effects.files, effects.operations):
         raise_together(errors)
     return _result(effects, results, as_steps=as_steps)  # 8
 
@@ -150,7 +150,8 @@ def _result(
     with the reason of the last part where these are not steps of their own.
     """
     skips = [result for result in results if isinstance(result, phases.Skip)]
-    if effects.changed or effects.warnings or len(skips) < len(results):
+    are_all_skipped = len(skips) == len(results)
+    if effects.changed or effects.warnings or not are_all_skipped:
         return effects
     if as_steps or not skips:
         return phases.Skip("everything is as it should be")

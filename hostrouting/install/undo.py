@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.errors import HostError
-from hostrouting.host.effects import Effects, having_changed
+from hostrouting.host.effects import Effects, recorded_in_errors
 from hostrouting.install.installed import configured_keys
 from hostrouting.kernel.base import RouteRequest
 
@@ -72,7 +72,7 @@ def add_routes(host: Host, routes: Iterable[Route]) -> Effects:
     with host.open_kernel() as kernel:
         outcomes = kernel.change(RouteRequest("append", route) for route in routes)
     added = tuple(outcome.change for outcome in outcomes if outcome.ok)
-    with having_changed(added):
+    with recorded_in_errors(added):
         for outcome in outcomes:
             if outcome.error is not None and not outcome.is_done:
                 raise outcome.error

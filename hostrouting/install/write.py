@@ -31,7 +31,7 @@ import phases
 from hostrouting.boot.units import UNITS
 from hostrouting.check.marker import remove_markers
 from hostrouting.errors import HostError
-from hostrouting.host.effects import Effects, Operation, having_changed
+from hostrouting.host.effects import Effects, Operation, recorded_in_errors
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import unit_failed
 
@@ -54,7 +54,7 @@ def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
     if not (plan.files or plan.for_systemd("stop", "reload") or plan.warnings):
         return phases.Skip("the files are as they should be")
     writer = _Writer(host, plan)
-    with having_changed(files=writer.changed, operations=writer.operations):
+    with recorded_in_errors(files=writer.changed, operations=writer.operations):
         if plan.files:
             remove_markers(host.files)  # 1
         writer.stop_units()  # 2

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import phases
 from hostrouting.errors import NotReady, RouteConflict
-from hostrouting.host.effects import Effects, having_changed
+from hostrouting.host.effects import Effects, recorded_in_errors
 from hostrouting.install.plan import Plan
 from hostrouting.install.preflight import require_no_loss
 from hostrouting.install.task import SectionTask, own_constructor
@@ -51,7 +51,7 @@ class ConfigureStaticRoutes(SectionTask):
                 if not wanted.is_undo:
                     raise
                 deleted = self._delete_unconfigured(ctx, backend, wanted)
-                with having_changed(deleted.changes):  # the error has them, too
+                with recorded_in_errors(deleted.changes):
                     raise
         for finding in applied.plan.warnings:
             ctx.log.warning("%s", finding, extra={"finding": finding.name})
@@ -82,7 +82,7 @@ class ConfigureStaticRoutes(SectionTask):
                 # If the run is cancelled before the last change, ctx.check raises that, and the
                 # changes are taken back. An error has those that were made all the same.
                 done: list[RouteRequest] = []
-                with self.changing(ctx, wanted) as config, having_changed(done):
+                with self.changing(ctx, wanted) as config, recorded_in_errors(done):
                     before = backend.snapshot()
                     last_plan = plan_static_routes(config, before)
                     last_plan.require_no_conflict()

@@ -8,7 +8,7 @@ import pytest
 from hostrouting import errors
 from hostrouting.command import Operator, call
 from hostrouting.finding import Finding, Remedy
-from hostrouting.host.effects import having_changed
+from hostrouting.host.effects import recorded_in_errors
 
 MODE = errors.Fault("mode", '"LOUD"', "is not a mode", "write WARN")
 DEV = errors.Fault("dev", "", "missing")
@@ -103,7 +103,7 @@ def test_facts_that_are_not_plain() -> None:
     faults = errors.ConfigError([DEV]).to_mapping()["faults"]
     assert faults == [{"path": "dev", "value": "", "rule": "missing", "remedy": ""}]
     overlap = errors.RouteOverlapError("it escapes", report=object(), check={"verdict": "overlap"})
-    with pytest.raises(errors.RouteOverlapError), having_changed(files=["/etc/x"]):
+    with pytest.raises(errors.RouteOverlapError), recorded_in_errors(files=["/etc/x"]):
         raise overlap
     vars(overlap)["__notes__"] = ["the rollback failed"]
     assert overlap.to_mapping() == {

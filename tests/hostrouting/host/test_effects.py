@@ -5,7 +5,7 @@ import pytest
 import phases
 from hostrouting.check.check import check_snapshot
 from hostrouting.finding import Finding
-from hostrouting.host.effects import Effects, Operation, effects_of, having_changed
+from hostrouting.host.effects import Effects, Operation, effects_of, recorded_in_errors
 from hostrouting.host.fileset import FileChanges
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.route import Route
@@ -46,8 +46,8 @@ def test_whatever_comes_out_carries_it(kind: type[BaseException]) -> None:
     """Every error can have effects, including Cancelled; earlier changes come first."""
     add, delete = RouteRequest("add", ROUTE), RouteRequest("delete", ROUTE)
     start, stop = Operation("start", "x", ""), Operation("stop", "x", "")
-    earlier = having_changed([add], ["/a"], [start])
-    with pytest.raises(kind) as caught, earlier, having_changed([delete], ["/b", "/a"], [stop]):
+    earlier = recorded_in_errors([add], ["/a"], [start])
+    with pytest.raises(kind) as caught, earlier, recorded_in_errors([delete], ["/b", "/a"], [stop]):
         raise kind("x")
     assert effects_of(caught.value) == Effects((add, delete), ("/a", "/b"), (start, stop))
 
