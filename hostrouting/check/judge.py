@@ -78,12 +78,15 @@ from hostrouting.text import grouped, spoken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
+
+    from typing_extensions import TypeVarTuple, Unpack
 
     from hostrouting.config.cni import Cni, Device
     from hostrouting.config.settings import Network, RouteOverlapConfig
     from hostrouting.model.prefix import IP
     from hostrouting.model.rule import Rule
+
+    Subject = TypeVarTuple("Subject")
 
 PROTOCOLS_THAT_KNOW_THE_LINK = {PROTOCOL_KERNEL, PROTOCOL_RA, PROTOCOL_DHCP}
 """Protocols whose routes without a gateway are right: their makers know who is on the link.
@@ -148,18 +151,15 @@ class Judge:
         return first_opinion(RULES_FOR_ROUTES, self, taken)
 
     def opinion_at(self, address: int, decision: Decision) -> Opinion:
-        """The same for plain packets to this address, which may be that of a pod of this node.
-
-        Packets that escape by a route in the table of the pod's own route are not said to miss the
-        pod: `hiding` proposes to delete that route.
-        """
+        """The same for plain packets to this address, which may be that of a pod of this node."""
         opinion = self.opinion(decision)
         route = decision.route
         if route is None or opinion.name == NOT_JUDGED:
             return opinion
         for pods in self.devices.routes_to_pods.around(address):
-            escapes_anyway = opinion.grade is Grade.ESCAPE and route.table == pods.table
-            if _misses(self, route, pods) and not escapes_anyway:
+            if opinion.grade is Grade.ESCAPE and route.table == pods.table:
+                continue  # `hiding` proposes to delete the route by which they escape
+            if _misses(self, route, pods):
                 devs = decision.devs if route.type == "unicast" else ()
                 return Opinion(Grade.ESCAPE, PODS_HIDDEN, devs=devs, hidden=pods)
         return opinion
@@ -188,8 +188,10 @@ def of_family(cidrs: Iterable[Network], family: int) -> tuple[Prefix, ...]:
     return tuple(Prefix.of(cidr) for cidr in cidrs if cidr.version == family)
 
 
-def first_opinion(rules: Iterable[Callable[..., Opinion | None]], *subject: Any) -> Opinion:
-    """The opinion of the first rule that has one about this subject."""
+def first_opinion(
+    rules: Iterable[Callable[[Unpack[Subject]], Opinion | None]], *subject: Unpack[Subject]
+) -> Opinion:
+    """The opinion of the first rule that has one about this subject, as the rules take it."""
     for rule in rules:
         opinion = rule(*subject)
         if opinion is not None:
@@ -202,8 +204,8 @@ def _misses(judge: Judge, route: Route, pods: Route) -> bool:
     pods (`pods`); a rule looks up another table before that one, or this route comes before it
     there.
 
-    A device of a CNI is trusted to bring packets to pods. An address of this host hides only a pod
-    that has the same address.
+    A device of a CNI is trusted to bring packets to pods, unless it is an expected one. An address
+    of this host hides only a pod that has the same address.
 
     Field states: rule-before-main-hides-calico-pods, rule-before-main-hides-cni0,
     tailscale-exit-node-hides-cni0, address-of-a-pod-on-lo.
@@ -213,7 +215,8 @@ def _misses(judge: Judge, route: Route, pods: Route) -> bool:
     if route.type != "unicast":
         return route.type in REFUSING
     for dev in {*route.usable_devs}.difference(pods.devs):
-        if dev in judge.uplinks.devs or not judge.devices.cni_rows(dev):
+        is_trusted = dev not in judge.uplinks.devs and judge.devices.cni_rows(dev)
+        if not is_trusted:
             return True
     return False
 
@@ -320,12 +323,12 @@ RULES_FOR_ROUTES: tuple[Callable[[Judge, TakenRoute], Opinion | None], ...] = (
 
 
 def neighbours_of_the_hidden_card(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
-    """A connected route of the card whose default route a tunnel hides is fine.
+    """The hidden card is the one whose default route a tunnel hides. Its connected routes are fine.
 
     A VPN takes what went to the router, and not what goes to neighbours: wg-quick says so with
-    `suppress_prefixlength 0`. A rail with a connected /16 is the outage that the check is for, so
-    the connected routes of no other card are fine; nor are those of any card while the tunnel has
-    no default route, and only a part of the networks.
+    `suppress_prefixlength 0`. No other card's are fine: a rail with a connected /16 is the outage
+    that the check is for. Nor are any while the tunnel has no default route, and only a part of the
+    networks.
 
     Field states: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse; escapes in
     wireguard-named-without-a-default-route.
