@@ -66,7 +66,6 @@ async def run_async(
             if not is_started:
                 return run.root
             cancelled = await _cancellation_before(end, run.ctx)
-            thread.join()
         finally:
             wait_for_end(thread)
     if cancelled is not None:

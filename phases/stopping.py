@@ -45,9 +45,7 @@ class Run:
         """Run the task. What it raises is in the root, and not raised."""
         with suppress(BaseException):
             run_step(self._task, self.root, self.ctx, self._verb)
-        number = self.ctx.run_scope.stop.signal
-        if number is not None:
-            self.note(number)
+        self.root.signal = self.root.signal or self.ctx.run_scope.stop.signal
 
     def thread(self, at_end: Callable[[], None]) -> threading.Thread:
         """A thread for the work, not started, with the context variables of the caller. It calls
@@ -130,7 +128,6 @@ def _work_in_a_thread(run: Run) -> None:
             while number != _END:
                 run.stop(number)
                 number = _next(events)
-            thread.join()
         except BaseException as error:
             run.ctx.cancel(describe_error(error))
             raise
@@ -143,12 +140,14 @@ def wait_for_end(thread: threading.Thread) -> None:
     afterwards: the last of these errors, which has the others as its context.
     """
     raised: BaseException | None = None
+    pause = 0.0001  # it usually ends now
     while thread.is_alive():
         try:
             # Not join: before Python 3.13, one that is interrupted takes the thread for ended.
-            time.sleep(0.01)
+            time.sleep(pause)
         except BaseException as error:  # noqa: BLE001  raised below
             raised = error
+        pause = min(2 * pause, 0.01)
     if raised is not None:
         raise raised
 
