@@ -64,6 +64,7 @@ _PROPERTIES = (
     "Result",
     "ExecMainStatus",
     "NRestarts",
+    "Job",
 )
 _STARTING = {"start-pre", "start", "start-post"}
 """The substates after the gate."""
@@ -181,6 +182,9 @@ def _state_of(
         return _masked(state, properties)
     if name == "waiting":
         return _waiting(state, files, manager, read_holders, last)
+    if properties["ActiveState"] == "inactive" and properties["Job"]:
+        see = Remedy("to see which", "systemctl list-jobs --after", needs_root=False)
+        return state._replace(details=", and its start waits for other units", remedy=see)
     if name in {"runs", "starting"} and unit != HostLayout.guard_unit:  # nothing gates the guard
         return _passed(state, properties)
     return state

@@ -44,6 +44,7 @@ PROPERTIES: dict[str, dict[str, str]] = {
     "dead": {"ActiveState": "inactive", "SubState": "dead"},
     "inactive": {"ActiveState": "inactive"},
     "never": {"StateChangeTimestamp": ""},
+    "queued": {"Job": "30"},
     "failed": FAILED,
     "early": {"ExecMainStatus": "0"},
     "2-restarts": {"NRestarts": "2"},
@@ -62,6 +63,7 @@ COMMANDS = {
     "restart": f"systemctl restart {UNIT}",
     "start": f"systemctl start {UNIT}",
     "journal": f"journalctl -u {UNIT}",
+    "jobs": "systemctl list-jobs --after",
     "gate-log": "journalctl -b _SYSTEMD_INVOCATION_ID=now -g hostrouting",
 }
 
@@ -121,6 +123,8 @@ passed | failed masked | is masked, so systemd does not start it (since NOW) | u
 (since NOW) | unmask-runtime |
     | not-found never | is not known to systemd: it is not installed, or has another name | |
 old refusal | inactive never passed | does not run | |
+# systemd has not come to its start yet
+    | inactive never passed queued | does not run, and its start waits for other units | jobs |
 """
 )
 def test_a_unit(row: list[str]) -> None:

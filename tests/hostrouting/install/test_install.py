@@ -511,6 +511,17 @@ class TestRequirements:
         assert LAYOUT.program_path in host.files.programs
         assert host.files.links[LAYOUT.python_path] == "/usr/bin/python3"
 
+    @pytest.mark.parametrize("folder", ["/usr/local/lib", "/usr/lib"])
+    def test_a_unit_of_a_package_with_the_name_of_ours(self, host: FakeHost, folder: str) -> None:
+        """It would be replaced, and stopped by a removal: nothing is written."""
+        path = f"{folder}/systemd/system/static-routes.service"
+        host.files.write(path, "[Service]\nExecStart=/bin/vendor\n")
+        before = disk(host)
+        failure_of(
+            run, Configure(WANTED, host=host), of=RequirementError, match=f"{path} is another"
+        )
+        assert disk(host) == before
+
     def test_a_host_without_systemd(self, host: FakeHost) -> None:
         """Nothing holds units back there, and the result says so. An image has no systemd yet."""
         manager_of(host).running = False

@@ -239,7 +239,8 @@ def test_the_note_names_the_lock() -> None:
 
 def test_steps_of_the_configuration(capfd: pytest.CaptureFixture[str]) -> None:
     """They run in their order, beside other programs' scripts, before the routes or after the
-    check. One that fails is named, and what comes after it is not run.
+    check, however JSON spells their key. One that fails is named, and what comes after it is not
+    run.
     """
     steps = [
         GateStep("licence", "exit 1"),
@@ -248,9 +249,10 @@ def test_steps_of_the_configuration(capfd: pytest.CaptureFixture[str]) -> None:
     ]
     wanted = wanting(*HALVES)
     gate = GateConfig((UNIT,), tuple(steps))
-    for status in (0, 1):
+    for status, spelling in ((0, '"steps"'), (1, '"st\\u0065ps"')):
         host, scripts = with_scripts("05-a.sh", "50-b.sh", licence=status)
-        host.files.texts[CONFIG] = render_config(wanted._replace(gate=gate))
+        text = render_config(wanted._replace(gate=gate))
+        host.files.texts[CONFIG] = text.replace('"steps"', spelling)
         assert decide(host, run=scripts) == (REFUSED if status else PASSED)
         names = ["05-a.sh", "rails", "licence"]
         if not status:
