@@ -174,7 +174,7 @@ class Status:
         findings += find_stuck(self.units, findings)
 
         to_gate = self._routing_command
-        if not to_gate and self.plan is not None and self.plan.is_empty:
+        if not to_gate and self.plan is not None and self.plan.is_empty:  # nothing else to do
             to_gate = APPLY.command
         certain = map(_without_apply, self.certain(findings))
         return in_order(with_gate_command(certain, to_gate))
@@ -195,9 +195,7 @@ class Status:
 
     @property
     def leaves_something(self) -> bool:
-        """Whether something beside the routing is wrong that this command does not end, and another
-        one does.
-        """
+        """Whether something beside the routing is wrong that another command ends."""
         others = [finding for finding in self.findings if is_beside_routing(finding)]
         commands = [finding.remedy.command for finding in others if finding.remedy is not None]
         return any(command not in self.command for command in commands)
