@@ -29,7 +29,7 @@ def _namespace() -> Iterator[Namespace]:
     [
         "insert rule ip6 {} prerouting drop",
         "add rule ip6 {} postrouting counter drop",
-        'insert rule ip6 {} prerouting drop comment "not a probe"',
+        'insert rule ip6 {} prerouting drop comment "neighbour discovery and MLD"',
         "flush chain ip6 {} prerouting",
         "add chain ip6 {} prerouting {{ policy drop; }}",
         "add chain ip6 {} late {{ type filter hook forward priority 0; policy drop; }}",
@@ -69,6 +69,16 @@ def test_other_settings(namespace: Namespace) -> None:
             assert find_difference(nftables, settings) == difference
             assert load_table(nftables, settings) == difference
             assert load_table(nftables, settings) == ""
+
+
+def test_a_table_on_an_older_linux() -> None:
+    """Linux before 5.10 keeps the comments of rules, but none of a table."""
+    nftables = FakeNftables()
+    load_table(nftables, SETTINGS)
+    lines = nftables.tables[TABLE].splitlines()
+    kept = [line for line in lines if not line.strip().startswith("comment ")]
+    nftables.tables[TABLE] = "\n".join(kept)
+    assert find_difference(nftables, SETTINGS) == ""
 
 
 def test_a_table_that_another_program_deletes_again() -> None:
