@@ -7,7 +7,7 @@ restores the link-local one in the replies. `probe.load` decides when the table 
 
 The text begins with the deletion of the table, so loading it is one transaction, whatever was
 there. The comment of the first rule contains a digest of all rules: the table is in force if it is
-listed with the comments of all rules. (Linux before 5.10 keeps no comment of a table.)
+listed with the comments of all rules.
 """
 
 from __future__ import annotations

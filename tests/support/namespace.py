@@ -181,9 +181,7 @@ class Namespace:
         """
         with self.inside():
             for path, value in _SETTINGS.items():
-                setting = Path(f"/proc/sys/net/{path}")
-                if setting.exists():  # an older kernel lacks some
-                    setting.write_text(f"{value}\n")
+                Path(f"/proc/sys/net/{path}").write_text(f"{value}\n")
         if HASH_SEED:
             self.sysctl("ipv4/fib_multipath_hash_seed", int(HASH_SEED))
 

@@ -71,16 +71,6 @@ def test_other_settings(namespace: Namespace) -> None:
             assert load_table(nftables, settings) == ""
 
 
-def test_a_table_on_an_older_linux() -> None:
-    """Linux before 5.10 keeps the comments of rules, but none of a table."""
-    nftables = FakeNftables()
-    load_table(nftables, SETTINGS)
-    lines = nftables.tables[TABLE].splitlines()
-    kept = [line for line in lines if not line.strip().startswith("comment ")]
-    nftables.tables[TABLE] = "\n".join(kept)
-    assert find_difference(nftables, SETTINGS) == ""
-
-
 def test_a_table_that_another_program_deletes_again() -> None:
     """It is loaded twice, because something may flush nftables just then. If that does not help,
     the error says so.
