@@ -36,14 +36,14 @@ check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the 
 docs: $(VENV)/docs ## build the site in .cache/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-RELEASES := jammy bookworm trixie
-roots: ## install Ubuntu 22.04, Debian 12 and 13 in .cache/roots; requires debootstrap
+RELEASES := jammy noble bookworm trixie
+roots: ## install Ubuntu 22.04 and 24.04, Debian 12 and 13 in .cache/roots; requires debootstrap
 	@tests/support/roots.sh .cache/roots $(RELEASES)
 
 EMPTY :=
 # Relative, because the path of this folder may have a space.
 ROOTS = $(subst $(EMPTY) $(EMPTY),:,$(RELEASES:%=.cache/roots/%))
-releases: $(VENV)/ready ## run the tests that boot a systemd in Ubuntu 22.04, Debian 12 and 13; requires root
+releases: $(VENV)/ready ## run the tests that boot a systemd in Ubuntu 22.04 and 24.04, Debian 12 and 13; requires root
 	@test "$$(id -u)" = 0 || { echo 'make releases boots a systemd: run it as root' >&2; exit 1; }
 	@$(MAKE) --no-print-directory roots || { echo 'make releases needs a root of each release: see above' >&2; exit 1; }
 	HOSTROUTING_FORBID_SKIPS=1 HOSTROUTING_TREES=$(ROOTS) $(PYTEST) -q -m releases tests/system $(ARGS)
@@ -51,7 +51,7 @@ releases: $(VENV)/ready ## run the tests that boot a systemd in Ubuntu 22.04, De
 KERNELS := 5.15 6.8
 # What asks Linux.
 OF_LINUX = $(addprefix tests/hostrouting/,azure_vnet check cli/test_on_linux.py fib kernel probe routes tasks testing)
-kernels: ## run the tests that ask Linux on older kernels, in 10 minutes each; requires root, qemu-system-x86 and cpio
+kernels: ## run the tests that ask Linux on older kernels, in about six minutes each; requires root, qemu-system-x86 and cpio
 	@$(MAKE) --no-print-directory roots RELEASES='bookworm jammy'
 	@for kernel in $(KERNELS); do tests/support/kernels.sh .cache/kernels $$kernel -q -m linux $(OF_LINUX) || exit 1; done
 

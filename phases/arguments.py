@@ -25,13 +25,13 @@ def must_be(kind: Any, value: object, name: str, rule: str) -> None:
         raise TypeError(f"{name} is {value!r:.80}; it must be {rule}")
 
 
-def must_be_number(value: object, name: str, *, least: float = 0, most: float = math.inf) -> None:
-    """Raise ValueError unless the value is a finite number from `least` to `most`."""
-    if isinstance(value, int | float) and least <= value <= most and value < math.inf:
+def must_be_number(value: object, name: str, *, most: float = math.inf) -> None:
+    """Raise ValueError unless the value is a finite number from 0 to `most`."""
+    if isinstance(value, int | float) and 0 <= value <= most and value < math.inf:
         return
-    limits = f"{least:g} or more"
+    limits = "0 or more"
     if most < math.inf:
-        limits = f"from {least:g} to {most:g}"
+        limits = f"from 0 to {most:g}"
     raise ValueError(f"{name} is {value!r:.80}; it must be a number, {limits}")
 
 

@@ -32,6 +32,7 @@ T = TypeVar("T")
 
 ErrorTypes: TypeAlias = type[Exception] | tuple[type[Exception], ...]
 
+_LONGEST_PAUSE = 30.0  # seconds between two attempts
 _TO_SPARE = 1.0  # seconds that the last attempt before a deadline has more than the one before it
 
 
@@ -154,15 +155,13 @@ def retry(
     *,
     attempts: int | None = 3,
     delay: float = 1.0,
-    factor: float = 2.0,
-    longest: float = 30.0,
     jitter: float = 0.5,
     on: ErrorTypes = Exception,
 ) -> FunctionTask[T]:
     """The task, tried up to `attempts` times; with None, until the deadline.
 
-    The first wait between attempts is `delay` seconds. Each further wait is `factor` times as long,
-    but at most `longest`. A random part of up to `jitter` is taken off each wait, so that a
+    The first wait between attempts is `delay` seconds. Each further wait is twice as long, but at
+    most 30 s. A random part of up to `jitter` is taken off each wait, so that a
     thousand nodes do not all try again at the same moment.
 
     If a wait would pass the deadline, it is shortened: the last attempt has as much time as the one
@@ -174,9 +173,7 @@ def retry(
     """
     if attempts is not None:
         must_be_count(attempts, "retry: attempts")
-    must_be_number(longest, "retry: longest")
-    must_be_number(delay, "retry: delay (which is not above longest)", most=longest)
-    must_be_number(factor, "retry: factor", least=1)
+    must_be_number(delay, "retry: delay", most=_LONGEST_PAUSE)
     must_be_number(jitter, "retry: jitter", most=1)
     _require_error_types(on)
 
@@ -198,7 +195,7 @@ def retry(
                     failed = FailedAttempt(ctx.step, attempt, attempts, error, wait)
                     notify_of_attempt(ctx, failed)
             ctx.sleep(wait)
-            pause = min(pause * factor, longest)
+            pause = min(pause * 2, _LONGEST_PAUSE)
             attempt += 1
             if ctx.step is not None:
                 ctx.step.attempts += 1

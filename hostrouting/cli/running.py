@@ -58,8 +58,13 @@ class Run(NamedTuple):
 
     @property
     def is_taken_back(self) -> bool:
-        """Whether an undo has made this host as it was before the run."""
-        return self.undone is not None and self.undone.ok
+        """Whether an undo has installed again what was installed before the run; perhaps addresses
+        escape with it.
+        """
+        if self.undone is None:
+            return False
+        errors = [step.error for step in self.undone.failures]
+        return self.undone.ok or all(isinstance(error, RouteOverlapError) for error in errors)
 
     @property
     def code(self) -> int:
@@ -91,7 +96,7 @@ class Run(NamedTuple):
 
     def _change_lines(self) -> Iterator[str]:
         if self.is_taken_back:
-            yield "TAKEN BACK: files, routes and units are as they were before"
+            yield "TAKEN BACK: the configuration from before is in force again"
             return
         if self.undone is not None:
             for step in self.undone.failures:

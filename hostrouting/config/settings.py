@@ -512,7 +512,7 @@ class HostRoutingConfig(NamedTuple):
             return read(cls, document)  # a HostRoutingConfig is returned, all else is a fault
         keys = [key for key, value in document.items() if value is not None]
         if required and _OUR_KEY in document and _OUR_KEY not in keys:
-            rule = "is null, so it has no configuration"
+            rule = "is no configuration"
             remedy = "write {} to ask for nothing, which removes all of hostrouting"
             raise ConfigError([Fault(_OUR_KEY, "null", rule, remedy)])
         if _OUR_KEY in keys:
@@ -550,8 +550,8 @@ class HostRoutingConfig(NamedTuple):
         return changed._replace(guard=self.guard)
 
 
-_AGENTS_MAY_HAVE = {"gate": GateConfig._fields, "guard": GuardConfig._fields}
-"""The keys that an agent may also use for something else, and what is in ours."""
+_AGENTS_MAY_HAVE = {"gate": GateConfig, "guard": GuardConfig}
+"""The keys that an agent may also use for something else, and our sections with these names."""
 
 
 def _require_none_beside(document: Mapping[str, object], ours: Sequence[str]) -> None:
@@ -570,7 +570,8 @@ def _is_agents(key: str, value: object) -> bool:
     """Whether a value with the name of a section of ours has nothing of that section."""
     if key not in _AGENTS_MAY_HAVE:
         return False
-    return not isinstance(value, Mapping) or set(value).isdisjoint(_AGENTS_MAY_HAVE[key])
+    ours = form_of(_AGENTS_MAY_HAVE[key]).readers
+    return not isinstance(value, Mapping) or set(value).isdisjoint(ours)
 
 
 def _require_none_misspelt(keys: Iterable[object], known: Sequence[str]) -> None:

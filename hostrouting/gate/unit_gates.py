@@ -146,13 +146,18 @@ def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
     if not units:
         return
     if host.running_manager is None:
-        sentence = (
-            f"systemd does not run here: nothing holds {spoken(units)} back, and nothing sets the "
-            "routes at boot"
-        )
-        remedy = Remedy("to prepare an image, see", call("render --help"), needs_root=False)
-        yield Finding("gate-open", "warning", sentence, "systemd", remedy)
+        yield systemd_does_not_run(units)
     yield from _find_opening(host.files, units)
+
+
+def systemd_does_not_run(units: Sequence[str]) -> Finding:
+    """The warning that without a systemd, these units are not held back."""
+    sentence = (
+        f"systemd does not run here: nothing holds {spoken(units)} back, and nothing sets the "
+        "routes at boot"
+    )
+    remedy = Remedy("to prepare an image, see", call("render --help"), needs_root=False)
+    return Finding("gate-open", "warning", sentence, "systemd", remedy)
 
 
 def _find_opening(files: Files, units: Sequence[str]) -> Iterator[Finding]:

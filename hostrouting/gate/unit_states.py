@@ -64,6 +64,7 @@ _PROPERTIES = (
     "Result",
     "ExecMainStatus",
     "NRestarts",
+    "Job",
 )
 _STARTING = {"start-pre", "start", "start-post"}
 """The substates after the gate."""
@@ -181,6 +182,9 @@ def _state_of(
         return _masked(state, properties)
     if name == "waiting":
         return _waiting(state, files, manager, read_holders, last)
+    if properties["ActiveState"] == "inactive" and properties["Job"]:
+        see = Remedy("to see which", "systemctl list-jobs --after", needs_root=False)
+        return state._replace(details=", and its start waits for other units", remedy=see)
     if name in {"runs", "starting"} and unit != HostLayout.guard_unit:  # nothing gates the guard
         return _passed(state, properties)
     return state
@@ -231,13 +235,16 @@ def _failing(state: UnitState, manager: Manager, properties: Mapping[str, str]) 
     result, status = properties["Result"], properties["ExecMainStatus"]
     started = properties["ExecMainStartTimestamp"]
     how = f" ({result}, exit status {status})"
+    remedy = _see_journal(state.unit)
     if (result, status) == ("exit-code", "0"):  # a condition, perhaps the gate, or ExecStartPre
         how = " before its main process starts, in the gate or in another command"
         started = properties["ConditionTimestamp"]
+        start = command_of("systemctl start", state.unit)
+        remedy = Remedy("to start it again", start, otherwise=remedy)
     return state._replace(
         details=how + _restarts(properties),
         reasons=tuple(dict.fromkeys(manager.errors_of(state.unit, started))),
-        remedy=_see_journal(state.unit),
+        remedy=remedy,
     )
 
 
@@ -250,7 +257,9 @@ def _passed(state: UnitState, properties: Mapping[str, str]) -> UnitState:
         restart = Remedy(_TO_CHECK, command_of("systemctl restart", state.unit))
     this_start = f"_SYSTEMD_INVOCATION_ID={properties['InvocationID']}"
     lines_of_gate = f"{command_of('journalctl -b', this_start)} -g hostrouting"
-    see = Remedy("to see what the gate said", lines_of_gate, needs_root=False, otherwise=restart)
+    see = Remedy(
+        "to see whether the gate said anything", lines_of_gate, needs_root=False, otherwise=restart
+    )
     return state._replace(details=_NO_NOTE, remedy=see)
 
 

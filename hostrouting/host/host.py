@@ -236,7 +236,7 @@ def _locked(files: Files, path: str, ctx: phases.Context, until: float) -> Itera
         path = HostLayout.lock_path
     try:
         if not lock.is_held():
-            words = "this host is locked by %s; waiting up to %g s"
+            words = "this host is locked by %s; waiting up to %.0f s"
             ctx.log.info(words, _holders_in_words(files, path), until - ctx.clock.now())
             with ctx.on_cancel(ctx.clock.wake):
                 ctx.clock.wait(lambda: lock.is_held() or ctx.cancelled, until)

@@ -51,8 +51,11 @@ def unit_failed(unit: str, *, result: str, status: str, lines: Iterable[str]) ->
     printed = ""
     if lines:
         printed = f": {' | '.join(lines[-_SHOWN:])}"
+    how = result
+    if status != "0":  # 0 if the main process was not started, for example because the gate refused
+        how += f", exit status {status}"
     log = command_of("journalctl -u", unit)
-    sentence = f"{unit} failed ({result}, exit status {status}){printed}; see `{log}`"
+    sentence = f"{unit} failed ({how}){printed}; see `{log}`"
     return HostError(sentence, what="systemd", kind="unit-failed", target=unit, lines=lines)
 
 

@@ -146,11 +146,11 @@ def _do(part: Part, wanted: Wanted, keep: Keep, ctx: phases.Context) -> Effects 
 def _result(
     effects: Effects, results: Sequence[object], *, as_steps: bool
 ) -> Effects | phases.Skip:
-    """The result of a run in which nothing failed: a Skip if there was nothing to do, with the
-    reason of the last part where these are not steps of their own.
+    """The result of a run in which nothing failed: a Skip if there was nothing to do or to warn of,
+    with the reason of the last part where these are not steps of their own.
     """
     skips = [result for result in results if isinstance(result, phases.Skip)]
-    if effects.changed or len(skips) < len(results):
+    if effects.changed or effects.warnings or len(skips) < len(results):
         return effects
     if as_steps or not skips:
         return phases.Skip("everything is as it should be")

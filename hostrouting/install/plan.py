@@ -88,6 +88,11 @@ class Plan:
         return worst_first([*self.obstacles, *losses, *self.routes.findings()])
 
     @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """What a run succeeds in spite of, apart from what its parts find."""
+        return tuple(finding for finding in self.obstacles if finding.severity == "warning")
+
+    @property
     def errors(self) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.findings if finding.severity == "error")
 

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.program import Program
+from hostrouting.boot.units import UNITS
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, Remedy, Severity
 from hostrouting.gate.trusted import find_untrusted, foreign_scripts
-from hostrouting.gate.unit_gates import find_ineffective_gates
+from hostrouting.gate.unit_gates import find_ineffective_gates, systemd_does_not_run
 from hostrouting.gate.unit_names import is_template, plain_instance, template_of
 from hostrouting.gate.unit_states import is_masked_unit
 from hostrouting.host.files import require_removable
@@ -36,6 +37,7 @@ _BEFORE_THE_GATE = {
     "network-online.target",
 }
 """The gate waits for these, or for what comes after them."""
+_FOLDERS_OF_PACKAGES = ("/usr/local/lib/systemd/system", "/usr/lib/systemd/system")
 
 
 def find_requirements(
@@ -44,6 +46,7 @@ def find_requirements(
     """What this host lacks for the configuration: errors, and for an image also warnings."""
     yield from _unusable_paths(host, changes)
     yield from _unwritable_folders(host, changes)
+    yield from _units_of_others(host, changes)
     gated = gated_units(config)
     if not gated and changes.removes:
         yield from _freed_scripts(host)
@@ -59,6 +62,8 @@ def find_requirements(
         remedy = Remedy("prepare the image as root, or give these files to root")
         yield Finding("file", "warning", sentence, HostLayout.config_directory, remedy)
     manager = host.running_manager
+    if manager is None and gated and host.backend is not None:
+        yield systemd_does_not_run(gated)
     if manager is not None and gated:
         yield from _old_systemd(manager)
         if config.guard.enabled:  # a guard always has units that are gated
@@ -98,6 +103,19 @@ def _unwritable_folders(host: Host, changes: FileChanges) -> Iterator[Finding]:
             by_reason.setdefault(reason, []).append(folder)
     for reason, folders in by_reason.items():
         yield describe_unwritable(folders, reason)
+
+
+def _units_of_others(host: Host, changes: FileChanges) -> Iterator[Finding]:
+    """Units of packages with the names of ours: a file in /etc would take their place."""
+    for unit in UNITS:
+        if HostLayout.unit_path(unit) not in changes.written_paths:
+            continue
+        for folder in _FOLDERS_OF_PACKAGES:
+            path = f"{folder}/{unit}"
+            if host.files.look(path):
+                sentence = f"{path} is another program's, and hostrouting's unit has this name"
+                yield Finding("requirement", "error", sentence, unit, Remedy("rename that unit"))
+                break
 
 
 def _freed_scripts(host: Host) -> Iterator[Finding]:

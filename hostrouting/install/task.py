@@ -23,6 +23,7 @@ from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.install.install import install, parts_of_run
 from hostrouting.install.installed import Wanted, installed_or_none, read_installed
+from hostrouting.install.losses import find_losses
 from hostrouting.install.part import Part
 from hostrouting.install.plan import Plan
 from hostrouting.install.preflight import plan_install
@@ -152,7 +153,7 @@ class InstallTask(ABC):
     def undo(self, ctx: phases.Context) -> Effects | phases.Skip:
         """Install again what was installed before the run that is undone, or before the first one
         if none is named. A task about one section restores that section. Where nothing was
-        installed, nothing is left.
+        installed, nothing is left. A warning names what protected the host and is taken away.
 
         Routes of hostrouting that no configuration had, and that a run has deleted, are added
         again. HostError if what was installed could not be read, if another run has installed
@@ -217,7 +218,14 @@ class InstallTask(ABC):
         if config.has_work and not had_work:
             # The undone run has taken away all that there was to guard, and with it the guard.
             config = config._replace(guard=restoring.config.guard)
-        return attrs.evolve(wanted, config=config, is_undo=True)
+        notes = tuple(_taken_away(wanted.former or HostRoutingConfig(), config))
+        return attrs.evolve(wanted, config=config, is_undo=True, notes=notes)
+
+
+def _taken_away(installed: HostRoutingConfig, former: HostRoutingConfig) -> Iterator[Finding]:
+    """The warnings of an undo about what has protected the host since the run."""
+    for loss in find_losses(installed, former):
+        yield Finding("removal", "warning", str(loss), loss.path)
 
 
 def _gate_not_installed(task: str) -> Finding:

@@ -48,9 +48,10 @@ def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
     """Make the changes of this plan to the files of the host, which has to be locked if there are
     any.
 
-    The first failure is raised, with the effects so far. Another run does the rest.
+    The first failure is raised, with the effects so far. Another run does the rest. The effects
+    also have the warnings of the plan.
     """
-    if not (plan.files or plan.for_systemd("stop", "reload")):
+    if not (plan.files or plan.for_systemd("stop", "reload") or plan.warnings):
         return phases.Skip("the files are as they should be")
     writer = _Writer(host, plan)
     with having_changed(files=writer.changed, operations=writer.operations):
@@ -58,7 +59,7 @@ def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
             remove_markers(host.files)  # 1
         writer.stop_units()  # 2
         writer.change_files()  # 3 to 7
-    return Effects(files=writer.changed, operations=tuple(writer.operations))
+    return Effects((), writer.changed, tuple(writer.operations), plan.warnings)
 
 
 class _Writer:

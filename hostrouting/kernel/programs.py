@@ -178,8 +178,7 @@ def run_tool(
 def too_late(tool: str, *, purpose: str, what: HostPart, timeout: float) -> HostError:
     """The error for a tool that has not ended in time."""
     sentence = f"{tool} did not {purpose} within {timeout:g} s"
-    remedy = "check that it answers, then try again"
-    return HostError(f"{sentence}; {remedy}", what=what, kind="timeout")
+    return HostError(f"{sentence}; it may be busy, so try again", what=what, kind="timeout")
 
 
 def tool_error(ended: Ended, tool: str, *, purpose: str, what: HostPart) -> HostError:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.node.clock import MachineClock
 from hostrouting.node.ending import TIME_LIMIT, TimeLimit, stop_on_signals
-from hostrouting.node.installed import parse_config, read_config
+from hostrouting.node.installed import open_kernel, parse_config, read_config
 from hostrouting.node.journal import ERROR, INFO, WARNING, describe_failure, lines_of, say
 from hostrouting.node.lock import HostLock
 from hostrouting.node.running import start_again_if_replaced, when_it_began
@@ -55,7 +55,7 @@ def make_part(
             if why_not_locked:
                 say(WARNING, why_not_locked)
             config = parse_config(host.files, read_config(host.files))
-            with host.open_kernel() as backend:
+            with open_kernel(host) as backend:
                 return run_pass(host, backend, config, parts=[part])
 
     try:

@@ -1,5 +1,6 @@
-"""The configuration that is in force: config.json, as it is now. Where it cannot be read, the
-markers go, because no verdict is better than an old one.
+"""What a pass needs: the configuration that is in force, which is config.json as it is now, and the
+kernel. Where one of them cannot be had, the markers go, because no verdict is better than an old
+one.
 """
 
 from __future__ import annotations
@@ -8,8 +9,12 @@ from hostrouting.host.layout import HostLayout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.base import Files
+    from hostrouting.host.host import Host
+    from hostrouting.kernel.base import RouteBackend
 
 _PATH = HostLayout.config_path
 
@@ -19,11 +24,11 @@ def read_config(files: Files) -> str:
     try:
         text = files.read(_PATH)
     except Exception:
-        _forget_verdict(files)
+        forget_verdict(files)
         raise
     if text is not None:
         return text
-    _forget_verdict(files)
+    forget_verdict(files)
     from hostrouting.errors import HostError  # noqa: PLC0415  only after a failure
 
     sentence = (
@@ -41,11 +46,23 @@ def parse_config(files: Files, text: str) -> HostRoutingConfig:
     try:
         return HostRoutingConfig.from_json(text, required=True)
     except ConfigError as error:
-        _forget_verdict(files)
+        forget_verdict(files)
         raise ConfigError(error.faults, _PATH) from error
 
 
-def _forget_verdict(files: Files) -> None:
+def open_kernel(host: Host) -> AbstractContextManager[RouteBackend]:
+    """Connect to the kernel. BackendError if that is not possible, for example because a sandbox
+    forbids it.
+    """
+    try:
+        return host.open_kernel()
+    except Exception:
+        forget_verdict(host.files)
+        raise
+
+
+def forget_verdict(files: Files) -> None:
+    """Remove the marker of an earlier check."""
     from hostrouting.check.marker import remove_markers  # noqa: PLC0415  only after a failure
 
     remove_markers(files)

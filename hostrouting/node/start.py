@@ -31,7 +31,7 @@ from hostrouting.host.files import LocalFiles
 from hostrouting.host.layout import HostLayout
 from hostrouting.node.clock import MachineClock
 from hostrouting.node.ending import TIME_LIMIT, Stopped, TimeLimit, stop_on_signals
-from hostrouting.node.installed import parse_config, read_config
+from hostrouting.node.installed import open_kernel, parse_config, read_config
 from hostrouting.node.journal import ERROR, INFO, NOTICE, WARNING, describe_failure, lines_of, say
 from hostrouting.node.lock import HostLock
 from hostrouting.node.running import start_again_if_replaced, when_it_began
@@ -188,7 +188,7 @@ class Start:
 
         config = parse_config(self._files, text)
         host = self._find_host()
-        with host.open_kernel() as backend:
+        with open_kernel(host) as backend:
             began = self._clock.now()  # starts that began while this was loaded can share the pass
             outcome = run_pass(host, backend, config)
         result = PassResult(
@@ -222,7 +222,8 @@ class Start:
     def _run_steps(self, when: str) -> None:
         """Run the steps of the configuration that come before the routes, or after the check."""
         text = read_config(self._files)
-        if '"steps"' not in text:  # to read the rest of it takes time, and most have none
+        # To read the rest of it takes time, and most have none. A backslash may spell a letter.
+        if '"steps"' not in text and "\\" not in text:
             return
         gate = parse_config(self._files, text).gate
         for step in gate.steps if gate else ():

@@ -80,7 +80,7 @@ def _below(unit: UnitState, status: Status, who: Operator) -> Iterator[str]:
         findings += status.check.findings
     for reason in unit.reasons:
         if not any(_says(finding, reason) for finding in findings):
-            when = "then: " if unit.state == "refused" else ""
+            when = "when it was refused: " if unit.state == "refused" else ""
             yield f"    {when}{reason}"
     if unit.unit not in [finding.target for finding in status.findings if finding.remedy]:
         yield from way_lines(unit.remedy, who, indent=4)

@@ -74,9 +74,7 @@ class World:
             case "parallel":
                 return phases.parallel(*members, name=spec.name, at_once=spec.number)
             case "retry":
-                return phases.retry(
-                    members[0], attempts=spec.number, delay=spec.seconds, factor=1, jitter=0
-                )
+                return phases.retry(members[0], attempts=spec.number, delay=spec.seconds, jitter=0)
             case "deadline":
                 return phases.deadline(members[0], spec.seconds)
             case "when":
@@ -349,7 +347,8 @@ def retry(spec: Spec, now: float, around: Around) -> Result:
             end=around.stop, how="cancelled", by=around.by, failures=(), told=told
         )
     again = around._replace(attempts=around.attempts + result.again + 1)
-    further = retry(attrs.evolve(spec, number=spec.number - 1), later, again)
+    rest = attrs.evolve(spec, number=spec.number - 1, seconds=min(spec.seconds * 2, 30))
+    further = retry(rest, later, again)
     attempts = result.again + further.again + 1
     told += further.told
     return further._replace(lines=result.lines + further.lines, again=attempts, told=told)

@@ -21,14 +21,14 @@ for release in "${@:2}"; do
   [[ -d $directory/$release && $(cat "$directory/$release.packages" 2>/dev/null) == "$packages" ]] && continue
   echo "making a root of $release, once"
   options=(--variant=minbase "--include=$packages")
-  mirror=()
-  if [[ $release == jammy ]]; then
+  source=()
+  if [[ $release == jammy || $release == noble ]]; then
     get_ubuntu_keys
     options+=('--components=main,universe' "--keyring=$directory/keys/usr/share/keyrings/ubuntu-archive-keyring.gpg")
-    mirror=("$ubuntu")
+    source=("$ubuntu" gutsy) # the script for all of Ubuntu's releases; Debian 12 knows noble by no other name
   fi
   rm -rf --one-file-system "$directory/new"
-  if ! debootstrap "${options[@]}" "$release" "$directory/new" "${mirror[@]}" >"$directory/$release.log" 2>&1
+  if ! debootstrap "${options[@]}" "$release" "$directory/new" "${source[@]}" >"$directory/$release.log" 2>&1
   then
     tail -n 3 "$directory/$release.log" >&2
     exit 1

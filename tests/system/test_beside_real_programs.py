@@ -1,11 +1,13 @@
 """Beside the programs that change the routes of real nodes, ours stay right and theirs stay theirs.
 
 A story is what a program does, from start to stop. It is told twice in one boot: first without
-hostrouting, then beside our route, gate and guard. After each step the routes and rules of others
-must be what they were the first time. The programs and their units are those of the distribution.
+hostrouting, then beside our route, gate and guard, and somebody deletes ours. After each step the
+routes and rules of others must be what they were the first time. The programs and their units are
+those of the distribution.
 """
 
 import json
+from itertools import cycle
 from typing import NamedTuple
 
 import pytest
@@ -16,6 +18,7 @@ from tests.support.gate import CIDR, apply, config, foreign, host, hostrouting, 
 from tests.support.sections import expect, static
 from tests.support.systemd import NEEDS, System
 from tests.support.waiting import wait_for
+from tests.system.test_networkd_restart import LINK, LINK_PATH
 
 pytestmark = [pytest.mark.boot, pytest.mark.needs(*NEEDS)]
 
@@ -113,6 +116,12 @@ VPN = "systemctl {} openvpn-client@vpn"
 ALL_BY_TUN0 = "default via 10.8.0.1 dev tun0"
 HALF_BY_TUN0 = "128.0.0.0/1 via 10.8.0.1 dev tun0"
 FLUSH = "ip route flush proto 213"
+DELETIONS = (
+    FLUSH,
+    f"ip route del {ROUTE}",
+    f"ip route del {ROUTE}; ip route add {ROUTE} via 10.0.0.9 dev eth0 metric 7 proto 213",
+)
+"""What somebody does to our route: one of these after each step from which it can come back."""
 
 INTERFACES = """\
 auto eth0
@@ -163,6 +172,10 @@ nmcli --wait 60 connection up eth0
 NM_DOWN = "nmcli connection down eth0"
 NM_GATEWAY = "nmcli connection modify eth0 ipv4.gateway {} && nmcli --wait 60 connection up eth0"
 
+# To configure a device again, systemd-networkd deletes our route.
+NETWORKD_GATEWAY = f"sed -i 's/Gateway=.*/Gateway={{}}/' {LINK_PATH}; networkctl reload"
+ONLINE = "/usr/lib/systemd/systemd-networkd-wait-online --interface=eth0"
+
 STORIES = {
     "OpenVPN takes the default route": Story(
         needs=("openvpn", "openssl", "/dev/net/tun"),
@@ -183,7 +196,6 @@ STORIES = {
         cidrs=("10.245.0.0/16",),
         steps=(
             Step(VPN.format("start"), HALF_BY_TUN0, as_in="openvpn-def1"),
-            Step(FLUSH, as_in="openvpn-def1"),
             Step(VPN.format("stop"), until_no="128.0.0.0/1 "),
         ),
     ),
@@ -194,7 +206,6 @@ STORIES = {
         cidrs=("10.244.0.0/16", CIDR),
         steps=(
             Step("systemctl start frr", BY_ETH1, as_in="frr-static"),
-            Step(FLUSH, as_in="frr-static"),
             Step(FRR_TYPED, BY_ETH0, as_in="frr-static-by-the-uplink"),
             # What was typed is forgotten: the file has the other router.
             Step("systemctl restart frr", BY_ETH1, as_in="frr-static"),
@@ -238,6 +249,21 @@ STORIES = {
             Step(NM_GATEWAY.format("10.0.0.1"), "default via 10.0.0.1 "),
         ),
     ),
+    "systemd-networkd": Story(
+        needs=(),
+        files={LINK_PATH: LINK},
+        prepare=f"ip address flush dev eth0; systemctl start systemd-networkd; {ONLINE}",
+        cidrs=(CIDR,),
+        steps=(
+            Step(NETWORKD_GATEWAY.format("10.0.0.2"), "default via 10.0.0.2 ", gateway="10.0.0.2"),
+            Step(
+                f"systemctl restart systemd-networkd; {ONLINE}",
+                "default via 10.0.0.2 ",
+                gateway="10.0.0.2",
+            ),
+            Step(NETWORKD_GATEWAY.format("10.0.0.1"), "default via 10.0.0.1 "),
+        ),
+    ),
 }
 
 
@@ -258,9 +284,13 @@ def test_beside(story: Story) -> None:
         assert foreign(system) == before
 
         apply(system, settings(story))
+        deletions = cycle(DELETIONS)
         for step, expected in zip(story.steps, alone, strict=True):
             carry_out(system, step.command)
             await_routes(system, step, expected)
+            if leads_by_the_gateway(step, expected):
+                carry_out(system, next(deletions))
+                await_routes(system, step, expected)
             verdict_is_right(system, step, story)
             gate_decides(system, step, story)
             assert ours(system) == wanted(step)
@@ -306,6 +336,11 @@ def wanted(step: Step) -> list[str]:
     if step.gateway is None:
         return []
     return [f"{ROUTE} via {step.gateway} dev eth0"]
+
+
+def leads_by_the_gateway(step: Step, others: list[str]) -> bool:
+    """Whether the default route has the gateway of our route, so that a deleted one comes back."""
+    return any(line.startswith(f"default via {step.gateway} dev eth0") for line in others)
 
 
 def await_routes(system: System, step: Step, expected: list[str]) -> None:

@@ -230,6 +230,19 @@ def a_start_through_the_gate(system: System) -> None:
         end(system)
 
 
+def a_start_that_waits_for_another_unit(system: System) -> None:
+    """As every gated unit waits for network-online.target: the command that is named shows it."""
+    system.must("systemd-run", "--unit=slow", "--no-block", "-pType=oneshot", "sleep", "infinity")
+    system.lay(OVERRIDE, "[Unit]\nAfter=slow.service\n")
+    system.must("systemctl", "daemon-reload")
+    begin_start(system)
+    wait_for("the start to wait", lambda: "waits for other units" in state(system).sentence)
+    shown = state(system).remedy
+    assert shown is not None
+    assert "slow.service" in system.must(*shown.command.split())
+    system.must("systemctl", "stop", "slow.service")
+
+
 def open_gates(system: System) -> list[str]:
     """The units whose gate is open, as `status` says; else it has only notes, such as that there is
     a script of another program, and that systemd has not read its files.
@@ -307,6 +320,7 @@ STORIES = (
     a_masked_unit,
     a_start_without_the_gate,
     a_start_through_the_gate,
+    a_start_that_waits_for_another_unit,
     drop_ins_of_somebody_else,
     a_drop_in_that_was_not_read,
 )

@@ -8,9 +8,10 @@ afterwards, or a drop-in lets a gated unit start unchecked, the exit code is 1 i
 mode STRICT, and 0 in mode WARN. It is 3 if a default route or a device is still missing after
 --wait.
 
-With --confirm, all of it is taken back if it fails, if nobody presses Enter in time, after a
-signal, or when the terminal is closed; the journal then says so (journalctl -t hostrouting). Only
-kill -9 leaves the change in place. With --confirm-if, a command decides instead of an operator.
+With --confirm, the earlier configuration is installed again if it fails, if nobody presses Enter in
+time, after a signal, or when the terminal is closed; the journal then says so (journalctl -t
+hostrouting). Only kill -9 leaves the change in place. With --confirm-if, a command decides instead
+of an operator.
 """
 
 import argparse
@@ -97,11 +98,15 @@ def _success(status: Status) -> str:
 def _run_confirmed(
     task: Configure, host: Host, arguments: argparse.Namespace, who: Operator
 ) -> Run:
-    """Apply, and take everything back unless that is confirmed."""
-    if installed_or_none(host) is None:
+    """Apply, and install what was installed before again unless that is confirmed."""
+    installed = installed_or_none(host)
+    path = HostLayout.config_path
+    if installed is None:
         rule = "is unusable, so it could not be installed again"
-        remedy = "repair it first, or leave --confirm and --confirm-if out"
-        raise bad_input(HostLayout.config_path, rule, remedy)
+        raise bad_input(path, rule, "repair it first, or leave --confirm and --confirm-if out")
+    if installed == task.config and not task.plan().is_empty:
+        rule = "is this configuration already, so what is repaired now could not be taken back"
+        raise bad_input(path, rule, "leave --confirm and --confirm-if out")
     with _confirmation(arguments, host) as confirmation:
         if_changed = phases.when(
             lambda ctx: any(change_lines(host, ctx)), confirmation, reason="nothing was changed"

@@ -44,7 +44,9 @@ from tests.support.tasks import (
     config,
     configured,
     context,
+    failure_of,
     left_to_do,
+    lose_routes,
     manager_of,
     run,
     type_routes,
@@ -223,7 +225,7 @@ def test_no_enter(
     assert "check" not in said.json  # how the host is now: as it was before
     assert terminal.logged == [
         reason,
-        "TAKEN BACK: files, routes and units are as they were before",
+        "TAKEN BACK: the configuration from before is in force again",
     ]
     if code == STOPPED:
         assert said.json["stopped"] == reason.partition(": ")[2].partition(";")[0]
@@ -321,6 +323,29 @@ def test_an_unreadable_configuration(confirm: Callable[..., Said], installed: Fa
     assert state(installed) == before
     assert terminal.logged == []
     assert f"{LAYOUT.config_path} is unusable, so it could not be installed again" in said.err
+
+
+def test_a_configuration_that_is_installed(
+    confirm: Callable[..., Said], installed: FakeHost
+) -> None:
+    """Installed again, it would make the same repair: nothing is changed."""
+    lose_routes(installed)
+    before = state(installed)
+    said = confirm(installed, FakeTerminal(), wanted=OTHER)
+    assert said.code == 2
+    assert state(installed) == before
+    assert "so what is repaired now could not be taken back; leave --confirm" in said.err
+
+
+def test_addresses_have_escaped_before(confirm: Callable[..., Said]) -> None:
+    """They escape again afterwards, and all is taken back."""
+    host = FakeHost(kernel=h200())
+    failure_of(run, Configure(config(cidrs=("172.16.0.0/16",)), host=host))
+    before = state(host)
+    terminal = FakeTerminal()
+    said = confirm(host, terminal, "--json")
+    assert state(host) == before
+    assert said.json["takenBack"]
 
 
 def test_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

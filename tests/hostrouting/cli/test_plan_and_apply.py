@@ -118,7 +118,7 @@ def test_why_a_start_was_refused_before_is_over() -> None:
     refuse(host, KUBELET, f"OVERLAP: {CIDR} leaves through ib0")
     refused = say("status", "kubelet", host=host)
     assert refused.lines[0].startswith(f"REFUSED: {KUBELET} was refused by the gate")
-    assert "then: OVERLAP: " in refused.out
+    assert "when it was refused: OVERLAP: " in refused.out
     applied = apply_installed(host)
     assert applied.lines[0].startswith("DONE: ")
     assert "OVERLAP: " not in applied.out

@@ -44,6 +44,7 @@ PROPERTIES: dict[str, dict[str, str]] = {
     "dead": {"ActiveState": "inactive", "SubState": "dead"},
     "inactive": {"ActiveState": "inactive"},
     "never": {"StateChangeTimestamp": ""},
+    "queued": {"Job": "30"},
     "failed": FAILED,
     "early": {"ExecMainStatus": "0"},
     "2-restarts": {"NRestarts": "2"},
@@ -62,6 +63,7 @@ COMMANDS = {
     "restart": f"systemctl restart {UNIT}",
     "start": f"systemctl start {UNIT}",
     "journal": f"journalctl -u {UNIT}",
+    "jobs": "systemctl list-jobs --after",
     "gate-log": "journalctl -b _SYSTEMD_INVOCATION_ID=now -g hostrouting",
 }
 
@@ -108,9 +110,9 @@ refused | auto-restart refused | was refused by the gate (since NOW) | start | n
 old | failed refused | was refused by the gate (since NOW) | start | log
 # It fails by itself
     | failed passed early | fails before its main process starts, in the gate or in another \
-command (since NOW) | journal | log
+command (since NOW) | start | log
 passed | failed passed early | fails before its main process starts, in the gate or in another \
-command (since NOW) | journal | log
+command (since NOW) | start | log
 passed | failed passed 2-restarts \
 | fails (exit-code, exit status 3), and was restarted 2 times (since NOW) | journal | log
 old refusal | failed passed | fails (exit-code, exit status 3) (since NOW) | journal | log
@@ -121,6 +123,8 @@ passed | failed masked | is masked, so systemd does not start it (since NOW) | u
 (since NOW) | unmask-runtime |
     | not-found never | is not known to systemd: it is not installed, or has another name | |
 old refusal | inactive never passed | does not run | |
+# systemd has not come to its start yet
+    | inactive never passed queued | does not run, and its start waits for other units | jobs |
 """
 )
 def test_a_unit(row: list[str]) -> None:

@@ -19,6 +19,7 @@ from hostrouting.boot.units import HEADER
 from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.config.settings import MACHINES, GuardConfig, gated_units
 from hostrouting.errors import ConfigError, RequirementError
+from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.install.task import SectionTask
 from hostrouting.kernel.rights import Rights
@@ -490,21 +491,44 @@ class TestRequirements:
         assert "it is read-only" in str(Remove(host=host).plan().errors)
 
     def test_what_an_image_lacks(self, caplog: pytest.LogCaptureFixture) -> None:
-        """It is a warning: it may be installed later. The run logs it, too, and writes the program
-        all the same, and the link to where the interpreter will be.
+        """It is a warning: it may be installed later. The run logs it, has it in its result, and
+        writes the program all the same, and the link to where the interpreter will be.
         """
         not_root = Rights(is_root=False)
         host = FakeHost(backend=None, manager=None, missing={"nft"}, rights=lambda: not_root)
         host.interpreter.path = ""
         wanted = WANTED._replace(probe_rewrite=PROBES.probe_rewrite)
-        run(Configure(wanted, host=host))
+        plan = Configure(wanted, host=host).plan()
+        result = run(Configure(wanted, host=host))
         assert "the program nft is not installed in the image" in caplog.text
         assert "/usr/bin has no Python 3.10 or newer" in caplog.text
         assert caplog.text.count("another user owns") == 1
-        plan = Configure(wanted, host=host).plan()
         assert {finding.severity for finding in plan.findings} == {"warning"}
+        assert effects_of(result).warnings == plan.findings
+        assert effects_of(run(Configure(wanted, host=host))).warnings != (), (
+            "again, as long as it is"
+        )
         assert LAYOUT.program_path in host.files.programs
         assert host.files.links[LAYOUT.python_path] == "/usr/bin/python3"
+
+    @pytest.mark.parametrize("folder", ["/usr/local/lib", "/usr/lib"])
+    def test_a_unit_of_a_package_with_the_name_of_ours(self, host: FakeHost, folder: str) -> None:
+        """It would be replaced, and stopped by a removal: nothing is written."""
+        path = f"{folder}/systemd/system/static-routes.service"
+        host.files.write(path, "[Service]\nExecStart=/bin/vendor\n")
+        before = disk(host)
+        failure_of(
+            run, Configure(WANTED, host=host), of=RequirementError, match=f"{path} is another"
+        )
+        assert disk(host) == before
+
+    def test_a_host_without_systemd(self, host: FakeHost) -> None:
+        """Nothing holds units back there, and the result says so. An image has no systemd yet."""
+        manager_of(host).running = False
+        [warning] = effects_of(run(Configure(WANTED, host=host))).warnings
+        assert "systemd does not run here: nothing holds systemd-nspawn@.service" in str(warning)
+        image = FakeHost(backend=None, manager=None)
+        assert Configure(WANTED, host=image).plan().findings == ()
 
     def test_a_plan_for_anybody(self) -> None:
         """Whoever may not write can look at the plan, and check a host on which everything is

@@ -11,7 +11,13 @@ from hypothesis import example, given, settings, strategies as st
 
 import phases
 from hostrouting.config import GuardConfig, HostRoutingConfig
-from hostrouting.errors import BackendError, HostRoutingError, NotReady, RouteConflict
+from hostrouting.errors import (
+    BackendError,
+    HostRoutingError,
+    NotReady,
+    RouteConflict,
+    RouteOverlapError,
+)
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.kernel.base import RouteRequest
@@ -32,6 +38,7 @@ from tests.hostrouting.install.test_install import (
 from tests.support.examples import scaled
 from tests.support.mishaps import ctrl_c, full, mishap_host
 from tests.support.tasks import (
+    CIDR,
     LAYOUT,
     REPAIR,
     WANTED,
@@ -244,6 +251,20 @@ class TestFormer:
             return
         failure_of(undo, task, match="what was installed before could not be read")
         assert read_installed(host) == OTHER
+
+    def test_it_protected_less(self) -> None:
+        """What has protected the host since is named: after a run that has failed in STRICT, units
+        start unchecked again.
+        """
+        host = FakeHost(kernel=h200())
+        task = Configure(config(cidrs=(CIDR,)), host=host)
+        failure_of(run, task, of=RouteOverlapError)
+        warnings = effects_of(undo(task)).warnings
+        assert [finding.target for finding in warnings] == [
+            "routeOverlap.expectedCidrs",
+            "gate.units",
+        ]
+        assert "systemd-nspawn@.service would no longer wait for the gate" in str(warnings[1])
 
 
 class TestReports:

@@ -136,7 +136,7 @@ def tool(answer: Ended | OSError) -> Ended:
             "missing",
             "nft was not found; install the package nftables$",
         ),
-        (TimeoutError("late"), "timeout", "nft did not list it within 10 s; check that it answers"),
+        (TimeoutError("late"), "timeout", "nft did not list it within 10 s; it may be busy"),
         (OSError(8, "bad format"), "refused", r"nft could not list it \(nft: bad format\)$"),
         (Ended(1, err="Operation not permitted\n\n"), "not-permitted", "run it as root with CAP"),
         (Ended(4, err="Permission denied (you must be root)\n"), "not-permitted", "root"),

@@ -315,12 +315,14 @@ def test_a_signal(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[
 def test_it_cannot_listen(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """It fails, and systemd starts it again."""
+    """It fails, and systemd starts it again. No old verdict stays: nobody makes a pass."""
     host = node()
+    host.files.texts[HostLayout.ok_path] = "ok\n"
     monkeypatch.setattr(Host, "local", lambda: host)
     host.faults.fail("watch", BackendError("too many open files"))
     assert run_guard() == 1
     assert logged(capfd) == ["3 too many open files"]
+    assert marker_of(host) == ""
 
 
 def test_a_pass_hangs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from unittest.mock import Mock
 
+import attrs
 import pytest
 
 from hostrouting.boot.files import render_config
@@ -238,7 +239,8 @@ def test_the_note_names_the_lock() -> None:
 
 def test_steps_of_the_configuration(capfd: pytest.CaptureFixture[str]) -> None:
     """They run in their order, beside other programs' scripts, before the routes or after the
-    check. One that fails is named, and what comes after it is not run.
+    check, however JSON spells their key. One that fails is named, and what comes after it is not
+    run.
     """
     steps = [
         GateStep("licence", "exit 1"),
@@ -247,9 +249,10 @@ def test_steps_of_the_configuration(capfd: pytest.CaptureFixture[str]) -> None:
     ]
     wanted = wanting(*HALVES)
     gate = GateConfig((UNIT,), tuple(steps))
-    for status in (0, 1):
+    for status, spelling in ((0, '"steps"'), (1, '"st\\u0065ps"')):
         host, scripts = with_scripts("05-a.sh", "50-b.sh", licence=status)
-        host.files.texts[CONFIG] = render_config(wanted._replace(gate=gate))
+        text = render_config(wanted._replace(gate=gate))
+        host.files.texts[CONFIG] = text.replace('"steps"', spelling)
         assert decide(host, run=scripts) == (REFUSED if status else PASSED)
         names = ["05-a.sh", "rails", "licence"]
         if not status:
@@ -471,3 +474,12 @@ def test_no_kernel(capfd: pytest.CaptureFixture[str]) -> None:
         host.faults.fail("snapshot", BackendError("no netlink", kind="unavailable"), nth=nth)
     assert decide(host) == REFUSED
     assert logged(capfd)[0] == "3 REQUIREMENT: no netlink"
+
+
+def test_netlink_cannot_be_opened(capfd: pytest.CaptureFixture[str]) -> None:
+    """As where a seccomp profile forbids it: nothing starts, and no old verdict stays."""
+    host = attrs.evolve(node(), backend=Mock(side_effect=BackendError("cannot use netlink")))
+    host.files.texts[HostLayout.ok_path] = "ok\n"
+    assert decide(host) == REFUSED
+    assert logged(capfd)[0] == "3 cannot use netlink"
+    assert marker_of(host) == ""

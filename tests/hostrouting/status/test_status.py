@@ -352,7 +352,7 @@ def test_what_was_wrong_at_a_refusal_is_not_called_wrong_now() -> None:
     verdict, stands there once.
     """
     past = INCIDENTS["differs: kubelet was refused, and nothing holds it back now"].make()
-    assert f"    then: {OVERLAP}" in status_lines(find_status(past))
+    assert f"    when it was refused: {OVERLAP}" in status_lines(find_status(past))
     host = INCIDENTS["differs: addresses escape in mode STRICT"].make()
     status = find_status(host)
     assert status.check is not None

@@ -55,7 +55,7 @@ def test_a_unit_that_is_refused(unit: str, gated: str) -> None:
     """
     host = installed(wanting(units=(gated,)))
     said = start(host, unit)
-    assert " failed (exit-code, exit status 0): hostrouting: OVERLAP: 172.16.0.0/16 " in said
+    assert " failed (exit-code): hostrouting: OVERLAP: 172.16.0.0/16 " in said
     assert "was refused: see the lines above; see `journalctl -u " in said
     assert manager_of(host).states.popitem()[1] == "failed"
     assert start(host, "containerd.service") == ""  # it is not gated
