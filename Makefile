@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(3 * os.cpu_count(), 12))")
 SCRIPTS := .ci/run $(shell git ls-files '*.sh' 2>/dev/null)
 
-.PHONY: help demo test check docs roots releases bench pyz clean
+.PHONY: help demo test check docs roots releases kernels bench pyz clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -47,6 +47,13 @@ releases: $(VENV)/ready ## run the tests that boot a systemd in Ubuntu 22.04 and
 	@test "$$(id -u)" = 0 || { echo 'make releases boots a systemd: run it as root' >&2; exit 1; }
 	@$(MAKE) --no-print-directory roots || { echo 'make releases needs a root of each release: see above' >&2; exit 1; }
 	HOSTROUTING_FORBID_SKIPS=1 HOSTROUTING_TREES=$(ROOTS) $(PYTEST) -q -m releases tests/system $(ARGS)
+
+KERNELS := 5.15 6.8
+# What asks Linux.
+OF_LINUX = $(addprefix tests/hostrouting/,azure_vnet check cli/test_on_linux.py fib kernel probe routes tasks testing)
+kernels: ## run the tests that ask Linux on older kernels, in about six minutes each; requires root, qemu-system-x86 and cpio
+	@$(MAKE) --no-print-directory roots RELEASES='bookworm jammy'
+	@for kernel in $(KERNELS); do tests/support/kernels.sh .cache/kernels $$kernel -q -m linux $(OF_LINUX) || exit 1; done
 
 bench: $(VENV)/ready ## measure the speed next to other programs; ARGS=--quick takes half a minute, and ARGS=ROW one row
 	$(BIN)/python -m tests.benchmarks.bench $(ARGS)

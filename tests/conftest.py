@@ -35,6 +35,8 @@ hypothesis.settings.register_profile(
     phases=[phase for phase in hypothesis.Phase if not (CI and phase is hypothesis.Phase.shrink)],
 )
 hypothesis.settings.register_profile("long", _PATIENT, max_examples=5_000)
+# On an emulated processor: see tests/support/kernels.sh.
+hypothesis.settings.register_profile("few", _PATIENT, max_examples=4)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 # Whoever runs the tests may have any locale, or none. Programs that a test starts, and the test

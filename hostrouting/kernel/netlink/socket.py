@@ -59,7 +59,7 @@ _LONGEST_PART = 1 << 16  # the kernel sends a list in parts of up to 32 KiB
 _CHANGES_AT_ONCE = 128  # one takes up to 64 KiB, and the error that answers it up to 1 KiB
 _QUESTIONS_AT_ONCE = 32  # an answer takes up to 5 KiB
 
-_NEEDS_NEWER = ("unavailable", "netlink of Linux 4.20 or later is needed")
+_NEEDS_NEWER = ("unavailable", "hostrouting needs Linux 5.14 or newer")
 _EXPLANATIONS: dict[int, tuple[str, str]] = {
     errno.EPERM: ("not-permitted", "run this as root, or with the capability CAP_NET_ADMIN"),
     errno.EACCES: ("not-permitted", "a sandbox may forbid it"),

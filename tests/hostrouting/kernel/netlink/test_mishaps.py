@@ -321,14 +321,15 @@ def test_a_device_that_is_asked_for(backend: NetlinkBackend) -> None:
         (6, "rule add pref 77 lookup 100"),
         (6, "route add 2001::/16 via fd00:99::1"),
         (4, "ipv4/conf/eth1/ignore_routes_with_linkdown"),
-        (6, "ipv6/conf/eth1/ignore_routes_with_linkdown"),
+        (6, "ipv6/conf/all/forwarding"),
     ],
 )
 def test_every_kind_of_change_is_reported(
     namespace: Namespace, backend: NetlinkBackend, family: int, command: str
 ) -> None:
-    """Changes of devices, addresses, rules, routes and next hops, in both families; and the setting
-    that makes next hops dead on a device without a carrier, whose routes Linux does not report.
+    """Changes of devices, addresses, rules, routes and next hops, in both families; and of two
+    settings: whether next hops are dead on a device without a carrier, whose routes Linux does not
+    report, and whether Linux forwards.
     """
     with backend.watch() as watch:
         wait_for("the last word about new devices", lambda: not watch.wait(0.02))
