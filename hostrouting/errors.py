@@ -373,7 +373,7 @@ def exit_code(outcome: "phases.Step | phases.TaskFailed | HostRoutingError") -> 
     """The exit code for the report of a run with tasks of hostrouting, or for the TaskFailed of
     `phases.execute`, as docs/scripts.md lists them: of several failures, the worst. Or the code
     for an error of hostrouting that came before the run, such as that of a configuration which
-    cannot be read. Of a dry run that would fail, it is 1.
+    cannot be read. A dry run that would fail has the code 1.
 
     An error that is not hostrouting's counts as a problem, whatever its `can_retry` says. After a
     signal with which no step failed, the code is 128 plus its number.

@@ -45,7 +45,9 @@ class Run:
         """Run the task. What it raises is in the root, and not raised."""
         with suppress(BaseException):
             run_step(self._task, self.root, self.ctx, self._verb)
-        self.root.signal = self.root.signal or self.ctx.run_scope.stop.signal
+        number = self.ctx.run_scope.stop.signal
+        if number is not None:
+            self.note(number)
 
     def thread(self, at_end: Callable[[], None]) -> threading.Thread:
         """A thread for the work, not started, with the context variables of the caller. It calls

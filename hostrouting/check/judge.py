@@ -215,8 +215,7 @@ def _misses(judge: Judge, route: Route, pods: Route) -> bool:
     if route.type != "unicast":
         return route.type in REFUSING
     for dev in {*route.usable_devs}.difference(pods.devs):
-        is_trusted = dev not in judge.uplinks.devs and judge.devices.cni_rows(dev)
-        if not is_trusted:
+        if dev in judge.uplinks.devs or not judge.devices.cni_rows(dev):
             return True
     return False
 
@@ -326,9 +325,9 @@ def neighbours_of_the_hidden_card(judge: Judge, dev: str, taken: TakenRoute) -> 
     """The hidden card is the one whose default route a tunnel hides. Its connected routes are fine.
 
     A VPN takes what went to the router, and not what goes to neighbours: wg-quick says so with
-    `suppress_prefixlength 0`. No other card's are fine: a rail with a connected /16 is the outage
-    that the check is for. Nor are any while the tunnel has no default route, and only a part of the
-    networks.
+    `suppress_prefixlength 0`. Those of another card are not fine: a rail with a connected /16 is
+    the outage that the check is for. While the tunnel has no default route, and only a part of the
+    networks, no card is hidden.
 
     Field states: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse; escapes in
     wireguard-named-without-a-default-route.

@@ -66,7 +66,9 @@ class AwaitEnter:
         question = f"Press Enter within {self._seconds:g} s to keep this."
         try:
             self._terminal.say("\n".join(["The change is made:", *self._changes(ctx)]))
-            self._terminal.say(f"{question} Otherwise, all of it is taken back.")
+            self._terminal.say(
+                f"{question} Otherwise, what was installed before is installed again."
+            )
             while not self._terminal.has_enter():  # first, so that Enter in the last moment counts
                 if ctx.clock.now() >= until:
                     sentence = f"nobody pressed Enter within {self._seconds:g} s"

@@ -166,13 +166,14 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--confirm": {
         "metavar": "SECONDS",
         "type": seconds,
-        "help": "take everything back unless Enter is pressed within this time; it asks on the "
-        "terminal, so this works behind a pipe, too",
+        "help": "install the earlier configuration again unless Enter is pressed within this time; "
+        "it asks on the terminal, so this works behind a pipe, too",
     },
     "--confirm-if": {
         "metavar": "COMMAND",
-        "help": "take everything back unless this command of sh, which is tried each second, "
-        "succeeds within the time of --confirm, or within 60 seconds; it needs no terminal",
+        "help": "install the earlier configuration again unless this command of sh, which is tried "
+        "each second, succeeds within the time of --confirm, or within 60 seconds; it needs no "
+        "terminal",
     },
     "--commands": {
         "action": "store_true",

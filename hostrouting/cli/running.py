@@ -58,13 +58,17 @@ class Run(NamedTuple):
 
     @property
     def is_taken_back(self) -> bool:
-        """Whether an undo has installed again what was installed before the run; perhaps addresses
-        escape with it.
+        """Whether an undo has installed again what was installed before the run, even if addresses
+        escape then.
         """
         if self.undone is None:
             return False
-        errors = [step.error for step in self.undone.failures]
-        return self.undone.ok or all(isinstance(error, RouteOverlapError) for error in errors)
+        if self.undone.ok:
+            return True
+        failures = self.undone.failures
+        return bool(failures) and all(
+            isinstance(step.error, RouteOverlapError) for step in failures
+        )
 
     @property
     def code(self) -> int:
@@ -96,7 +100,9 @@ class Run(NamedTuple):
 
     def _change_lines(self) -> Iterator[str]:
         if self.is_taken_back:
-            yield "TAKEN BACK: the configuration from before is in force again"
+            yield "TAKEN BACK: what was installed before is installed again"
+            if self.undone is not None and not self.undone.ok:
+                yield "Addresses escape, as before."
             return
         if self.undone is not None:
             for step in self.undone.failures:

@@ -512,7 +512,7 @@ class HostRoutingConfig(NamedTuple):
             return read(cls, document)  # a HostRoutingConfig is returned, all else is a fault
         keys = [key for key, value in document.items() if value is not None]
         if required and _OUR_KEY in document and _OUR_KEY not in keys:
-            rule = "is no configuration"
+            rule = "is not a configuration"
             remedy = "write {} to ask for nothing, which removes all of hostrouting"
             raise ConfigError([Fault(_OUR_KEY, "null", rule, remedy)])
         if _OUR_KEY in keys:

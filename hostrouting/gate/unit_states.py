@@ -182,7 +182,7 @@ def _state_of(
         return _masked(state, properties)
     if name == "waiting":
         return _waiting(state, files, manager, read_holders, last)
-    if properties["ActiveState"] == "inactive" and properties["Job"]:
+    if _is_queued(properties):
         see = Remedy("to see which", "systemctl list-jobs --after", needs_root=False)
         return state._replace(details=", and its start waits for other units", remedy=see)
     if name in {"runs", "starting"} and unit != HostLayout.guard_unit:  # nothing gates the guard
@@ -201,12 +201,19 @@ def _name_of(properties: Mapping[str, str], note: StartNote | None) -> State:
         return "masked"
     if properties["LoadState"] == "not-found":
         return "unknown"
+    if _is_queued(properties):
+        return "stopped"
     # Not told from ExecStartPre: a gate that could not run, once systemd has read its files.
     if _REFUSED in gate or (note is not None and note.refused):
         return "refused"
     if properties["ActiveState"] == "failed" or properties["SubState"] in _RESTARTING:
         return "fails"
     return "stopped"
+
+
+def _is_queued(properties: Mapping[str, str]) -> bool:
+    """Whether systemd is to start the unit, and has not come to that."""
+    return bool(properties["Job"]) and properties["ActiveState"] in {"inactive", "failed"}
 
 
 def _gate_of(properties: Mapping[str, str]) -> str:

@@ -111,6 +111,7 @@ def recorded_in_errors(
     changes: Iterable[RouteRequest] = (),
     files: Iterable[str] = (),
     operations: Iterable[Operation] = (),
+    warnings: tuple[Finding, ...] = (),
 ) -> Iterator[None]:
     """Add these effects to any error that leaves the block, even `phases.Cancelled`, before the
     effects that the error has.
@@ -120,7 +121,7 @@ def recorded_in_errors(
     try:
         yield
     except BaseException as error:
-        earlier = Effects(tuple(changes), tuple(files), tuple(operations))
+        earlier = Effects(tuple(changes), tuple(files), tuple(operations), warnings)
         # Any error, also of Python's own, gets the attribute that `effects_of` reads. It is written
         # this way because mypy knows no such attribute of an error.
         vars(error)["effects"] = earlier + effects_of(error)

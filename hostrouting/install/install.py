@@ -93,7 +93,7 @@ def install(
         errors.append(error)
     for result in results:
         effects += effects_of(result)
-    with recorded_in_errors(effects.changes, effects.files, effects.operations):
+    with recorded_in_errors(effects.changes, effects.files, effects.operations, effects.warnings):
         raise_together(errors)
     return _result(effects, results, as_steps=as_steps)  # 8
 

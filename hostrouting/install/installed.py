@@ -47,7 +47,7 @@ class Wanted:
     with it.
     """
     notes: tuple[Finding, ...] = ()
-    """What the run leaves out of the configuration that it was given."""
+    """What the run leaves out of the configuration that it was given, or takes away as an undo."""
 
     @property
     def is_on_new_host(self) -> bool:

@@ -108,14 +108,14 @@ def _unwritable_folders(host: Host, changes: FileChanges) -> Iterator[Finding]:
 def _units_of_others(host: Host, changes: FileChanges) -> Iterator[Finding]:
     """Units of packages with the names of ours: a file in /etc would take their place."""
     for unit in UNITS:
-        if HostLayout.unit_path(unit) not in changes.written_paths:
+        ours = HostLayout.unit_path(unit)
+        if ours not in changes.written_paths or host.files.look(ours):
             continue
         for folder in _FOLDERS_OF_PACKAGES:
             path = f"{folder}/{unit}"
             if host.files.look(path):
                 sentence = f"{path} is another program's, and hostrouting's unit has this name"
                 yield Finding("requirement", "error", sentence, unit, Remedy("rename that unit"))
-                break
 
 
 def _freed_scripts(host: Host) -> Iterator[Finding]:

@@ -225,7 +225,8 @@ class InstallTask(ABC):
 def _taken_away(installed: HostRoutingConfig, former: HostRoutingConfig) -> Iterator[Finding]:
     """The warnings of an undo about what has protected the host since the run."""
     for loss in find_losses(installed, former):
-        yield Finding("removal", "warning", str(loss), loss.path)
+        sentence = f"this undo takes protection away: {loss}"
+        yield Finding("removal", "warning", sentence, loss.path)
 
 
 def _gate_not_installed(task: str) -> Finding:

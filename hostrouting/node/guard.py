@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from hostrouting.errors import HostRoutingError
 from hostrouting.node.clock import MachineClock
 from hostrouting.node.ending import TIME_LIMIT, Stopped, TimeLimit, stop_on_signals
-from hostrouting.node.installed import forget_verdict, parse_config, read_config
+from hostrouting.node.installed import open_kernel, parse_config, read_config
 from hostrouting.node.journal import ERROR, NOTICE, WARNING, describe_failure, lines_of, say
 from hostrouting.node.lock import HostLock
 from hostrouting.node.running import is_replaced
@@ -52,21 +52,18 @@ right again soon; the rest of the twentieth is for whole passes.
 
 def run_guard() -> int:
     """Guard this host until a signal ends it; the exit status of the service."""
-    host: Host | None = None
     try:
         stop_on_signals()
         from hostrouting.host.host import Host  # noqa: PLC0415  a signal may come while it is loaded
 
         host = Host.local()
-        with host.open_kernel() as backend, backend.watch() as watch:
+        with open_kernel(host) as backend, backend.watch() as watch:
             Guard(host, backend, clock=MachineClock()).run(watch)
     except (Stopped, Replaced):
         return 0
     except BaseException as error:  # noqa: BLE001  whatever it is, the journal has to have it
         for line in describe_failure(error, "it made a pass"):
             say(ERROR, line)
-    if host is not None:
-        forget_verdict(host.files)  # nobody makes a pass, so an old verdict would stay
     return 1
 
 

@@ -24,11 +24,11 @@ def read_config(files: Files) -> str:
     try:
         text = files.read(_PATH)
     except Exception:
-        forget_verdict(files)
+        _forget_verdict(files)
         raise
     if text is not None:
         return text
-    forget_verdict(files)
+    _forget_verdict(files)
     from hostrouting.errors import HostError  # noqa: PLC0415  only after a failure
 
     sentence = (
@@ -46,7 +46,7 @@ def parse_config(files: Files, text: str) -> HostRoutingConfig:
     try:
         return HostRoutingConfig.from_json(text, required=True)
     except ConfigError as error:
-        forget_verdict(files)
+        _forget_verdict(files)
         raise ConfigError(error.faults, _PATH) from error
 
 
@@ -57,12 +57,11 @@ def open_kernel(host: Host) -> AbstractContextManager[RouteBackend]:
     try:
         return host.open_kernel()
     except Exception:
-        forget_verdict(host.files)
+        _forget_verdict(host.files)
         raise
 
 
-def forget_verdict(files: Files) -> None:
-    """Remove the marker of an earlier check."""
+def _forget_verdict(files: Files) -> None:
     from hostrouting.check.marker import remove_markers  # noqa: PLC0415  only after a failure
 
     remove_markers(files)

@@ -112,7 +112,7 @@ class Status:
         return self._needs_repair or any(route.dev is None for route in routes)
 
     def certain(self, findings: Iterable[Finding]) -> list[Finding]:
-        """Those of these that hold whichever card is named. The missing routes and the repair lead
+        """The findings that hold whichever card is named. The missing routes and the repair lead
         through the card that Linux prefers now, and what leaves through another one need not be
         wrong.
         """
@@ -262,8 +262,8 @@ class Status:
 
 
 def _without_apply(finding: Finding) -> Finding:
-    """The finding without the remedy APPLY: that is the command of the page, or would do harm or
-    fail.
+    """The finding without the remedy APPLY: the page ends with that command, unless it would do
+    harm or fail.
     """
     if finding.remedy == APPLY:
         return finding._replace(remedy=None)

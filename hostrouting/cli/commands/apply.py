@@ -99,14 +99,10 @@ def _run_confirmed(
     task: Configure, host: Host, arguments: argparse.Namespace, who: Operator
 ) -> Run:
     """Apply, and install what was installed before again unless that is confirmed."""
-    installed = installed_or_none(host)
-    path = HostLayout.config_path
-    if installed is None:
+    if installed_or_none(host) is None:
         rule = "is unusable, so it could not be installed again"
-        raise bad_input(path, rule, "repair it first, or leave --confirm and --confirm-if out")
-    if installed == task.config and not task.plan().is_empty:
-        rule = "is this configuration already, so what is repaired now could not be taken back"
-        raise bad_input(path, rule, "leave --confirm and --confirm-if out")
+        remedy = "repair it first, or leave --confirm and --confirm-if out"
+        raise bad_input(HostLayout.config_path, rule, remedy)
     with _confirmation(arguments, host) as confirmation:
         if_changed = phases.when(
             lambda ctx: any(change_lines(host, ctx)), confirmation, reason="nothing was changed"

@@ -98,7 +98,7 @@ def test_where_ours_is_required(tmp_path: Path) -> None:
         HostRoutingConfig.load(path, required=True)
     said = f"{path} has none of the keys {KEYS}; in an agent's larger file, put"
     assert str(caught.value).startswith(said)
-    with pytest.raises(ConfigError, match="hostRouting: null is no configuration"):
+    with pytest.raises(ConfigError, match="hostRouting: null is not a configuration"):
         HostRoutingConfig.from_json('{"hostRouting": null}', required=True)
     no_flag: Any = "false"
     with pytest.raises(TypeError, match="required is 'false'; it must be True or False"):

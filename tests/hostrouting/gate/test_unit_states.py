@@ -43,6 +43,7 @@ PROPERTIES: dict[str, dict[str, str]] = {
     "auto-restart": {"ActiveState": "activating", "SubState": "auto-restart"},
     "dead": {"ActiveState": "inactive", "SubState": "dead"},
     "inactive": {"ActiveState": "inactive"},
+    "deactivating": {"ActiveState": "deactivating", "SubState": "stop-sigterm"},
     "never": {"StateChangeTimestamp": ""},
     "queued": {"Job": "30"},
     "failed": FAILED,
@@ -125,6 +126,10 @@ passed | failed masked | is masked, so systemd does not start it (since NOW) | u
 old refusal | inactive never passed | does not run | |
 # systemd has not come to its start yet
     | inactive never passed queued | does not run, and its start waits for other units | jobs |
+refused | failed refused queued | does not run, and its start waits for other units (since NOW) \
+| jobs |
+passed | start passed queued | is starting, and was checked (since NOW) | |
+passed | deactivating passed queued | does not run (since NOW) | |
 """
 )
 def test_a_unit(row: list[str]) -> None:

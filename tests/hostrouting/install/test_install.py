@@ -513,20 +513,33 @@ class TestRequirements:
 
     @pytest.mark.parametrize("folder", ["/usr/local/lib", "/usr/lib"])
     def test_a_unit_of_a_package_with_the_name_of_ours(self, host: FakeHost, folder: str) -> None:
-        """It would be replaced, and stopped by a removal: nothing is written."""
+        """It would be replaced, and stopped by a removal: nothing is written. Where ours is there
+        already, a run repairs it.
+        """
         path = f"{folder}/systemd/system/static-routes.service"
         host.files.write(path, "[Service]\nExecStart=/bin/vendor\n")
         before = disk(host)
-        failure_of(
-            run, Configure(WANTED, host=host), of=RequirementError, match=f"{path} is another"
-        )
+        refused = f"{path} is another program's"
+        failure_of(run, Configure(WANTED, host=host), of=RequirementError, match=refused)
         assert disk(host) == before
+
+        host.files.remove(path)
+        run(Configure(WANTED, host=host))
+        host.files.write(path, "[Service]\nExecStart=/bin/vendor\n")
+        host.files.texts[LAYOUT.unit_path("static-routes.service")] = f"{HEADER}of an earlier build"
+        run(Configure(WANTED, host=host))
+        run(Configure(config(*REPAIR), host=host))
 
     def test_a_host_without_systemd(self, host: FakeHost) -> None:
         """Nothing holds units back there, and the result says so. An image has no systemd yet."""
         manager_of(host).running = False
         [warning] = effects_of(run(Configure(WANTED, host=host))).warnings
         assert "systemd does not run here: nothing holds systemd-nspawn@.service" in str(warning)
+        with pytest.raises(phases.TaskFailed) as failed:
+            run(Configure(ESCAPING, host=host))
+        assert warning in effects_of(failed.value).warnings
+        ungated = HostRoutingConfig(manage_foreign="keep")
+        assert Configure(ungated, host=host).plan().findings == ()
         image = FakeHost(backend=None, manager=None)
         assert Configure(WANTED, host=image).plan().findings == ()
 

@@ -1,9 +1,12 @@
 """hostrouting.node.boot: the services at boot, each of which makes one part of a pass."""
 
+from unittest.mock import Mock
+
+import attrs
 import pytest
 
 from hostrouting.config.settings import StaticRoutesConfig
-from hostrouting.errors import HostError
+from hostrouting.errors import BackendError, HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS
 from hostrouting.node.boot import make_part
@@ -105,3 +108,12 @@ def test_it_is_interrupted(capfd: pytest.CaptureFixture[str]) -> None:
     clock.raise_at(3, Stopped("SIGTERM"))
     assert make("routes", host, clock) == 1
     assert logged(capfd)[-1].startswith("3 SIGTERM ended this while it made the part routes; ")
+
+
+def test_netlink_cannot_be_opened(capfd: pytest.CaptureFixture[str]) -> None:
+    """As where a seccomp profile forbids it: the service fails, and no old verdict stays."""
+    host = attrs.evolve(node(), backend=Mock(side_effect=BackendError("cannot use netlink")))
+    host.files.texts[HostLayout.ok_path] = "ok\n"
+    assert make("check", host) == 1
+    assert "3 cannot use netlink" in logged(capfd)
+    assert marker_of(host) == ""

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
 from typing import Literal
+from unittest.mock import Mock
 
+import attrs
 import pytest
 
 from hostrouting.boot.files import render_config
@@ -315,13 +317,23 @@ def test_a_signal(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[
 def test_it_cannot_listen(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """It fails, and systemd starts it again. No old verdict stays: nobody makes a pass."""
+    """It fails, and systemd starts it again."""
     host = node()
-    host.files.texts[HostLayout.ok_path] = "ok\n"
     monkeypatch.setattr(Host, "local", lambda: host)
     host.faults.fail("watch", BackendError("too many open files"))
     assert run_guard() == 1
     assert logged(capfd) == ["3 too many open files"]
+
+
+def test_netlink_cannot_be_opened(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As where a seccomp profile forbids it: no old verdict stays."""
+    host = attrs.evolve(node(), backend=Mock(side_effect=BackendError("cannot use netlink")))
+    host.files.texts[HostLayout.ok_path] = "ok\n"
+    monkeypatch.setattr(Host, "local", lambda: host)
+    assert run_guard() == 1
+    assert logged(capfd) == ["3 cannot use netlink"]
     assert marker_of(host) == ""
 
 
