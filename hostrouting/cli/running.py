@@ -63,12 +63,8 @@ class Run(NamedTuple):
         """
         if self.undone is None:
             return False
-        if self.undone.ok:
-            return True
-        failures = self.undone.failures
-        return bool(failures) and all(
-            isinstance(step.error, RouteOverlapError) for step in failures
-        )
+        errors = [step.error for step in self.undone.failures]
+        return all(isinstance(error, RouteOverlapError) for error in errors)
 
     @property
     def code(self) -> int:
