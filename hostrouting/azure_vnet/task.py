@@ -171,10 +171,10 @@ class CleanStaleAzureVnet:
 
     def _kernel(self) -> AbstractContextManager[RouteBackend]:
         """The routes of this host; HostError for an image."""
-        if self.host.backend is None:
+        if self.host.is_image:
             reasons = ["this is an image, which has no kernel"]
             raise _error("nothing can be deleted", reasons, kind="refused")
-        return self.host.backend()
+        return self.host.open_kernel()
 
     def _list_rules(self) -> tuple[BridgeRule, ...] | None:
         """The rules of ebtables; None if this host has no ebtables that could be asked."""

@@ -72,7 +72,7 @@ def files_on(host: Host, config: HostRoutingConfig) -> tuple[File, ...]:
     of the program.
     """
     interpreter = host.interpreter
-    compiles = interpreter if host.backend is not None else None
+    compiles = None if host.is_image else interpreter
     return files_of(config, compiles, python=interpreter.find() or USUAL)
 
 

@@ -98,7 +98,7 @@ def _unusable_program(host: Host) -> Iterator[Finding]:
     """That the program cannot be run as the gate runs it; or that it starts slowly, because another
     interpreter has compiled it, or none.
     """
-    if host.backend is None:  # an image: its interpreter does not run here
+    if host.is_image:  # its interpreter does not run here
         return
     reason = host.interpreter.why_not_run()
     link, *links = follow_links(host.files, HostLayout.python_path)
@@ -155,7 +155,7 @@ def _unwritable(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
     reason = host.files.why_unwritable(folder)
     if reason:
         yield describe_unwritable([folder], reason)
-    if host.backend is None or not config.route_overlap.cidrs:
+    if host.is_image or not config.route_overlap.cidrs:
         return
     folder = HostLayout.state_directory
     reason = host.files.why_unwritable(folder)

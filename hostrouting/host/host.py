@@ -118,7 +118,7 @@ class Host:
         """The Python of this machine, or of the image. A FakeHost has its own."""
         from hostrouting.host.interpreter import NodeInterpreter  # noqa: PLC0415  only to install
 
-        return NodeInterpreter(_FILES if self.backend is not None else self.files)
+        return NodeInterpreter(self.files if self.backend is None else _FILES)
 
     @property
     def running_manager(self) -> Manager | None:
@@ -173,6 +173,11 @@ class Host:
             return files.look(HostLayout.networkd_path) is not None
         except HostError:
             return True
+
+    @property
+    def is_image(self) -> bool:
+        """Whether this is an image, which has no kernel."""
+        return self.backend is None
 
     def open_kernel(self) -> AbstractContextManager[RouteBackend]:
         """Connect to the routing of this host's kernel for a `with` block. BackendError for an

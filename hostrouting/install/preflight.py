@@ -45,7 +45,7 @@ def plan_install(
     If the run must not take anything away, a config.json that cannot be read raises its error:
     nobody knows what it protects.
     """
-    if host.backend is None:
+    if host.is_image:
         parts = ()  # an image has no kernel
     read_snapshot = cache(host.take_snapshot)  # once, if anybody needs it
     config = wanted.config
@@ -147,5 +147,5 @@ def require_possible(host: Host, wanted: Wanted, plan: Plan) -> None:
     has_new_conflict = any(step.route.key not in wanted.former_keys for step in conflicts)
     if has_new_conflict and not (wanted.is_on_new_host or wanted.is_undo):
         plan.routes.require_no_conflict()  # names the others, too: they have to be solved as well
-    if host.backend is not None and plan.changes_kernel:
+    if not host.is_image and plan.changes_kernel:
         host.rights().require_network()

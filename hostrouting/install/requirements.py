@@ -36,7 +36,7 @@ _BEFORE_THE_GATE = {
     "network.target",
     "network-online.target",
 }
-"""The gate waits for these, or for what comes after them."""
+"""The gate waits for these."""
 _FOLDERS_OF_PACKAGES = ("/usr/local/lib/systemd/system", "/usr/lib/systemd/system")
 
 
@@ -49,12 +49,12 @@ def find_requirements(
     yield from _units_of_others(host, changes)
     gated = gated_units(config)
     if not gated and changes.removes:
-        yield from _freed_scripts(host)
+        yield from _scripts_that_would_stop_nothing(host)
     if gated:
-        yield from _untrusted_by_others(host, changes)
+        yield from _untrusted_files_that_stay(host, changes)
         yield from _missing_programs(host, config)
         yield from _unusable_interpreter(host, changes)
-    if host.backend is None and changes.writes and not host.rights().is_root:
+    if host.is_image and changes.writes and not host.rights().is_root:
         sentence = (
             "this process is not root, so another user owns what it writes, and root runs that at "
             "boot"
@@ -62,7 +62,7 @@ def find_requirements(
         remedy = Remedy("prepare the image as root, or give these files to root")
         yield Finding("file", "warning", sentence, HostLayout.config_directory, remedy)
     manager = host.running_manager
-    if manager is None and gated and host.backend is not None:
+    if manager is None and gated and not host.is_image:
         yield systemd_does_not_run(gated)
     if manager is not None and gated:
         yield from _old_systemd(manager)
@@ -118,7 +118,7 @@ def _units_of_others(host: Host, changes: FileChanges) -> Iterator[Finding]:
                 yield Finding("requirement", "error", sentence, unit, Remedy("rename that unit"))
 
 
-def _freed_scripts(host: Host) -> Iterator[Finding]:
+def _scripts_that_would_stop_nothing(host: Host) -> Iterator[Finding]:
     """Scripts of other programs that hold units back, and would not any more without the gate."""
     for path in foreign_scripts(host.files):
         sentence = (
@@ -128,7 +128,7 @@ def _freed_scripts(host: Host) -> Iterator[Finding]:
         yield Finding("file", "error", sentence, path, Remedy("move the script away first"))
 
 
-def _untrusted_by_others(host: Host, changes: FileChanges) -> Iterator[Finding]:
+def _untrusted_files_that_stay(host: Host, changes: FileChanges) -> Iterator[Finding]:
     """What lets the gate refuse each start, and that this run does not write."""
     for finding in find_untrusted(host.files):
         if finding.target not in changes.written_paths:
@@ -146,7 +146,7 @@ def _missing_programs(host: Host, config: HostRoutingConfig) -> Iterator[Finding
         needed.append(("bash", "each script of another program in gate.d"))
     for program, purpose in needed:
         if not host.has_program(program):
-            where = " in the image" if host.backend is None else ""
+            where = " in the image" if host.is_image else ""
             sentence = (
                 f"the program {program} is not installed{where}, or not executable; {purpose} "
                 "needs it"
@@ -156,7 +156,9 @@ def _missing_programs(host: Host, config: HostRoutingConfig) -> Iterator[Finding
 
 
 def _unusable_interpreter(host: Host, changes: FileChanges) -> Iterator[Finding]:
-    """That the node has no Python that can run the program. It is tried before anything changes."""
+    """That no Python on the node can run the program: making its content tries that, before
+    anything changes.
+    """
     if not host.interpreter.find():
         yield missing_interpreter()._replace(severity=_severity(host))
         return
@@ -170,7 +172,7 @@ def _unusable_interpreter(host: Host, changes: FileChanges) -> Iterator[Finding]
 
 def _severity(host: Host) -> Severity:
     """How bad it is that something is missing: an image may get it later."""
-    return "warning" if host.backend is None else "error"
+    return "warning" if host.is_image else "error"
 
 
 def _old_systemd(manager: Manager) -> Iterator[Finding]:

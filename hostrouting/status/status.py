@@ -47,7 +47,7 @@ _CODES: dict[State | StateOfUnit, int] = {
 }
 """The exit codes of the states of hosts and of units. The others are fine."""
 _OF_PREFERRED_CARD: tuple[Name, ...] = ("route-differs", "repair-cost")
-"""What is said of routes through the card that Linux prefers."""
+"""The findings that are wrong if another card than the one that Linux prefers is named."""
 _ENDED_BY_REPAIR: tuple[Name, ...] = ("route-conflict", "removal")
 """The errors of an apply of config.json that the configuration of a repair does not have."""
 
@@ -61,7 +61,7 @@ class Status:
     config: HostRoutingConfig | None = None
     """What config.json says."""
     is_broken: bool = False
-    """Whether config.json is missing or cannot be used, whoever asks."""
+    """Whether config.json is missing or cannot be used, also by root."""
     faults: tuple[Finding, ...] = ()
     """What is wrong with the gate."""
     plan: Plan | None = None
@@ -156,7 +156,7 @@ class Status:
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """What is wrong, and what is worth knowing, the worst first. What only explains a verdict
+        """What is wrong, the worst first, and then notes. What only explains a verdict
         is in `check`.
         """
         findings = [*self.faults]
@@ -174,7 +174,9 @@ class Status:
         findings += find_stuck(self.units, findings)
 
         to_gate = self._routing_command
-        if not to_gate and self.plan is not None and self.plan.is_empty:  # nothing else to do
+        if (
+            not to_gate and self.plan is not None and self.plan.is_empty
+        ):  # all else is as it should be, or not apply's
             to_gate = APPLY.command
         certain = map(_without_apply, self.certain(findings))
         return in_order(with_gate_command(certain, to_gate))
@@ -262,9 +264,7 @@ class Status:
 
 
 def _without_apply(finding: Finding) -> Finding:
-    """The finding without the remedy APPLY: the page ends with that command, unless it would do
-    harm or fail.
-    """
+    """The finding without the remedy APPLY: the page ends with that command if it helps."""
     if finding.remedy == APPLY:
         return finding._replace(remedy=None)
     return finding

@@ -109,7 +109,7 @@ class CheckRouteOverlap(SectionTask):
         settings = wanted.config.route_overlap
         if not settings.cidrs:
             return phases.Skip(self.reason_to_skip)  # the step before this one has removed it
-        if self.host.backend is None:
+        if self.host.is_image:
             return CheckResult()
         report = self._check_kernel(wanted.config, ctx)
         try:

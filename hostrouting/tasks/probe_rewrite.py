@@ -79,7 +79,7 @@ class RewriteProbeSource(SectionTask):
             return ""
 
     def carry_out(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:
-        if self.host.backend is None or not self.host.has_program("nft"):
+        if self.host.is_image or not self.host.has_program("nft"):
             return self._unchanged(wanted)
         if not self._find_difference(wanted):
             return self._unchanged(wanted)
@@ -93,7 +93,7 @@ class RewriteProbeSource(SectionTask):
         """The result where there is nothing to do."""
         if not wanted.config.probe_rewrite.enabled:
             return phases.Skip(self.reason_to_skip)
-        if self.host.backend is None:
+        if self.host.is_image:
             return phases.Skip("an image has no table; it is loaded when it boots")
         return phases.Skip("the table is as it should be")
 

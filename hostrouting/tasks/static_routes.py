@@ -42,9 +42,9 @@ class ConfigureStaticRoutes(SectionTask):
         return Plan(routes=plan_static_routes(wanted.config, read_snapshot()))
 
     def carry_out(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:
-        if self.host.backend is None:
+        if self.host.is_image:
             return phases.Skip("an image has no routes; they are set when it boots")
-        with self.host.backend() as backend:
+        with self.host.open_kernel() as backend:
             try:
                 applied = self._await_and_apply(ctx, backend, wanted)
             except (RouteConflict, NotReady):
