@@ -466,6 +466,22 @@ def test_something_hangs(
     assert logged(capfd)[0].startswith("3 this took longer than 0 s, and was ended while it waited")
 
 
+def test_the_time_is_up_just_before_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python may raise nothing for a signal that comes then: it comes again, and ends the wait."""
+    waited: list[str] = []
+
+    def miss_the_signal() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+        signal.sigwait({signal.SIGALRM})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+        time.sleep(20)
+        waited.append("to the end")
+
+    monkeypatch.setattr(start, "TIME_LIMIT", 0.01)
+    assert decide(node(), lock=FakeLock(miss_the_signal)) == REFUSED
+    assert waited == []
+
+
 def test_no_kernel(capfd: pytest.CaptureFixture[str]) -> None:
     """Without an answer of Linux, nothing starts."""
     host = node(wanting(cidrs=()))
