@@ -182,7 +182,7 @@ def _state_of(
         return _masked(state, properties)
     if name == "waiting":
         return _waiting(state, files, manager, read_holders, last)
-    if _is_queued(properties):
+    if name == "stopped" and _is_queued(properties):
         see = Remedy("to see which", "systemctl list-jobs --after", needs_root=False)
         return state._replace(details=", and its start waits for other units", remedy=see)
     if name in {"runs", "starting"} and unit != HostLayout.guard_unit:  # nothing gates the guard

@@ -122,6 +122,8 @@ passed | failed passed auto-restart | fails (exit-code, exit status 3) (since NO
 passed | failed masked | is masked, so systemd does not start it (since NOW) | unmask |
     | inactive masked-runtime | is masked, so systemd does not start it until the next boot \
 (since NOW) | unmask-runtime |
+    | not-found inactive never queued | is not known to systemd: it is not installed, or has \
+another name | |
     | not-found never | is not known to systemd: it is not installed, or has another name | |
 old refusal | inactive never passed | does not run | |
 # systemd has not come to its start yet
