@@ -63,8 +63,13 @@ class Run(NamedTuple):
         """
         if self.undone is None:
             return False
-        errors = [step.error for step in self.undone.failures]
-        return all(isinstance(error, RouteOverlapError) for error in errors)
+        return all(isinstance(error, RouteOverlapError) for error in self._errors_of_undo)
+
+    @property
+    def _errors_of_undo(self) -> list[BaseException | None]:
+        if self.undone is None:
+            return []
+        return [step.error for step in self.undone.failures]
 
     @property
     def code(self) -> int:
@@ -97,12 +102,12 @@ class Run(NamedTuple):
     def _change_lines(self) -> Iterator[str]:
         if self.is_taken_back:
             yield "TAKEN BACK: what was installed before is installed again"
-            if self.undone is not None and not self.undone.ok:
-                yield "Addresses escape, as before."
+            for error in self._errors_of_undo:
+                if isinstance(error, RouteOverlapError):
+                    yield f"As before, {_wrong_routing(error)}."
             return
-        if self.undone is not None:
-            for step in self.undone.failures:
-                yield f"NOT ALL TAKEN BACK: {step.error}"
+        for error in self._errors_of_undo:
+            yield f"NOT ALL TAKEN BACK: {error}"
         if not self.report.ok:
             yield "What this run has changed:"
         yield from _lines_of(self.effects, self.wrote, self.removed)
@@ -150,13 +155,16 @@ def _error_lines(error: BaseException, who: Operator) -> Iterator[str]:
     """Why the run failed, and each way out."""
     lines = (str(error) or type(error).__name__).split("\n")
     if isinstance(error, RouteOverlapError):
-        wrong = spoken(error.report.missing_defaults) or "addresses escape"
-        lines = [f"{wrong}, and the mode is STRICT"]
+        lines = [f"{_wrong_routing(error)}, and the mode is STRICT"]
     elif isinstance(error, HostRoutingError):
         lines = error.lines_for(who)
     first, *others = lines
     yield f"FAILED: {first}"
     yield from others
+
+
+def _wrong_routing(error: RouteOverlapError) -> str:
+    return spoken(error.report.missing_defaults) or "addresses escape"
 
 
 def run_task(task: phases.AnyTask, host: Host, *, undo_on_failure: bool = False) -> Run:

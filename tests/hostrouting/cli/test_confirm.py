@@ -334,7 +334,7 @@ def test_addresses_have_escaped_before(confirm: Callable[..., Said]) -> None:
     said = confirm(host, terminal, "--json")
     assert state(host) == before
     assert said.json["takenBack"]
-    assert terminal.logged[-1] == "Addresses escape, as before."
+    assert terminal.logged[-1] == "As before, addresses escape."
 
 
 def test_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
