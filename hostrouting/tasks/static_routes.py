@@ -86,7 +86,8 @@ class ConfigureStaticRoutes(SectionTask):
                     before = backend.snapshot()
                     last_plan = plan_static_routes(config, before)
                     last_plan.require_no_conflict()
-                    if not last_plan.waiting:
+                    applied = Applied(last_plan)
+                    if last_plan.changes and not last_plan.waiting:
                         require_no_loss(wanted, before, last_plan.apply_to(before))
                         applied = apply_plan(
                             last_plan, backend, before=before, check=ctx.check, done=done
