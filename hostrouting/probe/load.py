@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Difference: TypeAlias = Literal["", "missing", "different", "unwanted"]
 """How the table compares with the configuration; empty if it is as it should be."""
 
-_NO_RULES = ("table ", "chain ", "type ", "}")
+_NO_RULES = ("table ", "chain ", "type ", "comment ", "}")
 """How the lines of a listing begin that are not rules."""
 _LOADS = 2
 """How often the table is loaded: something may flush nftables at this moment."""
@@ -43,13 +43,13 @@ def _is_in_force(listing: str, settings: ProbeRewriteConfig) -> bool:
     may insert a rule, or make the table dormant (a line of its own, `flags dormant`). That somebody
     has edited a rule, but not its comment, is not noticed.
     """
-    comments = probe_comments(settings)
+    of_table, *of_rules = probe_comments(settings)
     lines = [line.strip() for line in listing.splitlines()]
     hooks = [line for line in lines if line.startswith("type ")]
     rules = [line for line in lines if line and not line.startswith(_NO_RULES)]
-    if len(rules) != len(comments):
+    if of_table not in listing or len(rules) != len(of_rules):
         return False
-    if not all(map(str.endswith, rules, comments)):
+    if not all(map(str.endswith, rules, of_rules)):
         return False
     return len(hooks) == CHAINS and all("policy accept" in hook for hook in hooks)
 

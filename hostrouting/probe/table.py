@@ -6,8 +6,8 @@ packets. Before anything else sees the packets, the table gives them a global ad
 restores the link-local one in the replies. `probe.load` decides when the table is loaded.
 
 The text begins with the deletion of the table, so loading it is one transaction, whatever was
-there. The comment of the first rule contains a digest of all rules: the table is in force if it is
-listed with the comments of all rules.
+there. The comment of the table contains a digest of the rules: the table is in force if it is
+listed with this comment and those of all rules.
 """
 
 from __future__ import annotations
@@ -36,18 +36,20 @@ def render_probe_table(config: ProbeRewriteConfig) -> str:
     """The nft text that replaces the table with the configured one."""
     import hashlib  # noqa: PLC0415  a check of the host makes no table
 
-    digest = hashlib.sha256(_rules(config, digest="").encode()).hexdigest()[:16]
-    return f"{PROBE_DELETION}table ip6 {TABLE} {{\n{_rules(config, digest=digest)}}}\n"
+    rules = _rules(config)
+    digest = hashlib.sha256(rules.encode()).hexdigest()[:16]
+    comment = f"hostrouting: IPv6 probes of the load balancer, {digest}"
+    return f'{PROBE_DELETION}table ip6 {TABLE} {{\n  comment "{comment}"\n{rules}}}\n'
 
 
 def probe_comments(config: ProbeRewriteConfig) -> tuple[str, ...]:
-    """The comments of the rules, in which no quotation mark stands: the table is in force if all of
-    them are listed.
+    """The comments of the table and its rules, in which no quotation mark stands: the table is in
+    force if all of them are listed.
     """
     return tuple(re.findall('comment "[^"]*"', render_probe_table(config)))
 
 
-def _rules(config: ProbeRewriteConfig, *, digest: str) -> str:
+def _rules(config: ProbeRewriteConfig) -> str:
     # Addresses are compared before devices: that decides nearly every packet with one comparison.
     probe = config.link_local
     known = config.global_address
@@ -57,7 +59,7 @@ def _rules(config: ProbeRewriteConfig, *, digest: str) -> str:
     return f"""\
   chain prerouting {{
     type filter hook prerouting priority {PRIORITY}; policy accept;
-    ip6 saddr != {probe} return comment "not a probe (rules {digest})"
+    ip6 saddr != {probe} return comment "not a probe"
     iifname != {uplinks} return comment "did not come in by an uplink"
     ip6 daddr {on_link} return comment "stays on the link"
     icmpv6 type {{ {_DISCOVERY} }} return comment "neighbour discovery and MLD"

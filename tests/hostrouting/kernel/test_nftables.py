@@ -36,6 +36,7 @@ def table(name: str = "first") -> str:
         f"add table ip6 {name}\n"
         f"delete table ip6 {name}\n"
         f"table ip6 {name} {{\n"
+        '  comment "contract: a table"\n'
         "  chain incoming {\n"
         "    type filter hook prerouting priority -300; policy accept;\n"
         '    iifname != "eth0" return comment "contract: another device"\n'
@@ -46,8 +47,8 @@ def table(name: str = "first") -> str:
 
 
 def test_what_is_loaded_is_listed(nft: Nftables) -> None:
-    """A listing has the comments of rules and no counts; the same text is listed alike, and another
-    one differently.
+    """A listing has the comments and no counts; the same text is listed alike, and another one
+    differently.
 
     A table is deleted whether it exists or not, because the text adds it first; others stay.
     """
@@ -55,7 +56,7 @@ def test_what_is_loaded_is_listed(nft: Nftables) -> None:
     assert nft.listing("first") is None
     nft.load(table())
     listing = nft.listing("first") or ""
-    assert listing.count('comment "contract: ') == 2
+    assert listing.count('comment "contract: ') == 3
     assert "packets" not in listing
     nft.load(table())
     assert nft.listing("first") == listing

@@ -29,7 +29,7 @@ def _namespace() -> Iterator[Namespace]:
     [
         "insert rule ip6 {} prerouting drop",
         "add rule ip6 {} postrouting counter drop",
-        'insert rule ip6 {} prerouting drop comment "neighbour discovery and MLD"',
+        'insert rule ip6 {} prerouting drop comment "not a probe"',
         "flush chain ip6 {} prerouting",
         "add chain ip6 {} prerouting {{ policy drop; }}",
         "add chain ip6 {} late {{ type filter hook forward priority 0; policy drop; }}",
