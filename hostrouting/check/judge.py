@@ -78,15 +78,12 @@ from hostrouting.text import grouped, spoken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from typing_extensions import TypeVarTuple, Unpack
+    from typing import Any
 
     from hostrouting.config.cni import Cni, Device
     from hostrouting.config.settings import Network, RouteOverlapConfig
     from hostrouting.model.prefix import IP
     from hostrouting.model.rule import Rule
-
-    Subject = TypeVarTuple("Subject")
 
 PROTOCOLS_THAT_KNOW_THE_LINK = {PROTOCOL_KERNEL, PROTOCOL_RA, PROTOCOL_DHCP}
 """Protocols whose routes without a gateway are right: their makers know who is on the link.
@@ -158,7 +155,7 @@ class Judge:
             return opinion
         for pods in self.devices.routes_to_pods.around(address):
             if opinion.grade is Grade.ESCAPE and route.table == pods.table:
-                continue  # `hiding` proposes to delete the route by which they escape
+                continue  # `hiding` proposes to delete this route
             if _misses(self, route, pods):
                 devs = decision.devs if route.type == "unicast" else ()
                 return Opinion(Grade.ESCAPE, PODS_HIDDEN, devs=devs, hidden=pods)
@@ -188,10 +185,8 @@ def of_family(cidrs: Iterable[Network], family: int) -> tuple[Prefix, ...]:
     return tuple(Prefix.of(cidr) for cidr in cidrs if cidr.version == family)
 
 
-def first_opinion(
-    rules: Iterable[Callable[[Unpack[Subject]], Opinion | None]], *subject: Unpack[Subject]
-) -> Opinion:
-    """The opinion of the first rule that has one about this subject, as the rules take it."""
+def first_opinion(rules: Iterable[Callable[..., Opinion | None]], *subject: Any) -> Opinion:
+    """The opinion of the first rule that has one about this subject: what these rules take."""
     for rule in rules:
         opinion = rule(*subject)
         if opinion is not None:
