@@ -54,9 +54,11 @@ def open_kernel(host: Host) -> AbstractContextManager[RouteBackend]:
     """Connect to the kernel. BackendError if that is not possible, for example because a sandbox
     forbids it.
     """
+    from hostrouting.errors import BackendError  # noqa: PLC0415  a shared pass needs none
+
     try:
         return host.open_kernel()
-    except Exception:
+    except BackendError:
         _forget_verdict(host.files)
         raise
 
