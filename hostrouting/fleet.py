@@ -210,8 +210,8 @@ def _predicate(escape: Escape) -> str:
 
 def group_nodes(results: Iterable[NodeResult]) -> tuple[NodeGroup, ...]:
     """The results in groups: the worst verdict first, and among equal verdicts the group with the
-    most nodes. Raises ValueError if there is no result. `check_snapshots` returns an iterator,
-    which has none when it is used for the second time.
+    most nodes. Raises ValueError if there is no result. The iterator of `check_snapshots` can be
+    read only once.
     """
     members: dict[tuple[str, str, tuple[StaticRoute, ...]], list[NodeResult]] = {}
     for result in results:

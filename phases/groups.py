@@ -161,8 +161,8 @@ def retry(
     """The task, tried up to `attempts` times; with None, until the deadline.
 
     The first wait between attempts is `delay` seconds. Each further wait is twice as long, but at
-    most 30 s. A random part of up to `jitter` is taken off each wait, so that a
-    thousand nodes do not all try again at the same moment.
+    most 30 s. A random part of up to `jitter` is taken off each wait, so that a thousand nodes do
+    not all try again at the same moment.
 
     If a wait would pass the deadline, it is shortened: the last attempt has as much time as the one
     before it took, and a second more. Without time for another attempt, or after the run was

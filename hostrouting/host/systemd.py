@@ -141,8 +141,7 @@ class SystemdManager:
         before = shown["ActiveState"]
         if before in {"active", "reloading"}:
             return
-        # Units of ours have no limit of starts, unless an administrator sets one. A unit that has
-        # reached it has failed.
+        # An administrator may limit how often a unit starts. At that limit, the unit has failed.
         if before == "failed":
             self._run("reset-failed", unit)
         try:

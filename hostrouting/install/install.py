@@ -54,8 +54,8 @@ def install(
     """Make the host what is wanted: the files, the guard, then the work of each part.
 
     With `as_steps`, each part is a step of its own. The result is a Skip with the reason `nothing`
-    if nothing is wanted and nothing of ours is there. If there is nothing to change, the host is
-    checked all the same, because another run may have just changed it.
+    if nothing is wanted and nothing of ours is there. Without a change, the host is still checked:
+    another run may have just changed it.
     """
     parts = parts_of_run(all_parts, ctx)
 

@@ -106,7 +106,9 @@ def _unwritable_folders(host: Host, changes: FileChanges) -> Iterator[Finding]:
 
 
 def _units_of_others(host: Host, changes: FileChanges) -> Iterator[Finding]:
-    """Units of packages with the names of ours: a file in /etc would take their place."""
+    """Units of packages with the names of ours. With a file of ours in /etc, systemd would not use
+    them any more.
+    """
     for unit in UNITS:
         ours = HostLayout.unit_path(unit)
         if ours not in changes.written_paths or host.files.look(ours):

@@ -59,7 +59,8 @@ def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
             remove_markers(host.files)  # 1
         writer.stop_units()  # 2
         writer.change_files()  # 3 to 7
-    return Effects((), writer.changed, tuple(writer.operations), plan.warnings)
+    operations = tuple(writer.operations)
+    return Effects(files=writer.changed, operations=operations, warnings=plan.warnings)
 
 
 class _Writer:

@@ -63,10 +63,10 @@ def apply_plan(
     Raises RouteConflict, before anything is added, if another program's route holds a key, or if
     another program has added a next hop to one of ours. Raises ApplyError if the kernel refuses a
     change, or if the table does not match the plan afterwards. Then the changes were rolled back as
-    far as possible, and the error says what is in the table. `check` is called wherever the
-    run can be cancelled; what it raises is raised again after the rollback. `done`, an empty list,
-    gets the changes that are in effect at the end, so they are known also if an error is raised. A
-    plan without changes writes nothing.
+    far as possible, and the error says what is in the table. `check` is called wherever the run can
+    be cancelled; what it raises is raised again after the rollback. `done`, an empty list, gets the
+    changes that are in effect at the end, so they are known also if an error is raised. A plan
+    without changes writes nothing.
     """
     plan.require_no_conflict()
     if plan.waiting:

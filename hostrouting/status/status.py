@@ -156,8 +156,8 @@ class Status:
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """What is wrong, the worst first, and then notes. What only explains a verdict
-        is in `check`.
+        """What is wrong, the worst first, and then notes. What only explains a verdict is in
+        `check`.
         """
         findings = [*self.faults]
         if self.plan is not None:
@@ -174,10 +174,8 @@ class Status:
         findings += find_stuck(self.units, findings)
 
         to_gate = self._routing_command
-        if (
-            not to_gate and self.plan is not None and self.plan.is_empty
-        ):  # all else is as it should be, or not apply's
-            to_gate = APPLY.command
+        if not to_gate and self.plan is not None and self.plan.is_empty:
+            to_gate = APPLY.command  # which changes nothing else
         certain = map(_without_apply, self.certain(findings))
         return in_order(with_gate_command(certain, to_gate))
 
