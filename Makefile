@@ -61,9 +61,9 @@ bench: $(VENV)/ready ## measure the speed next to other programs; ARGS=--quick t
 DIST := dist
 define MAKE_PYZ
 import sys
-from hostrouting.boot.program import Program
+from hostrouting.boot.program import pack, sources_of_program
 from hostrouting.host.host import Host
-sys.stdout.buffer.write(Host.local().interpreter.compile(sys.executable, Program().content()))
+sys.stdout.buffer.write(pack(Host.local().interpreter.compile(sys.executable, sources_of_program())))
 endef
 export MAKE_PYZ
 pyz: $(VENV)/ready ## build dist/hostrouting.pyz, one file for a node that has Python and nothing else

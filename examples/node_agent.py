@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import logging
 import os
+import signal
 import sys
 import urllib.request
 from pathlib import Path
@@ -125,7 +126,7 @@ class StartKubelet:
             return phases.Skip("it runs with this address")
         self.former = former
         self._stop_and_set(drop_in)
-        self.manager.start(UNIT, timeout=60, ctx=ctx)
+        self.manager.start(UNIT, timeout=60)
         return None
 
     def plan(self, ctx: phases.Context) -> str | phases.Skip:
@@ -177,6 +178,14 @@ def agent(settings: Settings, host: Host) -> phases.AnyTask:
     )
 
 
+async def run(bootstrap: phases.AnyTask) -> phases.Step:
+    """Run it beside the agent's other coroutines; SIGTERM cancels it, and what it did is undone."""
+    ctx = phases.Context()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, ctx.cancel, signal.SIGTERM)
+    return await phases.run_async(bootstrap, ctx=ctx, undo_on_failure=True)
+
+
 if __name__ == "__main__":
     logging.basicConfig(level="INFO", format="%(levelname)s %(message)s")
     parser = argparse.ArgumentParser(description="prepare this node, and start kubelet")
@@ -194,6 +203,6 @@ if __name__ == "__main__":
         dry_run = phases.plan(bootstrap)
         print(dry_run)
         sys.exit(dry_run.exit_code)
-    report = asyncio.run(phases.run_async(bootstrap, undo_on_failure=True))
+    report = asyncio.run(run(bootstrap))
     print(report.to_json())
     sys.exit(exit_code(report))

@@ -51,7 +51,6 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
     from hostrouting.host import Host as Host, HostLayout as HostLayout
     from hostrouting.kernel import RouteBackend as RouteBackend
     from hostrouting.kernel.netlink import NetlinkBackend as NetlinkBackend
-    from hostrouting.kernel.pyroute2 import Pyroute2Backend as Pyroute2Backend
     from hostrouting.model import Route as Route, Snapshot as Snapshot
     from hostrouting.tasks.configure import Configure as Configure, Remove as Remove
     from hostrouting.tasks.overlap_check import (
@@ -60,56 +59,50 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
     )
     from hostrouting.tasks.probe_rewrite import RewriteProbeSource as RewriteProbeSource
     from hostrouting.tasks.static_routes import ConfigureStaticRoutes as ConfigureStaticRoutes
-else:
+
+_MODULES = {
+    "Configure": "tasks.configure",
+    "Remove": "tasks.configure",
+    "ConfigureStaticRoutes": "tasks.static_routes",
+    "CheckRouteOverlap": "tasks.overlap_check",
+    "CheckResult": "tasks.overlap_check",
+    "RewriteProbeSource": "tasks.probe_rewrite",
+    "CleanStaleAzureVnet": "azure_vnet.task",
+    "HostRoutingConfig": "config",
+    "StaticRoutesConfig": "config",
+    "StaticRoute": "config",
+    "RouteOverlapConfig": "config",
+    "HostRoutingError": "errors",
+    "ConfigError": "errors",
+    "RequirementError": "errors",
+    "RouteConflict": "errors",
+    "ApplyError": "errors",
+    "RouteOverlapError": "errors",
+    "NotReady": "errors",
+    "HostError": "errors",
+    "BackendError": "errors",
+    "exit_code": "errors",
+    "Finding": "finding",
+    "check_kernel": "check",
+    "check_snapshot": "check",
+    "check_findings": "check",
+    "Host": "host",
+    "HostLayout": "host",
+    "RouteBackend": "kernel",
+    "NetlinkBackend": "kernel.netlink",
+    "Snapshot": "model",
+    "Route": "model",
+}
+"""Each public name, with the module that it is loaded from when it is first used."""
+
+__all__ = list(_MODULES)
+
+if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        import sys  # noqa: PLC0415  any interpreter has these loaded already
-        from importlib import import_module  # noqa: PLC0415
+        from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already
 
-        try:
-            value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-        finally:
-            phases = sys.modules.get("phases")
-            if phases is not None and not hasattr(phases, "run_async"):
-                raise ImportError(
-                    f"the package phases in {phases.__file__} is another project's, in the place "
-                    "of hostrouting's; run `pip uninstall phases`, then install hostrouting again"
-                )
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
         return value
-
-
-_CATALOGUE = """
-Tasks for phases, each made from a configuration and a host
-    tasks.configure          Configure Remove
-    tasks.static_routes      ConfigureStaticRoutes
-    tasks.overlap_check      CheckRouteOverlap CheckResult
-    tasks.probe_rewrite      RewriteProbeSource
-    azure_vnet.task          CleanStaleAzureVnet
-The configuration, whose sections are frozen values, checked when they are made
-    config                   HostRoutingConfig StaticRoutesConfig StaticRoute RouteOverlapConfig
-Errors, all of them HostRoutingError, and findings
-    errors                   HostRoutingError ConfigError RequirementError RouteConflict ApplyError
-    errors                   RouteOverlapError NotReady HostError BackendError exit_code
-    finding                  Finding
-The check, of a kernel or of a snapshot
-    check                    check_kernel check_snapshot check_findings
-The host and its kernel
-    host                     Host HostLayout
-    kernel                   RouteBackend
-    kernel.netlink           NetlinkBackend
-    kernel.pyroute2          Pyroute2Backend
-The routing of a host, as plain values
-    model                    Snapshot Route
-"""
-"""Each public name, behind the package or module that it is loaded from when it is first used."""
-
-_ROWS = (line.split() for line in _CATALOGUE.splitlines() if line.startswith(" "))
-_MODULES = {name: module for module, *names in _ROWS for name in names}
-__all__ = list(_MODULES)
-__doc__ = f"{__doc__}{_CATALOGUE}"
-
-
-def __dir__() -> "set[str]":  # in quotes, for the Python that __main__ refuses
-    return {*globals(), *__all__}

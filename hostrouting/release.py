@@ -2,7 +2,8 @@
 and the version of this package, the Python that it needs, and how the gate ends.
 """
 
-PROGRAM = "hostrouting"
+import sys
+
 __version__ = "1.0.0rc1"
 OLDEST_PYTHON = (3, 10)
 PASSED = 97
@@ -13,3 +14,21 @@ REFUSED = 98
 """The exit status of a gate, or a service at boot, that has said what is wrong. Any other status
 says that it did not run to its end.
 """
+
+
+def _how_it_is_called() -> str:
+    archive, suffix, _ = __file__.partition(".pyz/")
+    if suffix:
+        return f"{sys.executable} {archive}.pyz"
+    if __file__.startswith("/proc/"):  # the gate imports the program of the node from a descriptor
+        return "/etc/hostrouting/python /etc/hostrouting/hostrouting.pyz"
+    return "hostrouting"
+
+
+PROGRAM = _how_it_is_called()
+"""What an operator types before the words of a command."""
+
+
+def call(words: str) -> str:
+    """The line that calls hostrouting with these words, which are quoted for a shell."""
+    return f"{PROGRAM} {words}"

@@ -8,16 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.cli.parser import COMMANDS, arguments_of
-
 ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.mark.linux
 def test_the_wheel_is_complete(tmp_path: Path) -> None:
-    """Each file of the two packages is in the wheel, and it brings the command `hostrouting` with a
-    manual page, which has each command with its options.
-    """
+    """Each file of the two packages is in the wheel, and it brings the command `hostrouting`."""
     words = ["hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
     subprocess.run(
         [sys.executable, "-m", *words], cwd=ROOT, check=True, capture_output=True, timeout=300
@@ -25,8 +21,6 @@ def test_the_wheel_is_complete(tmp_path: Path) -> None:
     [path] = tmp_path.iterdir()
     with zipfile.ZipFile(path) as wheel:
         packed = {name for name in wheel.namelist() if not re.search(r"\.(dist-info|data)/", name)}
-        [manual] = [name for name in wheel.namelist() if ".data/" in name]
-        page = wheel.read(manual).decode()
         [commands] = [
             wheel.read(name).decode()
             for name in wheel.namelist()
@@ -37,14 +31,6 @@ def test_the_wheel_is_complete(tmp_path: Path) -> None:
         if path.is_file() and "__pycache__" not in path.parts:
             files.add(str(path.relative_to(ROOT)))
     assert packed == files
-    assert manual.endswith(".data/data/share/man/man1/hostrouting.1")
-    assert page.startswith('.TH HOSTROUTING "1" ')
-    assert "%(prog)s" not in page
-    for name in COMMANDS:
-        _, _, section = page.partition(f"'hostrouting {name}'")
-        options, _, _ = section.partition(".SH COMMAND")
-        for argument in arguments_of(name):
-            assert argument.replace("-", r"\-") in options or not argument.startswith("-"), name
     assert commands.split("\n")[:2] == [
         "[console_scripts]",
         "hostrouting = hostrouting.__main__:run",

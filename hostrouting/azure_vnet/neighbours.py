@@ -14,11 +14,11 @@ from typing import NamedTuple, Protocol
 
 import attrs
 
-from hostrouting.kernel.netlink.host import IFNAME, LINK, find_index, kind_of, parts_of
+from hostrouting.kernel.netlink.host import IFNAME, LINK, kind_of, list_links, parts_of
 from hostrouting.kernel.netlink.numbers import AF_OF, RTM_GETLINK, number_in, text_of
 from hostrouting.kernel.netlink.socket import (
     KernelError,
-    NetlinkSocket,
+    Netlink,
     attribute,
     kernel_errors,
     message,
@@ -109,7 +109,7 @@ class KernelLinkLayer:
     """The link layer of the calling thread's network namespace."""
 
     def look(self) -> LinkLayerView:
-        with kernel_errors("read devices and neighbours"), closing(NetlinkSocket()) as netlink:
+        with kernel_errors("read devices and neighbours"), closing(Netlink()) as netlink:
             for _ in range(_READINGS):
                 netlink.is_torn = False  # set by lists that change, or that do not fit together
                 view = _look(netlink)
@@ -120,7 +120,7 @@ class KernelLinkLayer:
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
         with (
             kernel_errors(f"delete the neighbour {neighbour}"),
-            closing(NetlinkSocket()) as netlink,
+            closing(Netlink()) as netlink,
         ):
             try:
                 return _delete(netlink, neighbour)
@@ -130,7 +130,7 @@ class KernelLinkLayer:
                 return True
 
 
-def _look(netlink: NetlinkSocket) -> LinkLayerView:
+def _look(netlink: Netlink) -> LinkLayerView:
     entries = _entries(netlink, AF_UNSPEC)
     # The whole list, because a socket takes no question before a list has been read to its end.
     links = [parts_of(answer, LINK) for answer in netlink.dump(RTM_GETLINK, bytes(LINK.size))]
@@ -183,7 +183,7 @@ class _Entry(NamedTuple):
     """
 
 
-def _entries(netlink: NetlinkSocket, family: int) -> list[_Entry]:
+def _entries(netlink: Netlink, family: int) -> list[_Entry]:
     """The neighbours of a family, or of all (AF_UNSPEC); the forwarding tables (AF_BRIDGE)."""
     entries: list[_Entry] = []
     for answer in netlink.dump(_RTM_GETNEIGH, _NEIGHBOUR.pack(family, 0, 0, 0)):
@@ -199,7 +199,7 @@ def _mac(link: Mapping[int, bytes]) -> str:
     return link.get(_IFLA_ADDRESS, b"").hex(":")
 
 
-def _peer_mac(netlink: NetlinkSocket, link: Mapping[int, bytes]) -> str:
+def _peer_mac(netlink: Netlink, link: Mapping[int, bytes]) -> str:
     """The MAC address of the other end of a veth; empty if it cannot be read, or is not a veth.
 
     A veth names its other end by an index, which counts in the namespace of that end, and also
@@ -221,10 +221,11 @@ def _peer_mac(netlink: NetlinkSocket, link: Mapping[int, bytes]) -> str:
     return _mac(peer_link)
 
 
-def _delete(netlink: NetlinkSocket, neighbour: Neighbour) -> bool:
+def _delete(netlink: Netlink, neighbour: Neighbour) -> bool:
     """Delete the entry if it is there; False if another one has its address, or may have it."""
     family = AF_OF[neighbour.ip.version]
-    index = find_index(netlink, neighbour.dev)
+    indexes = {link.name: link.index for link in list_links(netlink)}
+    index = indexes.get(neighbour.dev)
     if index is None:
         return True  # the device has taken its entries along
     packed_ip = neighbour.ip.packed

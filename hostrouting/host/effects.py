@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import attrs
 
@@ -47,9 +47,6 @@ class Effects:
     operations: tuple[Operation, ...] = ()
     warnings: tuple[Finding, ...] = ()
     """What the run succeeded in spite of, such as a route for probes that waits."""
-
-    def __bool__(self) -> NoReturn:
-        raise TypeError("a result is always true; write `result.changed`, or `result.warnings`")
 
     @property
     def changed(self) -> bool:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
 from hostrouting.finding import Finding, Remedy
 from hostrouting.host.files import Entry
-from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from hostrouting.host.base import Files
 
@@ -67,8 +65,6 @@ class File:
             return None
         # By the path of a link, systemd starts a unit of ours, whatever link or file is there.
         is_shared = self.path.startswith(SHARED) and not self.target
-        if is_shared and is_masked(files, self.path):
-            return describe_mask(self.path)
         if entry.kind != "file" and not (self.target and entry.kind == "link"):
             sentence = f"{self.path} is a {entry}, where a file of hostrouting has to be"
             return Finding("file", "error", sentence, self.path, Remedy("move it away"))
@@ -79,29 +75,6 @@ class File:
                 remedy = Remedy("move the file away, or rename it")
                 return Finding("file", "error", sentence, self.path, remedy)
         return None
-
-
-def describe_unwritable(folders: Sequence[str], reason: str) -> Finding:
-    """That even root cannot write into these folders."""
-    sentence = f"nothing can be changed in {spoken(folders)}: {reason}"
-    return Finding("requirement", "error", sentence, folders[0])
-
-
-def describe_mask(path: str) -> Finding:
-    """That an administrator has masked this path."""
-    remedy = Remedy("remove it")
-    if path.endswith(".service"):
-        remedy = Remedy(command=f"systemctl unmask {os.path.basename(path)}")
-    sentence = f"{path} is masked: empty, or a link to /dev/null"
-    return Finding("file", "error", sentence, path, remedy)
-
-
-def is_masked(files: Files, path: str) -> bool:
-    """Whether an administrator has masked this path: with an empty file, or a link to /dev/null."""
-    entry = files.look(path)
-    if entry is None or entry.kind not in {"file", "link"}:
-        return False
-    return files.read(path) == ""
 
 
 def is_ours(files: Files, path: str) -> bool:

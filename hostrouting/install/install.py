@@ -16,16 +16,18 @@ routing is right. If the guard does not start, the parts do their work all the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import phases
+from hostrouting.config.settings import gated_units
+from hostrouting.errors import RequirementError
+from hostrouting.gate.unit_gates import judge_gates
 from hostrouting.host.effects import Effects, effects_of, recorded_in_errors
 from hostrouting.install.preflight import plan_install, require_possible
 from hostrouting.install.write import start_guard, write_files
-from hostrouting.kernel.base import RouteRequest
 from phases.execution import raise_together
 
 if TYPE_CHECKING:
@@ -35,10 +37,8 @@ if TYPE_CHECKING:
     from hostrouting.install.part import Part
     from hostrouting.install.plan import Plan
 
-Keep: TypeAlias = "Callable[[HostRoutingConfig | None, Iterable[RouteRequest]], None]"
-"""Keeps what undo needs. Called before the first change, with what is installed (None if that
-cannot be read) and the routes that will be deleted; and after each part, with its changes as well.
-"""
+Keep: TypeAlias = "Callable[[HostRoutingConfig | None], object]"
+"""Keeps what undo needs: what is installed before the first change; None if it cannot be read."""
 
 
 def install(
@@ -61,7 +61,7 @@ def install(
 
     wanted = read_wanted()  # 1
     plan = plan_install(host, wanted, parts)  # 2
-    require_possible(host, wanted, plan)  # 3
+    require_possible(wanted, plan)  # 3
     if plan.is_empty and wanted.is_nothing:
         return phases.Skip(nothing)
 
@@ -72,10 +72,11 @@ def install(
                 locked.enter_context(host.locked(step.ctx))
                 wanted = read_wanted()
                 plan = plan_install(host, wanted, parts)
-                require_possible(host, wanted, plan)
+                require_possible(wanted, plan)
             _begin(ctx, plan, wanted, keep)
             step.result = write_files(host, plan)  # 5
         effects = effects_of(step.result)
+        errors += _find_open_gates(host, wanted)
         try:
             effects += _start_guard(host, plan, ctx)  # 6
         except phases.TaskFailed as failure:  # the parts do not need it
@@ -85,10 +86,10 @@ def install(
     try:
         if as_steps:  # 7
             # One that the run leaves out is a skipped step.
-            results += _do_as_steps(all_parts, wanted, keep, ctx)
+            _do_as_steps(all_parts, wanted, ctx, results)
         else:
             for part in parts:
-                results.append(_do(part, wanted, keep, ctx))
+                _do(part, wanted, results, ctx)
     except BaseException as error:  # noqa: BLE001  raised below, with what was done before it
         errors.append(error)
     for result in results:
@@ -98,23 +99,29 @@ def install(
     return _result(effects, results, as_steps=as_steps)  # 8
 
 
-def parts_of_run(parts: Iterable[Part], ctx: phases.Context) -> list[Part]:
-    """The parts that a run does not leave out. `only` and `skip` know each by its path, such as
-    `configure-host-routing/check-route-overlap`.
+def _find_open_gates(host: Host, wanted: Wanted) -> Iterator[BaseException]:
+    """The error of a run whose gate is not in force, because something of another program's takes
+    it away. The parts do their work all the same.
     """
-    return [part for part in parts if not ctx.why_left_out((*ctx.path, part.name))]
+    if host.running_manager is None:
+        return
+    gates = judge_gates(host, gated_units(wanted.config))
+    lasting = [finding for finding in gates.lasting if finding.severity == "error"]
+    if lasting:
+        yield RequirementError(findings=lasting)
+
+
+def parts_of_run(parts: Iterable[Part], ctx: phases.Context) -> list[Part]:
+    """The parts that a run does not leave out."""
+    return [part for part in parts if part.name not in ctx.skip]
 
 
 def _begin(ctx: phases.Context, plan: Plan, wanted: Wanted, keep: Keep) -> None:
-    """Before the first change: say what has to be known, and keep what undo needs.
-
-    Undo has to know the routes that go even if the run fails before it deletes them: the former
-    configuration may not have them either, so to go back to it deletes them.
-    """
+    """Before the first change: say what has to be known, and keep what undo needs."""
     for finding in plan.obstacles:
         ctx.log.log(finding.level, "%s", finding, extra={"finding": finding.name})
     if not plan.is_empty:
-        keep(wanted.former, [RouteRequest("delete", route) for route in plan.routes.deleted])
+        keep(wanted.former)
 
 
 def _start_guard(host: Host, plan: Plan, ctx: phases.Context) -> Effects:
@@ -127,19 +134,19 @@ def _start_guard(host: Host, plan: Plan, ctx: phases.Context) -> Effects:
 
 
 def _do_as_steps(
-    parts: Iterable[Part], wanted: Wanted, keep: Keep, ctx: phases.Context
-) -> Sequence[object]:
+    parts: Iterable[Part], wanted: Wanted, ctx: phases.Context, results: list[object]
+) -> None:
     """The work of these parts, each as a step of its own."""
-    steps = [phases.task(part.name)(partial(_do, part, wanted, keep)) for part in parts]
-    return phases.serial(*steps).do(ctx)
+    steps = [phases.task(part.name)(partial(_do, part, wanted, results)) for part in parts]
+    phases.serial(*steps).do(ctx)
 
 
-def _do(part: Part, wanted: Wanted, keep: Keep, ctx: phases.Context) -> Effects | phases.Skip:
-    """The work of a part. It may change more than was planned, which undo needs to know."""
+def _do(
+    part: Part, wanted: Wanted, results: list[object], ctx: phases.Context
+) -> Effects | phases.Skip:
+    """The work of a part, whose result is appended."""
     result = part.carry_out(ctx, wanted)
-    changes = effects_of(result).changes
-    if changes:
-        keep(wanted.former, changes)
+    results.append(result)
     return result
 
 

@@ -10,14 +10,14 @@ import attrs
 
 from hostrouting.boot.files import asks_for_nothing
 from hostrouting.boot.on_disk import proof_of_installation
-from hostrouting.command import call
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault, HostRoutingError
 from hostrouting.finding import Remedy
 from hostrouting.host.layout import HostLayout
+from hostrouting.release import call
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from hostrouting.finding import Finding
     from hostrouting.host.base import Files
@@ -78,25 +78,27 @@ def read_installed(host: Host) -> HostRoutingConfig:
     Raises ConfigError if files of ours exist, but config.json is missing, unusable or empty. An
     empty configuration would be wrong then: a run would remove all that is installed.
     """
-    path = HostLayout.config_path
-    text = host.files.read(path)
+    files = host.files
+    text = files.read(HostLayout.config_path)
     if text is None:
-        ours = proof_of_installation(host.files)
-        if not ours:
+        if not proof_of_installation(files):
             return HostRoutingConfig()
         # Another run may have installed it since: it writes config.json before these.
-        text = host.files.read(path)
-        if text is None:
-            raise _unknown(host.files, _how_it_is_missing(host.files), ours)
+        text = files.read(HostLayout.config_path)
+    faults: Sequence[Fault]
     try:
-        config = HostRoutingConfig.from_json(text, required=True)
+        config = HostRoutingConfig.from_json(text or "")
     except ConfigError as error:
-        raise _unusable(host.files, error.faults) from error
-    if asks_for_nothing(config):  # apply writes no such file: somebody has emptied it
-        others = proof_of_installation(host.files)
-        if others:
-            raise _unknown(host.files, "configures nothing", others)
-    return config
+        faults = error.faults
+    else:
+        ours = proof_of_installation(files)
+        if not asks_for_nothing(config) or not ours:
+            return config
+        # `apply` writes no such file: somebody has emptied it.
+        faults = [Fault("", "", f"configures nothing, although {ours[0]} is still there")]
+    if text is None:
+        faults = [Fault("", "", "is missing, although files of hostrouting are still there")]
+    raise ConfigError(faults, HostLayout.config_path, remedy=_remedy(files))
 
 
 def installed_or_none(host: Host) -> HostRoutingConfig | None:
@@ -107,41 +109,14 @@ def installed_or_none(host: Host) -> HostRoutingConfig | None:
         return None
 
 
-def _how_it_is_missing(files: Files) -> str:
-    if files.look(HostLayout.config_directory) is None:
-        return f"is missing, with all of {HostLayout.config_directory}"
-    return "is missing"
-
-
-def _unknown(files: Files, what: str, ours: Sequence[str]) -> ConfigError:
-    """The error for a config.json that does not say what these files are for."""
-    rule = f"{what}, although {ours[0]} is still there"
-    fault = Fault("", "", f"{rule}, so the installed configuration is unknown")
-    return _unusable(files, [fault])
-
-
-def _unusable(files: Files, faults: Iterable[Fault]) -> ConfigError:
-    """The error for config.json. What to do about several faults is the same for all."""
-    faults = [*faults]
-    if len(faults) > 1:
-        faults = [fault._replace(remedy="") for fault in faults]
-    return ConfigError(faults, HostLayout.config_path, remedy=remedy_without_config(files))
-
-
-def remedy_without_config(files: Files) -> Remedy:
+def _remedy(files: Files) -> Remedy:
     """What to do about a config.json that cannot be used, or is not there: nothing else says what
     was installed.
     """
-    removal = Remedy(
-        "to remove hostrouting (the routes go, nothing holds units back, and addresses may escape)",
-        call("remove"),
-    )
-    backup = Remedy(
-        "with a backup, or another file, whose path you type at the end (--allow-removal, because "
-        "nothing says what the new file would take away)",
-        call("apply --allow-removal --config"),
-        otherwise=removal,
-    )
+    words = "to remove hostrouting (the routes go, and nothing holds units back)"
+    removal = Remedy(words, call("remove"))
+    words = "with a backup, or another file"
+    backup = Remedy(words, call("apply --allow-removal --config"), otherwise=removal)
     if files.look(HostLayout.config_path) is None:
         return backup
     words = f"correct {HostLayout.config_path}, then"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -51,13 +51,6 @@ class Plan:
     """
     mode: Mode = "WARN"
     """What happens if an address escapes in this check."""
-    kernel: int = attrs.field(default=0, eq=False, repr=False)
-    """The id of the function that connects to the kernel, which tells the hosts of one dry run
-    apart.
-    """
-
-    def __bool__(self) -> NoReturn:
-        raise TypeError("a plan is always true; write `plan.is_empty`, or `plan.would_fail`")
 
     @property
     def is_empty(self) -> bool:

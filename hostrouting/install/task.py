@@ -8,61 +8,27 @@ routing right before (`node.start`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
 import phases
-from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError, NotReady
-from hostrouting.finding import Finding, Remedy
-from hostrouting.host.effects import Effects, effects_of
+from hostrouting.finding import Finding
 from hostrouting.host.host import Host
 from hostrouting.install.install import install, parts_of_run
-from hostrouting.install.installed import Wanted, installed_or_none, read_installed
-from hostrouting.install.losses import find_losses
+from hostrouting.install.installed import Wanted, read_installed
 from hostrouting.install.part import Part
 from hostrouting.install.plan import Plan
 from hostrouting.install.preflight import plan_install
-from hostrouting.install.undo import (
-    Before,
-    add_routes,
-    require_readable,
-    routes_to_add_again,
-)
-from phases.arguments import must_be, must_be_number
 from phases.context import derived
-from phases.execution import warn_of_lost_verbs
 
 if TYPE_CHECKING:
-    from hostrouting.kernel.base import RouteRequest
-    from hostrouting.model.route import Route
-
-
-def _is(kind: type[object], rule: str) -> Callable[[object, Any, Any], None]:
-    """A validator of attrs that requires this kind, when a task is made: it would fail later, and
-    not say why.
-    """
-    return lambda _task, field, value: must_be(kind, value, field.name, rule)
-
-
-IS_CONFIG = _is(
-    HostRoutingConfig, "a HostRoutingConfig; HostRoutingConfig.from_mapping and .load read one"
-)
-IS_HOST = _is(
-    Host,
-    "a Host: Host.local() is this computer, Host.offline(root) an image, FakeHost(kernel=…) one in "
-    "memory",
-)
-
-
-def _is_duration(_task: object, _field: object, value: Any) -> None:
-    """Raise ValueError for a number of seconds that nobody would wait."""
-    must_be_number(value, "wait", most=86_400)
-
+    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.host.effects import Effects
 
 own_constructor = attrs.define(slots=False, eq=False, on_setattr=attrs.setters.frozen)
 """Above each class of tasks, which then has an __init__ of its own: the error of a wrong call names
@@ -81,22 +47,21 @@ class InstallTask(ABC):
     has_steps: ClassVar[bool] = False
     """Whether each part is a step of its own; or all do their work in the step of this task."""
 
-    config: HostRoutingConfig = attrs.field(validator=IS_CONFIG)
-    host: Host = attrs.field(factory=Host.local, validator=IS_HOST, kw_only=True)
-    wait: float = attrs.field(default=60.0, validator=_is_duration, kw_only=True)
+    config: HostRoutingConfig = attrs.field()
+    host: Host = attrs.field(factory=Host.local, kw_only=True)
+    wait: float = attrs.field(default=60.0, kw_only=True)
     """The seconds that each part waits for what it needs, such as the default route."""
-    allow_removal: bool = attrs.field(
-        default=True, validator=_is(bool, "True or False"), kw_only=True
-    )
+    allow_removal: bool = attrs.field(default=True, kw_only=True)
     """Whether the configuration may take away what protects the host now. If not, a ConfigError
     names it.
     """
-    before: dict[str, Before] = attrs.field(factory=dict, init=False, eq=False, repr=False)
-    """By the id of a run that has changed something: what undo needs of it. Undone runs are taken
-    out.
+
+    before: dict[str, HostRoutingConfig | None] = attrs.field(
+        factory=dict, init=False, eq=False, repr=False
+    )
+    """By the id of a run that has changed something: what was installed before it; None if that
+    could not be read. Undone runs are taken out.
     """
-    runs: set[str] = attrs.field(factory=set, init=False, eq=False, repr=False)
-    """The ids of all runs of this object."""
 
     @abstractmethod
     def wanted(self) -> Wanted:
@@ -124,8 +89,6 @@ class InstallTask(ABC):
         return plan_install(self.host, self.wanted(), parts, is_dry_run=True, earlier=earlier)
 
     def do(self, ctx: phases.Context) -> Effects | phases.Skip:
-        warn_of_lost_verbs(self, ctx)
-        self.runs.add(ctx.run_id)
         return self.install(ctx, self.wanted)
 
     def install(
@@ -138,77 +101,39 @@ class InstallTask(ABC):
             self.parts(),
             ctx,
             as_steps=self.has_steps,
-            keep=partial(self.keep, ctx.run_id),
+            keep=partial(self.before.setdefault, ctx.run_id),
             nothing=self.reason_to_skip,
         )
 
-    def keep(
-        self, run: str, former: HostRoutingConfig | None, changes: Iterable[RouteRequest]
-    ) -> None:
-        """Keep what was installed before this run, which may have several attempts, and these
-        changes. From now on, there is something to undo.
-        """
-        self.before.setdefault(run, Before(former)).changes.extend(changes)
-
     def undo(self, ctx: phases.Context) -> Effects | phases.Skip:
-        """Install again what was installed before the run that is undone, or before the first one
-        if none is named. A task about one section restores that section. Where nothing was
-        installed, nothing is left. A warning names what protected the host and is taken away.
+        """Install again what was installed before the run that failed, or before the first run if
+        none has just failed. A task about one section restores that section. Where nothing was
+        installed, nothing is left.
 
-        Routes of hostrouting that no configuration had, and that a run has deleted, are added
-        again. HostError if what was installed could not be read, if another run has installed
-        something else since, or if the run that is undone was another object's.
+
+        HostError if that could not be read, or if another run has installed something else since.
         """
         undone = dict(self.before)
-        if ctx.ran is not None and ctx.root is not None:  # the undo of a report: of its run only
-            run = ctx.root.run
-            if run not in self.runs:
-                sentence = (
-                    "another object made that run, so this one does not know what was there before"
-                )
-                remedy = "undo with the tasks of that run, or, to remove everything, run Remove"
-                raise HostError(f"{sentence}; {remedy}", what="file")
-            undone = {each: before for each, before in undone.items() if each == run}
+        if ctx.ran is not None:  # the undo of a run that has failed: of that run only
+            undone = {run: former for run, former in undone.items() if run == ctx.run_id}
         if not undone:
             return phases.Skip("it has changed nothing, or that is undone")
-        result = self._restore([*undone.values()], ctx)
+        former, *_ = undone.values()
+        if former is None:
+            sentence = (
+                "what was installed before could not be read, so it cannot be installed again"
+            )
+            raise HostError(f"{sentence}; to remove everything, run Remove", what="file")
+        restoring = attrs.evolve(self, config=former, wait=0, allow_removal=True)
+        ctx = derived(ctx, skip=frozenset())
+        result = restoring.install(ctx, partial(self._wanted_again, restoring))
         for run in undone:
             del self.before[run]
         return result
 
-    def _restore(self, runs: list[Before], ctx: phases.Context) -> Effects | phases.Skip:
-        """Install what was installed before these runs, the earliest of which comes first."""
-        former = require_readable(runs)
-        restoring = attrs.evolve(self, config=former, wait=0, allow_removal=True)
-        ctx = derived(ctx, why_left_out=lambda _path: "")
-        try:
-            result = restoring.install(ctx, partial(self._wanted_again, restoring))
-        finally:  # also after a failure: these routes were there before
-            added = self._add_again(routes_to_add_again(runs), former, ctx)
-        if added.changed:
-            effects = effects_of(result)
-            return attrs.evolve(effects, changes=(*effects.changes, *added.changes))
-        return result
-
-    def _add_again(
-        self, routes: list[Route], former: HostRoutingConfig, ctx: phases.Context
-    ) -> Effects:
-        """Add these routes, unless another run has installed something else since."""
-        if not routes:
-            return Effects()
-        with self.host.locked(ctx):
-            installed = installed_or_none(self.host)
-            if installed is not None and self.own_part(installed) != self.own_part(former):
-                return Effects()
-            return add_routes(self.host, routes)
-
     def _wanted_again(self, restoring: InstallTask) -> Wanted:
-        """What the undo wants, whose former configuration `restoring` has. HostError if another run
-        has installed something else of this task's own part since, which stays.
-        """
         wanted = restoring.wanted()
-        # `wanted` of this task has the configuration as its run has installed it, without idle
-        # settings.
+        # `wanted` of this task has the configuration as its run has installed it.
         replaceable = (self.own_part(self.wanted().config), self.own_part(restoring.config))
         if wanted.former is not None and self.own_part(wanted.former) not in replaceable:
             sentence = "another run has installed a different configuration since, which stays"
@@ -218,22 +143,7 @@ class InstallTask(ABC):
         if config.has_work and not had_work:
             # The undone run has taken away all that there was to guard, and with it the guard.
             config = config._replace(guard=restoring.config.guard)
-        notes = tuple(_taken_away(wanted.former or HostRoutingConfig(), config))
-        return attrs.evolve(wanted, config=config, is_undo=True, notes=notes)
-
-
-def _taken_away(installed: HostRoutingConfig, former: HostRoutingConfig) -> Iterator[Finding]:
-    """The warnings of an undo about what has protected the host since the run."""
-    for loss in find_losses(installed, former):
-        sentence = f"this undo takes protection away: {loss}"
-        yield Finding("removal", "warning", sentence, loss.path)
-
-
-def _gate_not_installed(task: str) -> Finding:
-    """The warning that a task about one section leaves out what the configuration says."""
-    sentence = f"{task} does not install gate: its units are not gated, and its steps do not run"
-    remedy = Remedy("to install it, run the task Configure")
-    return Finding("unit-not-gated", "warning", sentence, "gate", remedy)
+        return attrs.evolve(wanted, config=config, is_undo=True)
 
 
 class SectionTask(InstallTask, Part):
@@ -254,7 +164,8 @@ class SectionTask(InstallTask, Part):
         config = installed.replaced(self.section, self.config)
         notes: tuple[Finding, ...] = ()
         if self.config.gate not in {None, config.gate}:
-            notes = (_gate_not_installed(self.name),)
+            sentence = f"{self.name} does not install gate: that does the task Configure"
+            notes = (Finding("unit-not-gated", "warning", sentence, "gate"),)
         return Wanted(config, installed, self.allow_removal, notes=notes)
 
     def parts(self) -> tuple[SectionTask, ...]:

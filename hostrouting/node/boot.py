@@ -9,20 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hostrouting.node.clock import MachineClock
+from hostrouting.host.host import Host
+from hostrouting.node.clock import MachineClock, NodeClock
 from hostrouting.node.ending import TIME_LIMIT, TimeLimit, stop_on_signals
-from hostrouting.node.installed import open_kernel, parse_config, read_config
-from hostrouting.node.journal import ERROR, INFO, WARNING, describe_failure, lines_of, say
+from hostrouting.node.installed import await_pass
+from hostrouting.node.journal import ERROR, describe_failure, lines_of, say
 from hostrouting.node.lock import HostLock
-from hostrouting.node.running import start_again_if_replaced, when_it_began
-from hostrouting.node.waiting import WAIT, attempt_until_all_is_there
+from hostrouting.upkeep.passes import PARTS, Part
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
-
-    from hostrouting.host.host import Host
-    from hostrouting.node.clock import NodeClock
-    from hostrouting.upkeep.passes import Part, PassOutcome
 
 _FAILED = 1
 
@@ -30,9 +26,6 @@ _FAILED = 1
 def run_service(part: str) -> int:
     """Make this part of a pass; the exit status of the service."""
     stop_on_signals()
-    from hostrouting.host.host import Host  # noqa: PLC0415  a signal may come while it is loaded
-    from hostrouting.upkeep.passes import PARTS  # noqa: PLC0415  as above
-
     [known] = [each for each in PARTS if each == part]
     return make_part(known, Host.local(), clock=MachineClock())
 
@@ -45,30 +38,11 @@ def make_part(
     locked: Callable[[], AbstractContextManager[str]] = HostLock,
 ) -> int:
     """Make the part, and log what is wrong; 0 if it is done, and holds no unit back."""
-    began = when_it_began(clock.now())
-
-    def attempt() -> PassOutcome:
-        from hostrouting.upkeep.passes import run_pass  # noqa: PLC0415  as above
-
-        with locked() as why_not_locked:
-            start_again_if_replaced(began)
-            if why_not_locked:
-                say(WARNING, why_not_locked)
-            config = parse_config(host.files, read_config(host.files))
-            with open_kernel(host) as backend:
-                return run_pass(host, backend, config, parts=[part])
-
     try:
-        with TimeLimit(began + TIME_LIMIT - clock.now()):
-            outcome = attempt_until_all_is_there(
-                host.open_kernel,
-                attempt,
-                until=began + WAIT,
-                clock=clock,
-                say_waiting=lambda waits: say(INFO, f"waiting for up to {WAIT:g} s: {waits}"),
-            )
+        with TimeLimit(TIME_LIMIT):
+            _, outcome = await_pass(host, [part], clock=clock, locked=locked)
     except BaseException as error:  # noqa: BLE001  whatever it is, the journal has to have it
-        for line in describe_failure(error, f"it made the part {part}"):
+        for line in describe_failure(error):
             say(ERROR, line)
         return _FAILED
     for level, words in lines_of(outcome):

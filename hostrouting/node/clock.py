@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING, Protocol
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
-
     from phases import Clock
 
-    class NodeClock(Protocol):
-        """The time, and waiting."""
 
-        @property
-        def for_watch(self) -> Clock | None:
-            """The clock on which the watch of a fake kernel waits; a real one has the machine's."""
+class NodeClock(Protocol):
+    """The time, and waiting."""
 
-        def now(self) -> float:
-            """Monotonic seconds: only differences are meaningful."""
+    @property
+    def for_watch(self) -> Clock | None:
+        """The clock on which the watch of a fake kernel waits; a real one has the machine's."""
 
-        def processor_time(self) -> float:
-            """How many seconds this process has worked."""
+    def now(self) -> float:
+        """Monotonic seconds: only differences are meaningful."""
 
-        def sleep(self, seconds: float) -> None:
-            """Wait that long."""
+    def processor_time(self) -> float:
+        """How many seconds this process has worked."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait that long."""
 
 
 class MachineClock:

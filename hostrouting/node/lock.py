@@ -7,6 +7,7 @@ import os
 
 from hostrouting.host.files import open_lock
 from hostrouting.host.layout import HostLayout
+from hostrouting.node.journal import INFO, say
 
 
 class HostLock:
@@ -23,7 +24,11 @@ class HostLock:
             self._descriptor = open_lock(HostLayout.lock_path)
         except OSError as error:
             return f"this runs without a lock, as there is none: {error}"
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(INFO, f"waiting for {HostLayout.lock_path} (to see who has it: lslocks)")
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         return ""
 
     def __exit__(self, *_: object) -> None:

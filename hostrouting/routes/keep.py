@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import plan_static_routes
@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from hostrouting.kernel.base import RouteBackend
 
 
-def keep_routes(backend: RouteBackend, config: HostRoutingConfig) -> Applied:
+def keep_routes(backend: RouteBackend, config: HostRoutingConfig, **options: Any) -> Applied:
     """Bring the routes of the host to those of the configuration, all or none. If one has to wait,
-    nothing is changed, and the plan says for what. Raises what `apply_plan` raises.
+    nothing is changed, and the plan says for what. Raises what `apply_plan` raises, which has the
+    options.
     """
     before = backend.snapshot()
     plan = plan_static_routes(config, before)
     plan.require_no_conflict()
     if plan.waiting:
         return Applied(plan)
-    return apply_plan(plan, backend, before=before)
+    return apply_plan(plan, backend, before=before, **options)

@@ -12,7 +12,7 @@ import phases
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
 from hostrouting.install.installed import Wanted, installed_or_none
-from hostrouting.install.task import IS_HOST, InstallTask, SectionTask, own_constructor
+from hostrouting.install.task import InstallTask, SectionTask, own_constructor
 from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
@@ -47,7 +47,7 @@ class Configure(InstallTask):
 
     @property
     def subtasks(self) -> tuple[SectionTask, ...]:
-        """The steps that `only` and `skip` can name."""
+        """The steps that `skip` can name."""
         return self.parts()
 
     def parts(self) -> tuple[SectionTask, ...]:
@@ -77,12 +77,11 @@ class Remove:
     """Remove everything of hostrouting and nothing else: drop-ins, units, program, routes, probe
     table, markers.
 
-    A running unit is not touched; units that start from now on do not wait any more. Scripts of
-    others in gate.d also hold units back, so the removal is refused while there are any.
+    A running unit is not touched; units that start from now on do not wait any more.
     """
 
     name = "remove-host-routing"
-    host: Host = attrs.field(factory=Host.local, validator=IS_HOST, kw_only=True)
+    host: Host = attrs.field(factory=Host.local, kw_only=True)
 
     def plan(self, _ctx: phases.Context | None = None) -> Plan:
         """What would be removed; changes nothing."""

@@ -35,7 +35,7 @@ _SHOWN = 20
 """So many are in a log or an error: of what is wrong, of the remedies, and the worst of the other
 findings. The result and the JSON document have all.
 """
-_REMEDY_NAMES = ("missing-rule", "action", "unsafe", "repair-cost")
+_REMEDY_NAMES = ("action", "unsafe")
 """The findings that say what to do about what is wrong: they come after that, in the error, too."""
 
 

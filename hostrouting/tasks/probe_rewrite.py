@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import phases
 from hostrouting.errors import HostError
-from hostrouting.finding import Finding, Remedy
 from hostrouting.host.effects import Effects, Operation
 from hostrouting.install.plan import Plan
 from hostrouting.install.task import SectionTask, own_constructor
@@ -28,13 +27,6 @@ _OPERATIONS: dict[Difference, Operation] = {
     "unwanted": Operation("delete", _TITLE, "it is no longer wanted"),
 }
 """By what is wrong with the table: what is done about it."""
-_STAYS = Finding(
-    "probe-rewrite",
-    "warning",
-    f"{_TITLE} stays until the next boot: the program nft is not installed",
-    "nft",
-    Remedy("to delete it now, install the package nftables"),
-)
 
 
 @own_constructor
@@ -55,12 +47,6 @@ class RewriteProbeSource(SectionTask):
     needed: ClassVar[tuple[type[SectionTask], ...]] = (ConfigureStaticRoutes,)
 
     def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
-        is_wanted = wanted.config.probe_rewrite.enabled
-        if not self.host.has_program("nft"):
-            # If the table is wanted, `find_requirements` says it.
-            if _has_asked_for_it(wanted) and not is_wanted:
-                return Plan(obstacles=(_STAYS,))
-            return Plan()
         operations: tuple[Operation, ...] = ()
         difference = self._find_difference(wanted)
         if difference:
@@ -73,13 +59,13 @@ class RewriteProbeSource(SectionTask):
         try:
             return find_difference(self.host.nftables, wanted.config.probe_rewrite)
         except HostError:
-            if _has_asked_for_it(wanted):
+            # Where nobody has asked for a table, nft need not be there, and Linux need not have it.
+            if any(each and each.probe_rewrite.enabled for each in (wanted.config, wanted.former)):
                 raise
-            # This process may not list it, or Linux has no nftables: nobody asked for a table.
             return ""
 
     def carry_out(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:
-        if self.host.is_image or not self.host.has_program("nft"):
+        if self.host.is_image:
             return self._unchanged(wanted)
         if not self._find_difference(wanted):
             return self._unchanged(wanted)
@@ -96,9 +82,3 @@ class RewriteProbeSource(SectionTask):
         if self.host.is_image:
             return phases.Skip("an image has no table; it is loaded when it boots")
         return phases.Skip("the table is as it should be")
-
-
-def _has_asked_for_it(wanted: Wanted) -> bool:
-    """Whether the configuration of this run or of an earlier one has the rewrite."""
-    configs = (wanted.config, wanted.former)
-    return any(config is not None and config.probe_rewrite.enabled for config in configs)

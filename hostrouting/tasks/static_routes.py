@@ -8,10 +8,10 @@ import phases
 from hostrouting.errors import NotReady, RouteConflict
 from hostrouting.host.effects import Effects, recorded_in_errors
 from hostrouting.install.plan import Plan
-from hostrouting.install.preflight import require_no_loss
 from hostrouting.install.task import SectionTask, own_constructor
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.routes.apply import Applied, apply_plan
+from hostrouting.routes.keep import keep_routes
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
 
@@ -83,15 +83,8 @@ class ConfigureStaticRoutes(SectionTask):
                 # changes are taken back. An error has those that were made all the same.
                 done: list[RouteRequest] = []
                 with self.changing(ctx, wanted) as config, recorded_in_errors(done):
-                    before = backend.snapshot()
-                    last_plan = plan_static_routes(config, before)
-                    last_plan.require_no_conflict()
-                    applied = Applied(last_plan)
-                    if last_plan.changes and not last_plan.waiting:
-                        require_no_loss(wanted, before, last_plan.apply_to(before))
-                        applied = apply_plan(
-                            last_plan, backend, before=before, check=ctx.check, done=done
-                        )
+                    applied = keep_routes(backend, config, check=ctx.check, done=done)
+                last_plan = applied.plan
             if last_plan.waiting:
                 return None, "; ".join(map(str, last_plan.route_waits))
             return applied, ""

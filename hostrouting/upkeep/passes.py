@@ -12,8 +12,6 @@ now. A pass does not wait. What may still come, such as a default route, is in i
 can wait makes another pass then. Whoever makes a pass has the lock of the host meanwhile. The tasks
 of an agent (`tasks`) do the same with the same functions, and have their own ways to wait and to
 report.
-
-Modules are imported where they are needed, because every start of a gated unit waits for that.
 """
 
 from __future__ import annotations
@@ -21,10 +19,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
+from hostrouting.check.check import check_kernel, find_what_may_come
+from hostrouting.check.marker import leave_marker, remove_markers
+from hostrouting.check.sentences import check_findings
 from hostrouting.errors import BackendError, HostError, HostRoutingError
 from hostrouting.finding import Finding
-from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS
+from hostrouting.probe.load import load_table
+from hostrouting.routes.keep import keep_routes
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
@@ -74,16 +76,11 @@ def run_pass(
     outcome = PassOutcome()
     if "routes" in parts and "routes" not in configured:
         outcome = _delete_routes(backend, config)
-    try:
-        for part in configured:
-            if part in parts:
-                outcome = outcome.followed_by(_run_part(part, host, backend, config))
-    except BaseException:  # its time is over, or a signal
-        if "check" in parts:
-            _forget_verdict(host)
-        raise
+    for part in configured:
+        if part in parts:
+            outcome = outcome.followed_by(_run_part(part, host, backend, config))
     if "check" in parts and "check" not in configured:
-        _forget_verdict(host)
+        remove_markers(host.files)
     return outcome
 
 
@@ -92,11 +89,9 @@ def _delete_routes(backend: RouteBackend, config: HostRoutingConfig) -> PassOutc
     that, so a failure is a warning.
     """
     try:
-        routes = backend.snapshot(near=()).routes  # those of hostrouting, and few others
+        routes = backend.snapshot().routes
         if not any(route.protocol == OURS for route in routes):
             return PassOutcome()
-        from hostrouting.routes.keep import keep_routes  # noqa: PLC0415  only where it is needed
-
         return PassOutcome(changes=keep_routes(backend, config).changes)
     except HostRoutingError as error:
         return PassOutcome(_as_warnings(error))
@@ -104,14 +99,6 @@ def _delete_routes(backend: RouteBackend, config: HostRoutingConfig) -> PassOutc
 
 def _as_warnings(error: HostRoutingError) -> tuple[Finding, ...]:
     return tuple(finding._replace(severity="warning") for finding in error.findings)
-
-
-def _forget_verdict(host: Host) -> None:
-    """Remove a marker that this pass has not replaced: it is about another state of the host."""
-    if any(host.files.look(path) for path in HostLayout.markers):
-        from hostrouting.check.marker import remove_markers  # noqa: PLC0415  only where it is needed
-
-        remove_markers(host.files)
 
 
 def configured_parts(config: HostRoutingConfig) -> Iterator[Part]:
@@ -139,8 +126,6 @@ def _set_routes(backend: RouteBackend, config: HostRoutingConfig) -> PassOutcome
     """Set the routes. If one cannot be set, that holds units back in every mode; but not the route
     for replies to probes, which is only a warning.
     """
-    from hostrouting.routes.keep import keep_routes  # noqa: PLC0415  only where it is needed
-
     try:
         applied = keep_routes(backend, config)
     except HostRoutingError as error:
@@ -148,18 +133,13 @@ def _set_routes(backend: RouteBackend, config: HostRoutingConfig) -> PassOutcome
         return PassOutcome(error.findings, refuses=True, waits=waits)
     plan = applied.plan
     if plan.waiting:  # so nothing was changed
-        waits = ""
-        # If one of the routes can never be set, no wait would help the others.
-        if all(incomplete.missing.can_come for incomplete in plan.waiting):
-            waits = "; ".join(map(str, plan.route_waits))
+        waits = "; ".join(map(str, plan.route_waits))
         return PassOutcome(plan.failed_waits, refuses=True, waits=waits)
     return PassOutcome(plan.warnings, changes=applied.changes)
 
 
 def _load_probes(host: Host, config: HostRoutingConfig) -> PassOutcome:
     """Load the table. A unit can do without probes, so a failure is a warning."""
-    from hostrouting.probe.load import load_table  # noqa: PLC0415  only where it is needed
-
     try:
         load_table(host.nftables, config.probe_rewrite)
     except HostError as error:
@@ -172,15 +152,11 @@ def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> Pass
     """Check, and leave the marker. In STRICT, units are held back if the verdict is that addresses
     escape or that there is no default route, or if Linux does not answer.
     """
-    from hostrouting.check.check import check_kernel, find_what_may_come  # noqa: PLC0415  as above
-    from hostrouting.check.marker import leave_marker  # noqa: PLC0415  as above
-    from hostrouting.check.sentences import check_findings  # noqa: PLC0415  as above
-
     settings = config.route_overlap
     try:
         report = check_kernel(backend, config, name_servers=host.name_servers)
     except BackendError as error:
-        _forget_verdict(host)
+        remove_markers(host.files)
         waits = str(error) if error.can_retry else ""
         return PassOutcome(error.findings, refuses=settings.is_strict, waits=waits)
     findings = check_findings(report, mode=settings.mode)

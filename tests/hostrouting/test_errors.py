@@ -6,8 +6,7 @@ import pickle
 import pytest
 
 from hostrouting import errors
-from hostrouting.command import Operator, call
-from hostrouting.finding import Finding, Remedy
+from hostrouting.finding import Finding
 from hostrouting.host.effects import recorded_in_errors
 
 MODE = errors.Fault("mode", '"LOUD"', "is not a mode", "write WARN")
@@ -152,7 +151,6 @@ def test_findings_say_whether_to_try_again(findings: list[Finding], *, can_retry
     """The error can be retried if all findings that are errors can."""
     error = errors.RouteOverlapError("it escapes", findings=findings)
     assert error.can_retry is can_retry
-    assert error.repair == (({"destination": "10.0.0.0/8"},) if REPAIR in findings else ())
 
 
 def test_many_reasons() -> None:
@@ -162,7 +160,7 @@ def test_many_reasons() -> None:
     assert "route 8; route 9; and 2 more; nothing was changed" in str(failed)
     assert len(failed.reasons) == 12
     conflicts = [Finding("route-conflict", "error", reason) for reason in reasons]
-    assert str(errors.RouteConflict(findings=conflicts)).endswith("route 9; and 2 more")
+    assert str(errors.RouteConflict(findings=conflicts)).endswith("route 9\nand 2 more")
 
 
 def test_a_permission_that_lacks() -> None:
@@ -172,20 +170,3 @@ def test_a_permission_that_lacks() -> None:
     assert errors.is_denied(outer)
     assert errors.is_denied(errors.BackendError("x", kind="not-permitted"))
     assert not errors.is_denied(errors.HostError("x", what="file", errno=28))
-
-
-def test_the_lines_of_an_error() -> None:
-    """What led to it, with each way out on a line of its own; or its message, if it has one."""
-    who = Operator(program="env/bin/hostrouting")
-    remedy = Remedy("to see more", call("status"))
-    finding = Finding("unit", "error", "it fails", remedy=remedy)
-    way = "  to see more, as root: env/bin/hostrouting status"
-    assert errors.RequirementError(findings=[finding]).lines_for(who) == ["it fails", way]
-    assert errors.RequirementError("no", findings=[finding]).lines_for(who) == ["no"]
-    faults = [errors.Fault("a", "1", "is wrong"), errors.Fault("b", "2", "is too")]
-    below = ["  a: 1 is wrong", "  b: 2 is too", way]
-    refused = errors.ConfigError(faults, "f.json", remedy=remedy)
-    assert refused.lines_for(who) == ["f.json has 2 faults:", *below]
-    refused = errors.ConfigError(faults[:1], "f.json", headline="no:", remedy=remedy)
-    assert refused.lines_for(who) == ["no:", below[0], way]
-    assert errors.HostRoutingError().lines_for(who) == [""]

@@ -23,8 +23,6 @@ def test_every_name_leads_to_its_module() -> None:
         value = getattr(hostrouting, name)
         assert value.__name__ == name
         assert value.__module__.startswith("hostrouting.")
-        assert name in dir(hostrouting)
-        assert name in (hostrouting.__doc__ or "")
         assert not hasattr(hostrouting, f"{name}s")
     assert len(NAMES) <= 40
 
@@ -53,7 +51,7 @@ def test_a_task_is_made_from_its_configuration_and_keywords() -> None:
 
 
 @pytest.mark.parametrize(
-    "package", ["check", "config", "fib", "host", "kernel", "model", "reading", "testing"]
+    "package", ["check", "config", "fib", "host", "kernel", "model", "testing"]
 )
 def test_the_catalogue_of_a_package(package: str) -> None:
     """`__all__` has each value that the package imports from its modules, once, and the guide names
@@ -74,30 +72,13 @@ def test_the_catalogue_of_a_package(package: str) -> None:
 
 @pytest.mark.linux
 def test_import_loads_nothing() -> None:
-    """To import hostrouting loads none of its packages, and the backend of pyroute2 loads that only
-    when it is used.
-    """
+    """To import hostrouting loads none of its packages."""
     code = """if True:
         import sys, hostrouting
         print([name for name in sys.modules if name.startswith("hostrouting.")])
-        hostrouting.Pyroute2Backend
-        print("pyroute2" in sys.modules)
     """
     done = completed([sys.executable, "-c", code], cwd=ROOT.parent)
-    assert done.stdout.splitlines() == ["['hostrouting.release']", "False"]
-
-
-@pytest.mark.linux
-def test_another_package_named_phases(tmp_path: pathlib.Path) -> None:
-    """One from the package index, in the place of ours, is named, with the way out."""
-    (tmp_path / "phases").mkdir()
-    (tmp_path / "phases/__init__.py").write_text("class Phase: ...")
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from hostrouting import Configure"
-    done = completed([sys.executable, "-c", code], cwd=ROOT.parent)
-    assert done.stderr.splitlines()[-1] == (
-        f"ImportError: the package phases in {tmp_path}/phases/__init__.py is another project's, "
-        "in the place of hostrouting's; run `pip uninstall phases`, then install hostrouting again"
-    )
+    assert done.stdout.splitlines() == ["['hostrouting.release']"]
 
 
 @pytest.mark.linux

@@ -46,7 +46,7 @@ assert_type(
 )
 assert_type(
     phases.execute(phases.serial(AttrsTask("a"), phases.parallel(function, ConstantName()))),
-    tuple[object, ...],
+    None,
 )
 assert_type(phases.run(phases.serial(ConstantName())), phases.Step)
 assert_type(Context().find("function").result, object)

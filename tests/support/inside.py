@@ -31,7 +31,7 @@ from hostrouting.errors import exit_code
 from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
 from tests.support.children import LONGEST, enter_namespaces
-from tests.support.compiled import compiled_program, use_compiled_program
+from tests.support.compiled import compiled_program
 
 # Modules that are imported only when they are first needed, by the library and by the modules that
 # it imports. If one is missing from this list, a command fails with its name, because the file does
@@ -123,7 +123,6 @@ class CommandLines:
 def _serve(requests: Connection, leader: int) -> None:
     """Enter the namespaces, and carry out each command line that is requested."""
     enter_namespaces(*(f"/proc/{leader}/ns/{name}" for name in _NAMESPACES))
-    use_compiled_program()
     gc.freeze()  # a garbage collection in a fork would copy every object
     with suppress(EOFError):  # nobody will request anything more
         while True:

@@ -9,31 +9,22 @@ cannot be used, hide no other part.
 Exit codes. 2: config.json cannot be used. 1: something differs, a unit can start unchecked or
 cannot start, or an address escapes now. 3: something is awaited: a route waits, the verdict is
 undecided, or a part of the host does not answer. With a unit: 1 if it was refused, fails or is
-masked, 2 if systemd does not know it, 3 if it waits in the gate. With --metrics, which prints the
-text format of Prometheus, it is 0: the metrics say it.
+masked, 2 if systemd does not know it, 3 if it waits in the gate.
 """
 
 import argparse
 
 from hostrouting.cli.output import Answer
-from hostrouting.cli.source import as_whom, bad_input
-from hostrouting.codes import FINE
 from hostrouting.host.host import Host
 from hostrouting.host.systemd import unit_name
 from hostrouting.install.plan import Plan
-from hostrouting.status import Status, find_status, metric_lines, status_lines
-
-ARGUMENTS = ("unit", "--metrics")
+from hostrouting.status import Status, find_status, status_lines
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     unit = arguments.unit
-    if arguments.metrics and (arguments.json or unit is not None):
-        raise bad_input("--metrics", "cannot be used with --json or UNIT", "leave these out")
     status = find_status(host, "" if unit is None else unit_name(unit))
-    if arguments.metrics:
-        return Answer(FINE, {}, metric_lines(status))
-    return Answer(status.code, _document(status), status_lines(status, as_whom(arguments)))
+    return Answer(status.code, _document(status), status_lines(status))
 
 
 def _document(status: Status) -> dict[str, object]:

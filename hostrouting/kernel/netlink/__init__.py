@@ -7,7 +7,6 @@ From the bottom:
     host      devices, addresses, rules and settings
     routes    the codec of routes
     requests  changes of routes, and lookups
-    lists     long lists of routes, of which few are asked for
     watch     listening for changes
     backend   the class NetlinkBackend
 """

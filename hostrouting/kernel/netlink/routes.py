@@ -23,6 +23,7 @@ from hostrouting.kernel.netlink.numbers import (
     AF_OF,
     FAMILY_OF,
     RTM_DELROUTE,
+    RTM_GETROUTE,
     RTM_NEWROUTE,
     ip_of,
     number_in,
@@ -33,6 +34,7 @@ from hostrouting.kernel.netlink.socket import (
     HEADER,
     NUMBER,
     KernelError,
+    Netlink,
     aligned,
     attribute,
     attributes_of,
@@ -205,8 +207,8 @@ _VERBS: dict[Verb, tuple[int, int]] = {
 """The type and the flags of a request."""
 
 
-def encode(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
-    """The message of this request, with the destination as the first attribute.
+def encode(verb: Verb, route: Route, index_of: Callable[[str], int], sequence: int = 0) -> bytes:
+    """The message of this request.
 
     KernelError if the route does not fit into a message (ERANGE), or a device does not exist.
     """
@@ -221,7 +223,7 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
         problem = f"a number does not fit into a message: {error}"
         raise KernelError(errno.ERANGE, problem) from error
     type_, flags = _VERBS[verb]
-    return message(type_, flags, body)
+    return message(type_, flags, body, sequence)
 
 
 def _why_not_sent(route: Route) -> str:
@@ -346,6 +348,12 @@ def _packed_metrics(route: Route) -> bytes:
 
 
 # Questions.
+
+
+def list_routes(netlink: Netlink, family: int, names: Mapping[int, str]) -> list[Route]:
+    """The routes of all tables, in the kernel's order."""
+    messages = netlink.dump(RTM_GETROUTE, question_rtmsg(family))
+    return [decode(packed, names) for packed in messages]
 
 
 def question_rtmsg(family: int, dst_len: int = 0, flags: int = 0) -> bytes:

@@ -17,7 +17,6 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, HostError
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
-from hostrouting.kernel.rights import Rights
 from hostrouting.model.prefix import as_ip
 from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeEbtables, FakeFiles, FakeHost, FakeLinkLayer
@@ -29,7 +28,6 @@ from tests.support.tasks import LAYOUT, failure_of, run
 
 UNDO = "/var/lib/hostrouting/azure-vnet-1.undo"
 CONFLIST = {"/etc/cni/net.d/10-azure.conflist": '{"plugins": [{"type": "azure-vnet"}]}'}
-UNPRIVILEGED = partial(Rights, changes_network=False)
 BATCH = 2
 """The number of the call of ebtables that deletes: before it, the rules are read for the plan."""
 
@@ -211,7 +209,6 @@ FAILURES: dict[str, tuple[Callable[[], azure.AzureHost], str]] = {
     "no ebtables": (lambda: with_broken_ebtables("missing"), "refused"),
     "two backends": (lambda: with_broken_ebtables("wrong-backend"), "wrong-backend"),
     "the batch fails": (lambda: with_broken_ebtables("refused", nth=BATCH), "refused"),
-    "no rights": (lambda: azure.host(rights=UNPRIVILEGED), "not-permitted"),
     "no undo file": (lambda: azure.host(files=FakeFiles(broken=FULL)), ""),
 }
 

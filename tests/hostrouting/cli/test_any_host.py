@@ -83,7 +83,6 @@ def configs() -> st.SearchStrategy[dict[str, Any]]:
             "expectedCidrs": st.lists(st.sampled_from(CIDRS), max_size=2, unique=True),
             "mode": st.sampled_from(["WARN", "STRICT"]),
             "expectedDevs": st.sampled_from([[], [], ["eth0"], ["ib0", "wg0"]]),
-            "podCidrs": st.sampled_from([[], [], ["10.96.0.0/26"]]),
         }
     )
     routes = st.lists(st.sampled_from(ROUTES), max_size=2, unique_by=str)

@@ -4,7 +4,6 @@ bad days.
 
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -26,7 +25,6 @@ from tests.hostrouting.cli.machine import H200, Machine, private_machine
 from tests.support.incidents import GUARDED, config
 from tests.support.statuses import REPAIR_LINE
 from tests.support.tasks import CIDR, REPAIR, document
-from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -45,8 +43,8 @@ def assert_right_without_systemd(machine: Machine) -> None:
     """`status` finds nothing wrong with this machine but that no systemd runs here."""
     status = machine.hostrouting("status")
     names = [line.split()[0].strip(":") for line in status.stdout.splitlines()]
-    assert [name for name in names if name.isupper()] == ["OPEN", "OK"]
-    assert status.stdout.startswith("OPEN: systemd does not run here")
+    assert [name for name in names if name.isupper()] == ["DIFFERS", "OK"]
+    assert status.stdout.startswith("DIFFERS: systemd does not run here")
     assert status.returncode == 1
 
 
@@ -78,7 +76,7 @@ def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
 
     machine.shell("chmod 777 /etc/hostrouting")
     status = machine.hostrouting("status").stdout
-    assert status.count(": users other than root can write to /etc/hostrouting") == 1
+    assert "users other than root can write to /etc/hostrouting" in status
     assert machine.hostrouting("apply", "--config", repaired).returncode == 1
 
     assert machine.hostrouting("remove").returncode == 0
@@ -92,46 +90,6 @@ def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
     assert units in folders, "it belongs to another package"
 
 
-def test_what_units_run_by_hand(machine: Machine, repaired: str) -> None:
-    """The gate and the services at boot make the host right, and say whether it is. No note is left
-    that `status` would take for one about a start.
-    """
-    assert machine.hostrouting("apply", "--config", repaired).returncode == 0
-    unit = "systemd-nspawn@kube1"
-    machine.ip("route", "flush", "proto", "213")
-    passed = machine.hostrouting("gate", unit)
-    assert passed.returncode == 0
-    assert f"OK: every address of {CIDR} leaves through eth0" in passed.stderr
-    assert len(our_routes(machine)) == 2
-    machine.ip("route", "flush", "proto", "213")
-    assert machine.hostrouting("boot", "routes").returncode == 0
-    assert len(our_routes(machine)) == 2
-
-    machine.ip("route", "flush", "proto", "213")
-    machine.ip("route", "add", "172.16.0.0/17", "dev", "ib3")
-    refused = machine.hostrouting("gate", unit)
-    assert refused.returncode == 1
-    assert "hostrouting: ROUTE-CONFLICT: 172.16.0.0/17 cannot be installed" in refused.stderr
-    assert machine.hostrouting("boot", "check").returncode == 1
-    assert machine.hostrouting("gate", "ssh").returncode == 1
-    assert not machine.outside(HostLayout.notes_directory).exists()
-
-
-def test_the_guard_by_hand(machine: Machine, repaired: str) -> None:
-    """It sets lost routes again until a signal ends it."""
-    assert machine.hostrouting("apply", "--config", repaired).returncode == 0
-    machine.ip("route", "flush", "proto", "213")
-    with subprocess.Popen(machine.command("guard")) as guard:
-        try:
-            wait_for("the routes", lambda: len(our_routes(machine)) == 2)
-            machine.ip("route", "flush", "proto", "213")
-            wait_for("the routes", lambda: len(our_routes(machine)) == 2)
-            guard.terminate()
-            assert guard.wait(timeout=100) == 0
-        finally:
-            guard.kill()
-
-
 @pytest.mark.needs("systemctl")
 def test_not_root(machine: Machine, repaired: str) -> None:
     """Without root one can look; what would change the host says that it requires root."""
@@ -140,7 +98,7 @@ def test_not_root(machine: Machine, repaired: str) -> None:
         assert machine.hostrouting(*words.split(), before=AS_ANYONE).returncode == code, words
     said = machine.hostrouting("apply", "--config", repaired, before=AS_ANYONE)
     assert said.returncode == 3
-    assert "run it as root" in said.stdout
+    assert "run as root" in said.stdout
 
 
 # The commands that make a node with two of its eight cards, which is quicker.

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from hostrouting.host.fileset import File, FileChanges, is_masked, is_ours
+from hostrouting.host.fileset import File, FileChanges, is_ours
 from hostrouting.testing import FakeFiles
 
 UNIT = "/etc/systemd/system/static-routes.service"
@@ -24,8 +24,6 @@ OURS = "# Written by hostrouting; changes are overwritten.\n"
             False,
             "was not written by hostrouting, .*; move the file away",
         ),
-        (UNIT, "", False, "is masked: .*; as root: systemctl unmask static-routes.service"),
-        ("/etc/systemd/networkd.conf.d/50-hostrouting.conf", "", False, "is masked: .*; remove it"),
         (CONFIG, "", True, ""),
     ],
 )
@@ -72,19 +70,6 @@ def test_the_place_of_a_link(target: str) -> None:
         str(obstacle)
         == f"{CONFIG} is a link to {target}, where a file of hostrouting has to be; move it away"
     )
-
-
-def test_what_is_not_a_file() -> None:
-    """A link to a text of ours is ours, and a folder is neither ours nor a mask."""
-    files = FakeFiles({"/opt/unit": OURS, f"{UNIT}/file": OURS})
-    link = f"{UNIT}.d"
-    files.links[link] = "/opt/unit"
-    assert is_ours(files, link)
-    assert not is_ours(files, UNIT)
-    assert not is_masked(files, UNIT)
-    assert not is_masked(files, CONFIG)
-    files.links[link] = "/dev/null"
-    assert is_masked(files, link)
 
 
 def test_changes() -> None:

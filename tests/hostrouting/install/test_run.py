@@ -5,11 +5,10 @@ import pytest
 import phases
 from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.config.settings import MACHINES, ProbeRewriteConfig
-from hostrouting.errors import BackendError, RouteConflict
+from hostrouting.errors import RouteConflict
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.install.task import InstallTask
-from hostrouting.kernel.rights import Rights
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckResult
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
@@ -59,29 +58,16 @@ def test_a_conflict_that_lasts() -> None:
     assert host.files.texts == before
 
 
-class Dying(FakeManager):
-    """A manager whose units end after their start."""
-
-    def start(self, unit: str, *, timeout: float, ctx: phases.Context | None = None) -> None:
-        """See Manager."""
-        super().start(unit, timeout=timeout, ctx=ctx)
-        self.states[unit] = "failed"
-
-
 class TestGuard:
     """The routes do not need the guard."""
 
     CONFLICTING = CONFLICTING._replace(guard=GuardConfig(enabled=True))
 
-    @pytest.fixture(params=["it fails", "it ends at once"])
-    def host(self, request: pytest.FixtureRequest) -> FakeHost:
-        """A host on which its start fails, or is in vain."""
+    @pytest.fixture
+    def host(self) -> FakeHost:
+        """A host on which its start fails."""
         manager = FakeManager()
         manager.failing[LAYOUT.guard_unit] = ("bash was not found",)
-        if request.param == "it ends at once":
-            manager = Dying()
-            manager.errors[LAYOUT.guard_unit] = ("bash was not found",)
-            manager.properties[LAYOUT.guard_unit] = {"InactiveExitTimestamp": "Thu 09:00"}
         return FakeHost(kernel=h200(), manager=manager)
 
     def test_it_does_not_start(self, host: FakeHost) -> None:
@@ -176,22 +162,3 @@ def test_how_bad_an_overlap_is(mode: str, severity: str) -> None:
     host = FakeHost(kernel=h200())
     plan = Configure(config(cidrs=(CIDR,), mode=mode), host=host).plan()
     assert plan.check_findings[0].severity == severity
-
-
-def test_rights() -> None:
-    """A process that only has to start the guard need not be allowed to change routes."""
-    rights = Rights()
-    host = FakeHost(kernel=h200(), rights=lambda: rights)
-    run(Configure(GUARDED, host=host))
-    manager_of(host).states[LAYOUT.guard_unit] = "failed"
-    rights = Rights(changes_network=False)
-
-    result = run(Configure(GUARDED, host=host))
-
-    [start] = effects_of(result).operations
-    assert start.verb == "start"
-    lose_routes(host)
-    host.files.writes.clear()
-    words = "this process may not change routes or rules; run it as root"
-    failure_of(run, Configure(GUARDED, host=host), of=BackendError, match=words)
-    assert host.files.writes == []

@@ -85,7 +85,7 @@ class Moments:
     def _faults_of_markers(self, verb: str, thing: str) -> Iterator[str]:
         """A marker is about the configuration that is installed."""
         installed = self._texts.get(LAYOUT.config_path)
-        if verb == "write" and thing.startswith(f"{LAYOUT.state_directory}/"):
+        if verb == "write" and thing.startswith("/run/aks-flex-node/"):
             self._judged = installed
         is_marked = any(marker in self._texts for marker in HostLayout.markers)
         if is_marked and self._judged != installed:

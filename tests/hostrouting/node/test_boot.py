@@ -107,7 +107,7 @@ def test_it_is_interrupted(capfd: pytest.CaptureFixture[str]) -> None:
     clock = FakeNodeClock()
     clock.raise_at(3, Stopped("SIGTERM"))
     assert make("routes", host, clock) == 1
-    assert logged(capfd)[-1].startswith("3 SIGTERM ended this while it made the part routes; ")
+    assert logged(capfd)[-1].startswith("3 SIGTERM ended this; ")
 
 
 def test_netlink_cannot_be_opened(capfd: pytest.CaptureFixture[str]) -> None:

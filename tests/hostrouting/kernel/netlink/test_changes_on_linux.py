@@ -1,16 +1,14 @@
-"""NetlinkBackend and Pyroute2Backend change routes as `ip` does, in private network namespaces: the
+"""NetlinkBackend changes routes as `ip` does, in private network namespaces: the
 same kernel, another program.
 """
 
 import re
 
-import pyroute2
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from hostrouting.kernel.base import Outcome, RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.kernel.pyroute2 import Pyroute2Backend
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import (
     OURS,
@@ -118,17 +116,14 @@ def done_by(way: str, family: int, wanted: list[RouteRequest]) -> tuple[list[boo
         private_namespace() as namespace,
         namespace.inside(),
         NetlinkBackend() as netlink,
-        pyroute2.IPRoute() as handle,
-        Pyroute2Backend(handle) as by_pyroute2,
     ):
         furnish(namespace)
         if way == "ip":
             commands = [command_of(request).split() for request in wanted]
             done = [namespace.ip(f"-{family}", *words).returncode == 0 for words in commands]
         else:
-            backend = netlink if way == "netlink" else by_pyroute2
-            done = [outcome.ok for outcome in backend.change(wanted)]
-        routes = netlink.snapshot(family=family).routes
+            done = [outcome.ok for outcome in netlink.change(wanted)]
+        routes = netlink.snapshot().routes
     return done, [route for route in routes if route.protocol != PROTOCOL_KERNEL]
 
 
@@ -136,13 +131,10 @@ def done_by(way: str, family: int, wanted: list[RouteRequest]) -> tuple[list[boo
 @properties
 @given(data=st.data())
 def test_a_change_does_what_ip_does(family: int, data: st.DataObject) -> None:
-    """Any requests leave the tables as `ip` leaves them, and those that `ip` refuses are refused;
-    also by pyroute2.
-    """
+    """Any requests leave the tables as `ip` leaves them; those that `ip` refuses are refused."""
     wanted = data.draw(st.lists(requests(family), min_size=1, max_size=8))
     expected = done_by("ip", family, wanted)
     assert done_by("netlink", family, wanted) == expected
-    assert done_by("pyroute2", family, wanted) == expected
 
 
 def test_routes_of_both_families_by_one_gateway(backend: NetlinkBackend) -> None:
