@@ -18,7 +18,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from functools import lru_cache, partial, wraps
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from types import UnionType
@@ -227,9 +226,10 @@ def _read_object(cls: Any, document: Any) -> Any:
 
 
 def _unknown(key: object, known: Iterable[str]) -> Fault:
-    path = (
-        key if isinstance(key, str) and key.isascii() and key.isidentifier() else f"[{show(key)}]"
-    )
+    from difflib import get_close_matches  # noqa: PLC0415  only a fault needs it
+
+    is_plain = isinstance(key, str) and key.isascii() and key.isidentifier()
+    path = str(key) if is_plain else f"[{show(key)}]"
     lower = {each.lower(): each for each in known}
     near = get_close_matches(str(key).lower(), lower, 1, 0.8)
     remedy = f"did you mean {lower[near[0]]}?" if near else f"the known keys are {', '.join(known)}"

@@ -68,7 +68,7 @@ def files_of(
     before config.json, which an older one might not understand, and both before the units. The
     drop-ins come last.
     """
-    if asks_for_nothing(config):
+    if config.asks_for_nothing:
         return ()
     gated = gated_units(config)
     files: list[File] = []
@@ -97,14 +97,6 @@ def _unit_files(unit: str) -> Iterator[File]:
     yield File(path, text)
     if "[Install]" in text:
         yield File(HostLayout.enabled_path(unit), target=path)
-
-
-def asks_for_nothing(config: HostRoutingConfig) -> bool:
-    """Whether the configuration asks for no file: it gates no unit, as any with something to do
-    does (`gated_units`), and keeps no foreign routes. A guard without anything to guard is not a
-    valid configuration.
-    """
-    return not gated_units(config) and config.manage_foreign != "keep"
 
 
 def render_config(config: HostRoutingConfig) -> str:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from hostrouting.boot.units import UNITS
 from hostrouting.errors import HostError
 from hostrouting.host.files import leftover
-from hostrouting.host.fileset import existing, is_ours
 from hostrouting.host.layout import HostLayout
+from hostrouting.host.ours import existing, is_ours
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -459,6 +459,13 @@ class HostRoutingConfig(NamedTuple):
             self.static_routes.routes or self.route_overlap.cidrs or self.probe_rewrite.enabled
         )
 
+    @property
+    def asks_for_nothing(self) -> bool:
+        """Whether the configuration asks for no file on a host: it gates no unit, as any with
+        something to do does, and keeps no foreign routes.
+        """
+        return not gated_units(self) and self.manage_foreign != "keep"
+
     def replaced(self, section: str, other: "HostRoutingConfig") -> "HostRoutingConfig":
         """The same configuration with one section (the name of its attribute) of the other one. A
         guard that would have nothing left to guard is turned off.

@@ -1,4 +1,4 @@
-"""A file as it is wanted on a host, whether a file is ours, and what would change."""
+"""A file as it is wanted on a host, and what would change."""
 
 from __future__ import annotations
 
@@ -8,18 +8,13 @@ import attrs
 
 from hostrouting.finding import Finding, Remedy
 from hostrouting.host.files import Entry
+from hostrouting.host.ours import MARK, SHARED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from hostrouting.host.base import Files
 
-MARK = "Written by hostrouting"
-"""The words in each of our files in systemd's folders, where other programs also have files."""
 _ORIGINAL = ("ExecStart=/etc/aks-flex-node/", "Before=systemd-nspawn@.service")
 """The words in the units of the Go original. Our units replace these, and removal leaves them."""
-SHARED = "/etc/systemd/"
-"""Systemd's folders, into which other programs write, too. All our other folders are ours alone."""
 
 
 @attrs.frozen
@@ -75,23 +70,6 @@ class File:
                 remedy = Remedy("move the file away, or rename it")
                 return Finding("file", "error", sentence, self.path, remedy)
         return None
-
-
-def is_ours(files: Files, path: str) -> bool:
-    """Whether what is at this path, where we may write, is ours: in systemd's folders, a file with
-    our mark; elsewhere, everything.
-    """
-    entry = files.look(path)
-    if entry is None:
-        return False
-    if not path.startswith(SHARED):
-        return True
-    return entry.kind in {"file", "link"} and MARK in (files.read(path) or "")
-
-
-def existing(files: Files, paths: Iterable[str]) -> list[str]:
-    """Those of the paths at which something is."""
-    return [path for path in paths if files.look(path) is not None]
 
 
 class FileChanges(NamedTuple):

@@ -15,8 +15,9 @@ from hostrouting.config.settings import MACHINES, gated_units
 from hostrouting.gate.unit_names import instance_pattern
 from hostrouting.gate.unit_states import is_active
 from hostrouting.host.effects import Operation
-from hostrouting.host.fileset import FileChanges, existing
+from hostrouting.host.fileset import FileChanges
 from hostrouting.host.layout import HostLayout
+from hostrouting.host.ours import existing
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig

@@ -33,9 +33,9 @@ from phases.execution import raise_together
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.host import Host
-    from hostrouting.install.installed import Wanted
     from hostrouting.install.part import Part
     from hostrouting.install.plan import Plan
+    from hostrouting.install.wanted import Wanted
 
 Keep: TypeAlias = "Callable[[HostRoutingConfig | None], object]"
 """Keeps what undo needs: what is installed before the first change; None if it cannot be read."""

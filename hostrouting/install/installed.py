@@ -1,14 +1,12 @@
-"""The configuration that is installed on a host, which is what config.json says, and the one that
-takes its place.
+"""The configuration that is installed on a host, which is what config.json says.
+
+Every check of a host reads it, so this module and what it imports load fast.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
-from hostrouting.boot.files import asks_for_nothing
 from hostrouting.boot.on_disk import proof_of_installation
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault, HostRoutingError
@@ -17,59 +15,8 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.release import call
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hostrouting.finding import Finding
     from hostrouting.host.base import Files
     from hostrouting.host.host import Host
-    from hostrouting.model.route import RouteKey
-
-
-def _as_installed(config: HostRoutingConfig) -> HostRoutingConfig:
-    """The configuration as it is read again: one that asks for no file has no config.json."""
-    if asks_for_nothing(config):
-        return HostRoutingConfig()
-    return config
-
-
-@attrs.frozen
-class Wanted:
-    """What a run brings onto a host."""
-
-    config: HostRoutingConfig = attrs.field(converter=_as_installed)
-    """The whole configuration."""
-    former: HostRoutingConfig | None
-    """What is installed; it asks for nothing if nothing is. None if it cannot be read."""
-    allow_removal: bool = True
-    """Whether the configuration may take away what protects the host now."""
-    is_undo: bool = False
-    """Whether a run is taken back: this configuration was installed before, with all that is wrong
-    with it.
-    """
-    notes: tuple[Finding, ...] = ()
-    """What the run leaves out of the configuration that it was given, or takes away as an undo."""
-
-    @property
-    def is_on_new_host(self) -> bool:
-        """Whether nothing is installed yet."""
-        return self.former == HostRoutingConfig()
-
-    @property
-    def is_nothing(self) -> bool:
-        """Whether nothing is wanted."""
-        return self.config == HostRoutingConfig()
-
-    @property
-    def former_keys(self) -> set[RouteKey]:
-        """The keys of the static routes that are configured now."""
-        return configured_keys(self.former)
-
-
-def configured_keys(config: HostRoutingConfig | None) -> set[RouteKey]:
-    """The keys of the static routes of a configuration; none if it could not be read."""
-    if config is None:
-        return set()
-    return {route.key for route in config.static_routes.routes}
 
 
 def read_installed(host: Host) -> HostRoutingConfig:
@@ -79,26 +26,23 @@ def read_installed(host: Host) -> HostRoutingConfig:
     empty configuration would be wrong then: a run would remove all that is installed.
     """
     files = host.files
-    text = files.read(HostLayout.config_path)
+    path = HostLayout.config_path
+    text = files.read(path)
+    if text is None and not proof_of_installation(files):
+        return HostRoutingConfig()
+    if text is None:  # another run may have installed it since: config.json is written first
+        text = files.read(path)
     if text is None:
-        if not proof_of_installation(files):
-            return HostRoutingConfig()
-        # Another run may have installed it since: it writes config.json before these.
-        text = files.read(HostLayout.config_path)
-    faults: Sequence[Fault]
+        raise _unusable(files, "is missing, although files of hostrouting are still there")
     try:
-        config = HostRoutingConfig.from_json(text or "")
+        config = HostRoutingConfig.from_json(text)
     except ConfigError as error:
-        faults = error.faults
-    else:
+        raise ConfigError(error.faults, path, remedy=_remedy(files)) from error
+    if config.asks_for_nothing:  # `apply` writes no such file: somebody has emptied it
         ours = proof_of_installation(files)
-        if not asks_for_nothing(config) or not ours:
-            return config
-        # `apply` writes no such file: somebody has emptied it.
-        faults = [Fault("", "", f"configures nothing, although {ours[0]} is still there")]
-    if text is None:
-        faults = [Fault("", "", "is missing, although files of hostrouting are still there")]
-    raise ConfigError(faults, HostLayout.config_path, remedy=_remedy(files))
+        if ours:
+            raise _unusable(files, f"configures nothing, although {ours[0]} is still there")
+    return config
 
 
 def installed_or_none(host: Host) -> HostRoutingConfig | None:
@@ -107,6 +51,10 @@ def installed_or_none(host: Host) -> HostRoutingConfig | None:
         return read_installed(host)
     except HostRoutingError:
         return None
+
+
+def _unusable(files: Files, rule: str) -> ConfigError:
+    return ConfigError([Fault("", "", rule)], HostLayout.config_path, remedy=_remedy(files))
 
 
 def _remedy(files: Files) -> Remedy:

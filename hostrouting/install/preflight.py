@@ -20,8 +20,8 @@ from hostrouting.install.ungated import find_ungated
 
 if TYPE_CHECKING:
     from hostrouting.host.host import Host
-    from hostrouting.install.installed import Wanted
     from hostrouting.install.part import Part
+    from hostrouting.install.wanted import Wanted
 
 _WOULD_REMOVE = f"this would remove protection (to allow it: {ALLOWED_BY}):"
 

@@ -20,10 +20,11 @@ from hostrouting.errors import HostError, NotReady
 from hostrouting.finding import Finding
 from hostrouting.host.host import Host
 from hostrouting.install.install import install, parts_of_run
-from hostrouting.install.installed import Wanted, read_installed
+from hostrouting.install.installed import read_installed
 from hostrouting.install.part import Part
 from hostrouting.install.plan import Plan
 from hostrouting.install.preflight import plan_install
+from hostrouting.install.wanted import Wanted
 from phases.context import derived
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from hostrouting.text import first_of
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
     from hostrouting.config.settings import HostRoutingConfig, Mode
-    from hostrouting.install.installed import Wanted
+    from hostrouting.install.wanted import Wanted
     from hostrouting.model.prefix import IP
     from hostrouting.model.snapshot import Snapshot
 

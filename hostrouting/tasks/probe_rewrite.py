@@ -17,7 +17,7 @@ from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hostrouting.install.installed import Wanted
+    from hostrouting.install.wanted import Wanted
     from hostrouting.model.snapshot import Snapshot
 
 _TITLE = f"nftables table ip6 {TABLE}"

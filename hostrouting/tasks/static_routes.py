@@ -18,7 +18,7 @@ from hostrouting.routes.steps import RoutePlan
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hostrouting.install.installed import Wanted
+    from hostrouting.install.wanted import Wanted
     from hostrouting.kernel.base import RouteBackend, RouteRequest
     from hostrouting.model.snapshot import Snapshot
 

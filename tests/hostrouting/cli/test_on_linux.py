@@ -23,11 +23,18 @@ from hostrouting.node.clock import MachineClock
 from hostrouting.node.guard import Guard
 from tests.hostrouting.cli.machine import H200, Machine, private_machine
 from tests.support.incidents import GUARDED, config
+from tests.support.programs import modules_loaded_by
 from tests.support.statuses import REPAIR_LINE
 from tests.support.tasks import CIDR, REPAIR, document
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
+NOT_FOR_A_CHECK = {
+    *("attrs", "dataclasses", "difflib", "hashlib", "importlib.resources", "inspect", "logging"),
+    *("shutil", "subprocess", "tempfile", "threading", "zipfile"),
+    *("hostrouting.boot.program", "hostrouting.install.plan", "hostrouting.upkeep", "phases"),
+}
+"""What takes long to load, and a check does not need."""
 AS_ANYONE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
 
 
@@ -91,6 +98,16 @@ def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
 
 
 @pytest.mark.needs("systemctl")
+def test_what_a_check_loads(machine: Machine, repaired: str) -> None:
+    """A check of a host on which something is installed loads nothing that it does not need."""
+    config_file = machine.outside(HostLayout.config_path)
+    config_file.parent.mkdir()
+    config_file.write_text(Path(repaired).read_text())
+    loaded = modules_loaded_by(machine.command("check"))
+    assert "hostrouting.kernel.netlink.backend" in loaded
+    assert loaded & NOT_FOR_A_CHECK == set()
+
+
 def test_not_root(machine: Machine, repaired: str) -> None:
     """Without root one can look; what would change the host says that it requires root."""
     machine.shell("mkdir -p /run/hostrouting && chown 4242 /run/hostrouting /run /etc")

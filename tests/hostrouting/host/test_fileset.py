@@ -1,10 +1,13 @@
-"""hostrouting.host.fileset: which files are ours, which may be replaced, and what would change."""
+"""hostrouting.host.fileset and ours: which files are ours, which may be replaced, and what would
+change.
+"""
 
 import re
 
 import pytest
 
-from hostrouting.host.fileset import File, FileChanges, is_ours
+from hostrouting.host.fileset import File, FileChanges
+from hostrouting.host.ours import is_ours
 from hostrouting.testing import FakeFiles
 
 UNIT = "/etc/systemd/system/static-routes.service"
