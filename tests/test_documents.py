@@ -49,6 +49,12 @@ for _place, _block in BLOCKS.items():
     else:
         PROGRAMS[_place] = _block
 
+CODE = "".join(
+    path.read_text(encoding="utf-8")
+    for path in (ROOT / "hostrouting").rglob("*.py")
+    if path.name != "errors.py"
+)
+
 CONFTEST = """\
 from hypothesis import HealthCheck, settings
 
@@ -164,6 +170,16 @@ def test_links(name: str) -> None:
             assert anchor in anchors_of(there), target
 
 
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/design.md"])
+def test_modules(name: str) -> None:
+    """Each module that a page for developers names is there."""
+    modules = re.findall(r"`(?!tests/)(?:hostrouting/)?(\w+/\w+)(?:\.py)?`", PAGES[name])
+    assert modules
+    for module in modules:
+        package = ROOT if module.startswith("phases/") else ROOT / "hostrouting"
+        assert (package / f"{module}.py").exists(), module
+
+
 def anchors_of(page: Path) -> list[str]:
     """What leads to each heading of the page."""
     anchors: list[str] = []
@@ -202,13 +218,16 @@ def rows_of(page: str, pattern: str) -> list[Any]:
 
 
 def test_exit_codes() -> None:
-    """docs/scripts.md has the exit code of each error, and whether to try again."""
+    """docs/scripts.md has the exit code of each error, and whether to try again; and no kind that
+    nothing raises.
+    """
     rows = rows_of("docs/scripts.md", r"`(\w+)` \| ([^|]*) \|.*\| (yes|no) \| (\d)")
     named = {name for name, *_ in rows}
     assert named == {cls.__name__ for cls in HostRoutingError.__subclasses__()}
     for name, kinds, again, code in rows:
         cls = getattr(errors, name)
         for kind in re.findall(r"[\w-]+", kinds) or [""]:
+            assert f'"{kind}"' in CODE
             error = cls.__new__(cls)
             HostRoutingError.__init__(error, kind=kind)
             error.errno = None
@@ -242,9 +261,9 @@ def keys_in(section: Any, path: str = "") -> Iterator[str]:
 
 
 def test_settings() -> None:
-    """docs/configuration.md has a row for each setting."""
+    """docs/configuration.md has a row for each setting, and no other."""
     rows = re.findall(r"^\| `([\w.\[\]]+)` \|", PAGES["docs/configuration.md"], re.MULTILINE)
-    assert {*keys_in(HostRoutingConfig)}.difference(rows) == set()
+    assert sorted(keys_in(HostRoutingConfig)) == sorted(rows)
 
 
 def test_cnis() -> None:
