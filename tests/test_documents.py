@@ -173,10 +173,10 @@ def test_links(name: str) -> None:
 @pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/design.md"])
 def test_modules(name: str) -> None:
     """Each module that a page for developers names is there."""
-    modules = re.findall(r"`(?!tests/)(?:hostrouting/)?(\w+/\w+)(?:\.py)?`", PAGES[name])
+    modules = re.findall(r"`(?!tests/)(\w+/\w+(?:/\w+)*)(?:\.py)?`", PAGES[name])
     assert modules
     for module in modules:
-        package = ROOT if module.startswith("phases/") else ROOT / "hostrouting"
+        package = ROOT if module.startswith(("phases/", "hostrouting/")) else ROOT / "hostrouting"
         assert (package / f"{module}.py").exists(), module
 
 
