@@ -151,13 +151,21 @@ class Escape(NamedTuple):
         """The range as prefixes, as few as possible."""
         return tuple(prefixes_between(self.cidr.family, self.first, self.last))
 
+    @property
+    def _fate(self) -> str:
+        """What happens to the packets. They only may leave by these devices if the route has
+        others, too, or an equal default route has these.
+        """
+        if not self.devs:
+            return FATES.get(self.kind) or FATES[self.decision.kind]
+        verb = "leaves through"
+        if set(self.devs) != set(self.decision.devs):
+            verb = "may leave through"
+        return f"{verb} {spoken(self.devs)}"
+
     def __str__(self) -> str:
         """What happens to the packets, and the route or the rule that causes it."""
-        words = [extent(self.cidr.family, self.first, self.last)]
-        if self.devs:
-            words.append(f"leaves through {spoken(self.devs)}")
-        else:
-            words.append(FATES.get(self.kind) or FATES[self.decision.kind])
+        words = [extent(self.cidr.family, self.first, self.last), self._fate]
         if self.decision.route is not None:
             words.append(f"[{self.decision.route}]")
         is_by_main = self.decision.rule is not None and self.decision.rule.table == TABLE_MAIN

@@ -27,15 +27,12 @@ def test_a_report_from_another_process() -> None:
 
 
 @host_rows("""
-of several addresses on the expected device, Linux writes the one in the network of the gateway
 of two default routes with one metric, either may be the intended one
   none | default via 10.1.0.1 dev eth1 metric 100; address 10.1.0.4/24 dev eth1
-by a device without an address, Linux writes one of another device that is not only for its link
 Linux chooses one of several next hops by a hash, unless one is dead
 + -default; address 10.1.0.4/24 dev eth1; address 10.255.0.4/32 dev lo
   none     | default nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1
   10.0.0.4 | default nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1 | dev=eth0
-the source of the default route is often an address on lo, which both uplinks share
 """)
 def test_the_address_of_the_node(row: HostRow) -> None:
     """The one that its packets to elsewhere have, if that is known."""
@@ -43,9 +40,18 @@ def test_the_address_of_the_node(row: HostRow) -> None:
     assert checked_as(vm_of(row.host), row.asked).node_ips == known
 
 
-def targets(report: CheckReport, name: str) -> set[str]:
-    """The targets of the findings with this name."""
-    return {finding.target for finding in check_findings(report) if finding.name == name}
+@host_rows("""
+the route has no other device
+  leaves through ib0 [ | 172.16.0.0/16 dev ib0
+the route has another next hop
+  may leave through ib0 [ | 172.16.0.0/16 nexthop via 10.0.0.1 dev eth0 nexthop dev ib0
+an equal default route has the device
+  may leave through ib0 [ | -default; default via 10.0.0.1 dev eth0; default dev ib0
+""")
+def test_packets_only_may_leave_by_one_of_several_devices(row: HostRow) -> None:
+    """Linux uses one of several next hops, and an equal default route while a gateway is silent."""
+    [escape] = checked_as(vm_of(row.host), row.asked).escapes
+    assert f"172.16.0.0/16 {row.answer}" in str(escape)
 
 
 def test_families_without_a_default_route() -> None:
