@@ -23,14 +23,15 @@ class Proposal(NamedTuple):
 
 
 def propose_configuration(config: HostRoutingConfig, snapshot: Snapshot) -> Proposal:
-    """The given configuration, with the routes that repair the host once it is applied. Raises
+    """The given configuration, with the routes that repair the host once it is applied. A route
+    that cannot be set is left out only where something escapes, which gets other routes. Raises
     ConfigError if no CIDRs are expected.
     """
     plan = plan_static_routes(config, snapshot)
     report = check_snapshot(plan.apply_to(snapshot), config)
-    # Instead of those that cannot be set, what escapes gets other routes.
-    replaced = {step.route.key for step in plan.conflicts}
-    replaced |= {route.key for route in report.routes}
+    replaced = {route.key for route in report.routes}
+    if report.escapes:
+        replaced |= {step.route.key for step in plan.conflicts}
     kept = [route for route in config.static_routes.routes if route.key not in replaced]
     routes = (*kept, *report.routes)
     return Proposal(config._replace(static_routes=StaticRoutesConfig(bool(routes), routes)), report)

@@ -44,11 +44,11 @@ def destinations(configuration: HostRoutingConfig) -> list[str]:
         pytest.param(OURS, REPAIR, NONE, id="the repair"),
     ],
 )
-def test_what_the_next_boot_takes_is_proposed(
+def test_the_proposed_configuration_has_the_whole_repair(
     protocol: int, there: tuple[str, ...], configured: HostRoutingConfig
 ) -> None:
-    """Whatever routes of ours or typed ones are on the host, the proposed configuration repairs it,
-    and has no other routes.
+    """Whatever routes of ours are on the host, the proposed configuration repairs it, and has no
+    other routes.
     """
     proposal = propose_configuration(configured, with_routes(protocol, *there).snapshot())
     assert destinations(proposal.config) == list(REPAIR)
@@ -73,6 +73,19 @@ def test_a_configured_route_that_leads_elsewhere(cidr: str, right: str, wrong: s
     proposed = propose_configuration(by_ib0, kernel.snapshot())
     assert proposed.report.escapes
     assert destinations(proposed.config) == [cidr]
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_a_configured_route_whose_place_is_taken(is_wrong: bool) -> None:
+    """Another program has a route there. The configured one stays, unless something escapes by the
+    other: then routes that can be set are proposed.
+    """
+    kernel = h200() if is_wrong else plain_vm()
+    kernel.ip_route("add", Route.to(REPAIR[0], dev="ib0" if is_wrong else "eth0", protocol=4))
+    taken = config(REPAIR[0], cidrs=(CIDR,))
+    proposal = propose_configuration(taken, kernel.snapshot())
+    assert bool(proposal.report.escapes) is is_wrong
+    assert (REPAIR[0] in destinations(proposal.config)) is not is_wrong
 
 
 def addresses_of(ranges: Iterable[Escape | Unrepairable]) -> set[int]:
