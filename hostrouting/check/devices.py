@@ -90,9 +90,10 @@ class Devices:
         """
         of_pods = {dev for dev in self.links if self.is_used_as(dev, "pod")}
         bridges = {dev for dev in self.links if self.is_used_as(dev, "bridge")}
+        ways = of_pods | bridges | self.links.keys() & {*POD_NETWORKS}
         routes: list[Route] = []
         for route in self._fib.snapshot.routes:
-            if route.prefix.family != self._fib.family:
+            if ways.isdisjoint(route.devs) or route.prefix.family != self._fib.family:
                 continue
             if route.table not in {TABLE_MAIN, *self._fib.tables_for_plain}:
                 continue
@@ -105,8 +106,8 @@ class Devices:
             else:
                 is_default = route.prefix.length < 2  # also as two halves
                 here = {each.dev for each in self.addresses if each.ip in route.prefix}
-                ways = bridges | here.intersection(POD_NETWORKS)
-                leads_to_pods = not is_default and not ways.isdisjoint(route.devs)
+                to_networks = bridges | here.intersection(POD_NETWORKS)
+                leads_to_pods = not is_default and not to_networks.isdisjoint(route.devs)
             if leads_to_pods:
                 routes.append(route)
         return routes

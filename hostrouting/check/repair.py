@@ -56,13 +56,10 @@ def propose_repair(
             prefixes.update(_prefixes_for(judge, part, block))
     dev, routes, missing = _routes_to(judge, sorted(prefixes))
     after = list(_parts_of(judge.with_routes(routes), blocks))
-    # A route below an earlier rule takes nothing, or only what is fine.
-    helping: set[Route | None] = set()
-    for part in after:
-        if part.escape is None and _part_around(parts, part.first).escape:
-            helping.add(part.decision.route)
-    routes = [route for route in routes if route in helping]
-    after = list(_parts_of(judge.with_routes(routes), blocks))
+    useless = set(routes) - _helping_routes(parts, after)
+    if useless:
+        routes = [route for route in routes if route not in useless]
+        after = list(_parts_of(judge.with_routes(routes), blocks))
     if _is_worse(parts, after):
         routes = []
         after = list(parts)
@@ -254,6 +251,17 @@ def _is_worse(parts: Sequence[Part], after: Sequence[Part]) -> bool:
         if part.opinion.grade > before.opinion.grade or part.worst_grade > before.worst_grade:
             return True
     return False
+
+
+def _helping_routes(parts: Sequence[Part], after: Sequence[Part]) -> set[Route | None]:
+    """The routes that end an escape. One that an earlier rule hides takes nothing, or only what is
+    fine.
+    """
+    helping: set[Route | None] = set()
+    for part in after:
+        if part.escape is None and _part_around(parts, part.first).escape:
+            helping.add(part.decision.route)
+    return helping
 
 
 def _why_still(part: Part, missing: Why | None) -> Why:
