@@ -22,35 +22,18 @@ in Linux, the type of service and the source are parts of the key
   fd44::/64 | fd44::/64 dev ib0 metric 2000 | fd44::/64
 one of ours with a better metric is not replaced, so the prefix has to be longer
   fd44::/65 fd44::8000:0:0:0/65 | ipv6; fd44::/64 dev ib0 metric 512 proto ours | fd44::/64
-a route that Linux does not use now holds its key all the same
-+ 172.16.0.0/16 dev ib0
 a throw in table main ends its lookup
   172.16.0.0/17 172.16.128.0/17 | throw 172.16.0.0/16
 what the first rule for table main suppresses is used by the second one
   10.0.0.0/9 10.128.0.0/9 | 10.0.0.0/8 dev ib0; rule lookup 254 suppress 16 | 10.0.0.0/8
 no rule suppresses a refusal, but the longer route that hides it, which a later rule has
   10.0.0.0/16 10.1.0.0/16 | blackhole 10.0.0.0/15 proto 4; rule lookup 254 suppress 16 | 10.0.0.0/15
-a route that the rule suppresses does not say how long a new one has to be
 what a CNI may have left behind is not deleted if something else would be wrong then
   172.16.5.0/25 172.16.5.128/25 \
 | blackhole 172.16.5.0/24 proto 12; 172.16.0.0/16 dev ib0 | 172.16.5.0/24
 what leaves by the uplink's default route may as well leave by a route of ours
 + elsewhere; rule lookup 254 suppress 0; rule pref 200
   10.1.0.0/16 | rule pref 150 to 10.1.2.0/24 lookup 254 | 10.1.0.0/16 dev=eth0
-no route is too specific for a rule that suppresses all
-+ -main; rule lookup 254 suppress 32; rule pref 32767 lookup 253; default via 10.0.0.1 dev eth0 \
-table 253
-a rule for table main that is not about packets of pods changes nothing for them
-+ elsewhere; rule from 10.244.1.0/24
-routes are looked for where plain packets escape
-+ default via 10.0.0.1 dev eth0 table 100; rule from 0.0.0.0/32
-what a route takes has to be fine then
-plain packets would leave as before, but perhaps with a source for which there is a rule
-+ -addresses; address 10.0.0.9/32 dev ib0; address 10.9.0.4/24 dev eth1
-+ default via 10.0.0.1 dev eth0 table 100 src 10.0.0.9; default via 10.9.0.1 dev eth1 table 101
-+ rule pref 50 from 10.9.0.4/32 lookup 101; rule to 172.16.5.0/24 lookup 254 suppress 16
-where a tunnel's default route hides the card's, the device has to be named
-+ default dev wg1
 a provider's line is right, and has to be named all the same before a repair leads by it
   no-gateway | -default; link ppp0 ppp; default dev ppp0; 172.16.0.0/16 dev ib0
 the host does not have the expected device
@@ -58,11 +41,6 @@ the host does not have the expected device
 Linux refuses an IPv6 route with its own gateway inside, unless a longer one leads to the gateway
 + ::/0 via 2001:db8::1 dev eth0 metric 1024; 2001:db8::/32 dev ib0 metric 100
   2001:db8::/33 2001:db8:8000::/33 | 2001:db8::/64 dev eth0 metric 256 proto 2 | 2001:db8::/32
-the route that hides a pod has to go
-no route has a device that a configuration refuses, by its name
-+ -default; -addresses; link dummy0 dummy; link eth:0 nic; address 10.0.0.4/24 dev eth:0
-+ default via 10.1.0.1 dev dummy0 table 101; rule pref 40101 lookup 101
-a wider route, which could take what is reserved, would not be in what is expected
 """)
 def test_repairs(row: HostRow) -> None:
     """The destinations of the routes, then the reasons for what no route repairs, and the cause."""
