@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.config.cni import POD_NETWORKS, Cni, Device, devices_of
 from hostrouting.fib.engine import ByPrefix
-from hostrouting.model.link_kinds import is_card
+from hostrouting.model.link_kinds import OF_GUESTS, is_card
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import SCOPE_UNIVERSE, TABLE_MAIN
 
@@ -117,6 +117,12 @@ class Devices:
     def may_be_card(self, dev: str) -> bool:
         """Whether the device may lead to the network of the host; a CNI's device does not."""
         return is_card(self.links.get(dev), self.links) and not self.cni_rows(dev)
+
+    def cards_in(self, bridge: str) -> list[str]:
+        """The network cards that are ports of the bridge."""
+        ports = [link for link in self.links.values() if link.master == bridge]
+        others = [port for port in ports if port.kind not in OF_GUESTS]
+        return [port.name for port in others if is_card(port, self.links)]
 
     # Addresses and networks.
 

@@ -52,7 +52,7 @@ from hostrouting.check.results import (
 from hostrouting.config.cni import BRIDGE_PLUGIN
 from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib
 from hostrouting.fib.not_judged import why_not_judged
-from hostrouting.model.prefix import LINK_LOCAL, MULTICAST, Prefix
+from hostrouting.model.prefix import IPV4, LINK_LOCAL, MULTICAST, Prefix
 from hostrouting.model.route import (
     PROTOCOL_DHCP,
     PROTOCOL_KERNEL,
@@ -259,11 +259,15 @@ def route_not_judged(_: Judge, taken: TakenRoute) -> Opinion | None:
 def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
     """Packets may leave by each device of the route, so the worst of the opinions on them decides,
     and of equal ones one that belongs elsewhere than at the uplink. An escape names the devices of
-    all escapes.
+    all escapes. It is at least a doubt if TCP does not connect by the route.
 
-    Field states: next-hops-by-flannel-first, next-hops-by-the-uplink-first.
+    Field states: next-hops-by-flannel-first, next-hops-by-the-uplink-first;
+    multicast-type-by-the-uplink.
     """
     opinions = [first_opinion(RULES_FOR_DEVICES, judge, dev, taken) for dev in taken.devs]
+    if judge.fib.family == IPV4 and taken.route.type in {"broadcast", "multicast"}:
+        reason = f"TCP does not connect by [{taken.route}]"
+        opinions.insert(0, Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason))
     worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.is_fine_elsewhere))
     escapes: list[str] = []
     for opinion in opinions:
@@ -320,23 +324,33 @@ def by_a_doubtful_device(judge: Judge, dev: str, _: TakenRoute) -> Opinion | Non
 
 def without_its_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
     """A route without a gateway asks the link of the uplink for addresses that are probably not
-    there, but behind its router.
+    there, but behind its router; or the bridge of pods for those of other nodes.
 
-    Field states: on-link-by-mistake, ifupdown-without-the-router; on-link-by-ra is fine.
+    Field states: on-link-by-mistake, ifupdown-without-the-router, cni0-for-all-pods; on-link-by-ra
+    is fine.
     """
     route = taken.route
     # A single address may be a neighbour, and a default route is not for neighbours.
-    if dev not in judge.uplinks.devs or not taken.is_wide or route.prefix.length == 0:
+    if not taken.is_wide or route.prefix.length == 0 or has_gateway(route, dev):
         return None
-    if has_gateway(route, dev) or judge.devices.is_connected(dev, route):
-        return None
-    if not any(has_gateway(default, dev) for default in judge.uplinks.defaults):
+    if judge.devices.is_connected(dev, route) or not _are_others_elsewhere(judge, dev):
         return None
     # Whoever made the route may know the link, and the operator may know that all are neighbours.
     if route.protocol in PROTOCOLS_THAT_KNOW_THE_LINK or judge.is_allowed(dev):
         return None
     reason = f"[{route}] has no gateway, and {dev} is not in routeOverlap.allowedDevs"
     return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
+
+
+def _are_others_elsewhere(judge: Judge, dev: str) -> bool:
+    """Whether addresses outside the networks of the device are not on its link: for the uplink, if
+    a default route by it has a gateway; for a bridge of pods, if it has an address, because its
+    network is not known without one.
+    """
+    if dev in judge.uplinks.devs:
+        return any(has_gateway(default, dev) for default in judge.uplinks.defaults)
+    has_address = any(address.dev == dev for address in judge.devices.global_addresses)
+    return has_address and judge.devices.is_used_as(dev, "bridge")
 
 
 def expected(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
@@ -353,6 +367,20 @@ def allowed_by_configuration(judge: Judge, dev: str, _: TakenRoute) -> Opinion |
     """
     if judge.is_allowed(dev):
         return Opinion(Grade.FINE, ALLOWED, f"{dev} (allowedDevs)")
+    return None
+
+
+def bridge_with_a_card(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
+    """A CNI's bridge has a network card as a port: packets may reach pods, or the network of the
+    card.
+
+    Field states: cni0-with-a-rail; cni0-with-a-rail-allowed is fine.
+    """
+    if not judge.devices.is_used_as(dev, "bridge"):
+        return None
+    for card in judge.devices.cards_in(dev):
+        reason = f"{dev} has {card} as a port, and is not in routeOverlap.allowedDevs"
+        return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
     return None
 
 
@@ -427,8 +455,9 @@ RULES_FOR_DEVICES: tuple[Callable[[Judge, str, TakenRoute], Opinion | None], ...
     by_a_doubtful_device,
     without_its_gateway,
     expected,
-    # Before the next one, which doubts some devices of CNIs: the operator knows better.
+    # Before the next two, which doubt some devices of CNIs: the operator knows better.
     allowed_by_configuration,
+    bridge_with_a_card,
     device_of_a_cni,
     card_that_may_be_meant,
     escapes_by_the_device,
