@@ -19,7 +19,8 @@ ESCAPES: tuple[Escape, ...] = get_args(Escape)
 Name: TypeAlias = Literal[
     Escape, "no-default-route", "service-network-holds-host",
     # what makes a verdict undecided
-    "default-routes", "two-cnis", "doubtful-route", "other-packets", "not-judged", "kernel-differs",
+    "default-routes", "two-cnis", "doubtful-route", "other-packets", "missing-rule", "not-judged",
+    "kernel-differs",
     # what explains a verdict; what a repair is; our routes
     "allowed", "action", "unsafe", "route-conflict", "route-waits", "route-stays", "route-differs",
     # the host

@@ -17,12 +17,22 @@ from hostrouting.check.flaws import find_flaws
 from hostrouting.check.judge import Judge, of_family
 from hostrouting.check.parts import find_parts, ranges_of
 from hostrouting.check.repair import propose_repair
-from hostrouting.check.results import CheckReport, Escape, FamilyReport, Grade, Opinion, Part
+from hostrouting.check.results import (
+    MISSING_RULE,
+    CheckReport,
+    Escape,
+    FamilyReport,
+    Grade,
+    Opinion,
+    Part,
+)
 from hostrouting.check.sentences import describe_doubts
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib
 from hostrouting.fib.not_judged import not_judged
-from hostrouting.model.prefix import IP, IPV4, Prefix, ip_at, joined
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, ip_at, joined
+from hostrouting.model.route import TABLE_LOCAL
+from hostrouting.model.rule import default_rules
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -112,7 +122,7 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
         in_block = list(find_parts(judge, block.first, block.last))
         parts += in_block
         escapes += _escapes_in(in_block, block)
-    doubts = [*_doubts_in(parts), *_unjudged(judge, blocks)]
+    doubts = [*_unanswered(judge), *_doubts_in(parts), *_unjudged(judge, blocks)]
     return FamilyReport(
         judge.fib.family,
         judge.fib.snapshot,
@@ -144,6 +154,24 @@ def _doubts_in(parts: Iterable[Part]) -> Iterator[RangeInDoubt]:
     for opinions, first, last in ranges_of(labelled):
         for opinion in opinions:
             yield opinion, first, last
+
+
+def _unanswered(judge: Judge) -> Iterator[RangeInDoubt]:
+    """The addresses of this host on which it answers nobody: the rule for table local was deleted,
+    or another one comes before it. IPv6 looks up that table until a rule is added.
+
+    Field states: networkd-took-the-local-rule, netbird-and-vrf; ipv6-without-rules answers.
+    """
+    fib = judge.fib
+    usual = default_rules(fib.family)
+    is_untouched = fib.family == IPV6 and set(usual).issuperset(fib.rules)
+    if is_untouched or fib.rules[:1] == usual[:1]:
+        return
+    local = {route.prefix for route in fib.snapshot.routes if route.table == TABLE_LOCAL}
+    for address in judge.devices.addresses:
+        is_of_link = address.dev == "lo" or Prefix.of(address.ip) not in local
+        if not is_of_link and fib.lookup(address.ip).kind not in {"local", NOT_JUDGED}:
+            yield Opinion(Grade.DOUBT, MISSING_RULE), int(address.ip), int(address.ip)
 
 
 def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[RangeInDoubt]:

@@ -48,6 +48,7 @@ DEFAULT_ROUTES = "default-routes"
 TWO_CNIS = "two-cnis"
 DOUBTFUL_ROUTE = "doubtful-route"
 OTHER_PACKETS = "other-packets"
+MISSING_RULE = "missing-rule"
 
 FATES: dict[str, str] = {
     "no-route": "has no route",

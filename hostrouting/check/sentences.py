@@ -197,8 +197,13 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
 
 def _command_to_add(rule: Rule) -> str:
     """The command that adds this rule for table main."""
-    program = "ip" if rule.family == IPV4 else "ip -6"
+    program = _program_for(rule.family)
     return command_of(program, f"rule add pref {rule.priority} {rule.selection} lookup main")
+
+
+def _program_for(family: int) -> str:
+    """The program that changes the rules of this family."""
+    return "ip" if family == IPV4 else "ip -6"
 
 
 # What is in doubt.
@@ -209,6 +214,8 @@ class Wording(NamedTuple):
 
     sentence: str
     remedy: str
+    command: str = ""
+    """What to type then, behind `ip` or `ip -6`."""
 
 
 DOUBTS = {
@@ -228,6 +235,11 @@ DOUBTS = {
         "some packets to {where} are routed differently, by rule {reason}",
         "if the rule is intended, write its selectors into routeOverlap.intendedRules",
     ),
+    "missing-rule": Wording(
+        "this host does not answer on {where}: no rule looks up table local first",
+        "add the rule",
+        "rule add pref 0 lookup local",
+    ),
     "not-judged": Wording(
         "hostrouting does not judge {reason}", "ask Linux about an address: ip route get ADDRESS"
     ),
@@ -246,9 +258,10 @@ def describe_doubts(family: int, doubts: Iterable[RangeInDoubt]) -> Iterator[Fin
         where = spoken([extent(family, *each) for each in ranges], most=3)
         wording = DOUBTS[opinion.name]
         sentence = wording.sentence.format(where=where, reason=opinion.reason)
-        yield Finding(
-            cast("Name", opinion.name), "warning", sentence, where, Remedy(wording.remedy)
-        )
+        remedy = Remedy(wording.remedy)
+        if wording.command:
+            remedy = Remedy(wording.remedy, command_of(_program_for(family), wording.command))
+        yield Finding(cast("Name", opinion.name), "warning", sentence, where, remedy)
 
 
 # What is allowed.

@@ -91,6 +91,7 @@ _LINKS = {
     "wwan": (519, "wwan"),
     "xfrm": (65534, "xfrm"),
 }
+_WITH_COMMANDS = {"refused", "own-range", "unsafe", "doubtful-route", "missing-rule"}
 _REFUSALS = {
     "Invalid argument": "blackhole",
     "Network is unreachable": "unreachable",  # by a rule
@@ -252,7 +253,7 @@ def the_proposed_commands_work(
     """
     commands: list[str] = []
     for finding in check_findings(report, mode="STRICT"):
-        if finding.remedy and finding.name in {"refused", "own-range", "unsafe", "doubtful-route"}:
+        if finding.remedy and finding.name in _WITH_COMMANDS:
             commands += finding.remedy.command.split(" && ")
     for command in dict.fromkeys(commands):
         if not command.startswith("ip "):  # a device to be named

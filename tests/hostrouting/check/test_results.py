@@ -3,7 +3,6 @@
 import pickle
 
 from hostrouting.check.document import check_document
-from hostrouting.check.results import CheckReport
 from hostrouting.check.sentences import check_findings
 from hostrouting.model.prefix import as_ip
 from hostrouting.testing import plain_vm
