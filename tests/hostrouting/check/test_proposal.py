@@ -76,7 +76,7 @@ def test_a_configured_route_that_leads_elsewhere(cidr: str, right: str, wrong: s
 
 
 @pytest.mark.parametrize("is_wrong", [False, True])
-def test_a_configured_route_whose_place_is_taken(is_wrong: bool) -> None:
+def test_a_configured_route_whose_place_is_taken(*, is_wrong: bool) -> None:
     """Another program has a route there. The configured one stays, unless something escapes by the
     other: then routes that can be set are proposed.
     """
