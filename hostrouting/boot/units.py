@@ -86,6 +86,20 @@ delete it, and the gate or the unit for probes, which start after them, loads it
 GATE_MARK = "hostrouting-gate"
 """The word by which the gate is known among the conditions of a unit."""
 
+UNSET = (
+    "GCONV_PATH GLIBC_TUNABLES LD_AUDIT LD_DEBUG LD_DEBUG_OUTPUT LD_DYNAMIC_WEAK LD_HWCAP_MASK "
+    "LD_LIBRARY_PATH LD_ORIGIN_PATH LD_PREFER_MAP_32BIT_EXEC LD_PRELOAD LD_PROFILE "
+    "LD_PROFILE_OUTPUT LD_SHOW_AUXV LD_TRACE_LOADED_OBJECTS LD_TRACE_PRELINKING LD_USE_LOAD_BIAS "
+    "LOCPATH NLSPATH"
+)
+"""The variables that the loader and the C library obey before the first command of the gate can
+clear its environment: they name code to load or files to write, or have the loader exit with 0. The
+user of a unit may set them (EnvironmentFile=), and the gate is root.
+
+These are the names that glibc ignores in a setuid program, and two that only list libraries. Not
+those that `env` makes no use of, and units do: TMPDIR, TZDIR, MALLOC_*, and those of the resolver.
+"""
+
 # A command "vanishes" (systemd's word) if a unit's text is changed and systemd is reloaded during a
 # start: systemd looks for the running command in the new text, by its words, to go on behind it.
 DROP_IN_TEXT = f"""\
@@ -96,7 +110,8 @@ Wants=network-online.target
 After=network-online.target {_FLUSHERS}
 [Service]
 # A condition comes before every ExecStartPre=, and `ExecStartPre=` in another drop-in does not
-# remove it. With +, it runs as root and outside the unit's sandbox.
+# remove it. With +, it runs as root and outside the unit's sandbox, but with its environment.
+UnsetEnvironment={UNSET}
 ExecCondition=+/usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C \
 INVOCATION_ID=${{INVOCATION_ID}} /bin/sh -c '{_as_systemd_reads(_GATE)}' {GATE_MARK} %n
 """
@@ -186,7 +201,7 @@ def _render(
         "[Service]",
         f"ExecStart={command}",
         *settings,
-        "UnsetEnvironment=LD_PRELOAD LD_LIBRARY_PATH",
+        f"UnsetEnvironment={UNSET}",
         "TimeoutStopSec=10",
     ]
     install = ""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.program import Program
+from hostrouting.boot.units import UNSET
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, Remedy
@@ -19,6 +20,8 @@ from hostrouting.gate.unit_gates import systemd_does_not_run
 from hostrouting.gate.unit_names import is_template, plain_instance, template_of
 from hostrouting.host.files import require_removable
 from hostrouting.host.interpreter import missing_interpreter
+from hostrouting.host.layout import HostLayout
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.host.fileset import FileChanges
@@ -53,6 +56,7 @@ def find_requirements(
     if manager is not None:
         yield from _old_systemd(manager)
         yield from _units_that_cannot_be_gated(manager, gated)
+        yield from _lost_variables(manager, gated, changes)
     elif not host.is_image:
         yield systemd_does_not_run(gated)
 
@@ -119,3 +123,22 @@ def _units_that_cannot_be_gated(manager: Manager, units: tuple[str, ...]) -> Ite
                 "name the unit that needs the network, such as kubelet.service, in gate.units"
             )
             yield Finding("requirement", "error", sentence, unit, remedy)
+
+
+def _lost_variables(
+    manager: Manager, units: tuple[str, ...], changes: FileChanges
+) -> Iterator[Finding]:
+    """The variables that a unit sets itself, and that our drop-in takes away."""
+    shown = manager.show(("Environment",), *map(plain_instance, units))
+    for unit, properties in zip(units, shown, strict=True):
+        names = {word.strip("\"'$").partition("=")[0] for word in properties["Environment"].split()}
+        lost = sorted(names.intersection(UNSET.split()))
+        if not lost:
+            continue
+        is_new = HostLayout.drop_in_path(unit) in changes.written_paths
+        sentence = (
+            f"{unit} loses {spoken(lost)}, which its Environment= sets: in the gate, root would "
+            "obey what a user of the unit may have set"
+        )
+        remedy = Remedy(f"set it in the command: ExecStart=/usr/bin/env {lost[0]}=VALUE COMMAND")
+        yield Finding("requirement", "warning" if is_new else "note", sentence, unit, remedy)
