@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hostrouting.routes.steps import Step
 
 ALLOWED_BY = "--allow-removal, in Python allow_removal=True"
-"""How a removal is allowed: on the command line, and in a task, where it is the default."""
+"""How a removal is allowed: on the command line, and in a task."""
 _KEEP = Remedy(f"keep this in the configuration, or allow the removal ({ALLOWED_BY})")
 
 

@@ -52,9 +52,9 @@ class InstallTask(ABC):
     host: Host = attrs.field(factory=Host.local, kw_only=True)
     wait: float = attrs.field(default=60.0, kw_only=True)
     """The seconds that each part waits for what it needs, such as the default route."""
-    allow_removal: bool = attrs.field(default=True, kw_only=True)
-    """Whether the configuration may take away what protects the host now. If not, a ConfigError
-    names it.
+    allow_removal: bool = attrs.field(default=False, kw_only=True)
+    """Whether the configuration may take away what protects the host now: a gated unit, an expected
+    CIDR, STRICT or the guard. If not, a ConfigError names it.
     """
 
     before: dict[str, HostRoutingConfig | None] = attrs.field(

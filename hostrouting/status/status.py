@@ -159,7 +159,7 @@ def _with_routing(
 ) -> Status:
     """The status with the plan and the check of this configuration, and all findings."""
     findings = [*(answers.ask(lambda: find_faults(host, gated_units(config))) or ())]
-    plan = answers.ask(lambda: Configure(config, host=host, allow_removal=False).plan())
+    plan = answers.ask(lambda: Configure(config, host=host).plan())
     if plan is not None:
         on_disk = gated_on_disk(host.files)  # a unit that a drop-in still gates is not ungated
         findings += [

@@ -37,9 +37,9 @@ class Configure(InstallTask):
 
     Idempotent. What the host lacks is found before the first write. From the moment the files are
     installed, a gated unit starts only if the gate lets it; a running unit is never touched. `wait`
-    is how many seconds each step waits for what it needs, such as the default route. If
-    `allow_removal` is false, the run fails before its first write if it would take away what
-    protects the host.
+    is how many seconds each step waits for what it needs, such as the default route. Without
+    `allow_removal`, the run fails before its first write if it would take away what protects the
+    host.
     """
 
     name = "configure-host-routing"
@@ -86,8 +86,11 @@ class Remove:
 
     def plan(self, _ctx: phases.Context | None = None) -> Plan:
         """What would be removed; changes nothing."""
-        return Configure(HostRoutingConfig(), host=self.host).plan()
+        return self._configure().plan()
 
     def do(self, ctx: phases.Context) -> Effects | phases.Skip:
-        configure = Configure(HostRoutingConfig(), host=self.host)
+        configure = self._configure()
         return configure.install(ctx, configure.wanted)
+
+    def _configure(self) -> Configure:
+        return Configure(HostRoutingConfig(), host=self.host, allow_removal=True)

@@ -58,7 +58,7 @@ def test_refused_input() -> None:
     """What would take something away is bad input."""
     host = FakeHost(kernel=h200())
     assert code_of_run(Configure(config(*REPAIR), host=host)) == 0
-    assert code_of_run(Configure(config(), host=host, allow_removal=False)) == 2
+    assert code_of_run(Configure(config(), host=host)) == 2
 
 
 def test_an_error_before_the_run() -> None:

@@ -23,7 +23,7 @@ def run(arguments: argparse.Namespace, _host: Host) -> Answer:
         rule = "is not a directory"
         raise bad_input("--root", rule, "mount the image there first", arguments.root)
     root = os.path.abspath(arguments.root)
-    task = Configure(config, host=Host.offline(root))
+    task = Configure(config, host=Host.offline(root), allow_removal=True)
     findings = task.plan().findings  # such as the programs that the image lacks
     outcome = run_task(task, task.host)
     lines = [*outcome.lines(f"the image in {root} matches the configuration")]

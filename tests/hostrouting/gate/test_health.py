@@ -112,7 +112,7 @@ def test_an_open_gate(name: str, host: FakeHost) -> None:
 
 def test_files_that_systemd_has_not_read(host: FakeHost) -> None:
     """A drop-in is there, and is not in force before a reload."""
-    run(Configure(WANTED._replace(gate=GateConfig((KUBELET,))), host=host))
+    run(Configure(WANTED._replace(gate=GateConfig((KUBELET,))), host=host, allow_removal=True))
     manager_of(host).properties[KUBELET] = {"LoadState": "loaded"}
     drop_in = LAYOUT.drop_in_path(KUBELET)
     text = host.files.texts[drop_in]
@@ -137,7 +137,7 @@ def test_one_instance(host: FakeHost) -> None:
 def test_a_unit_that_systemd_does_not_start(host: FakeHost) -> None:
     """A masked one cannot start unchecked; but it needs its drop-in."""
     manager_of(host).properties[KUBELET] = {"LoadState": "masked", "ExecCondition": ""}
-    run(Configure(WANTED._replace(gate=GateConfig((KUBELET,))), host=host))
+    run(Configure(WANTED._replace(gate=GateConfig((KUBELET,))), host=host, allow_removal=True))
     assert judge_gates(host, [KUBELET]).findings == ()
     host.files.remove(LAYOUT.drop_in_path(KUBELET))
     assert judge_gates(host, [KUBELET]).held == ()

@@ -160,8 +160,7 @@ def case(
 
 
 INSTALLED = after()
-KEEPING = partial(Configure, allow_removal=False)
-ROUTES_KEEPING = partial(ConfigureStaticRoutes, allow_removal=False)
+REMOVING = partial(Configure, allow_removal=True)
 LATE_REPLY = settings(probeRewrite={**PROBES, "interfaces": ["eth9"]})
 CASES: dict[str, Case] = {
     "a repair": case(""),
@@ -228,9 +227,9 @@ CASES: dict[str, Case] = {
         wanted=GATED,
     ),
     "others can change config.json": case("", after(open_to_others)),
-    "a guard that is no longer wanted": case("", after(by=GUARDED)),
-    "a loss": case("STRICT is installed", INSTALLED, wanted=WARN_REPAIRED, task=KEEPING),
-    "an allowed loss": case("", INSTALLED, wanted=WARN_REPAIRED),
+    "a guard that is no longer wanted": case("", after(by=GUARDED), task=REMOVING),
+    "a loss": case("STRICT is installed", INSTALLED, wanted=WARN_REPAIRED),
+    "an allowed loss": case("", INSTALLED, wanted=WARN_REPAIRED, task=REMOVING),
     "a removal": case("", INSTALLED, wanted=NOTHING, task=removal),
     "a check alone, without the routes": case(
         "leaves through ib0", after(lose_routes), task=CheckRouteOverlap
@@ -321,7 +320,7 @@ def test_routes_that_go_while_one_waits(make: Callable[[], FakeHost]) -> None:
     """Whoever takes them out of the configuration knows it, and in WARN there is nothing that typed
     ones protect: only the wait is in the way.
     """
-    dry = foreseen(ROUTES_KEEPING(OTHER_ROUTE, host=make()))
+    dry = foreseen(ConfigureStaticRoutes(OTHER_ROUTE, host=make()))
     assert isinstance(dry.result, Plan)
     assert dry.result.would_fail.startswith("10.77.0.0/16 needs an IPv4 default route")
 

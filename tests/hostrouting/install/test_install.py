@@ -100,7 +100,9 @@ def node() -> tuple[FakeHost, Mishaps]:
 
 def whole_task(host: FakeHost, config: HostRoutingConfig) -> phases.Task[object]:
     """The task that installs the configuration, or removes everything."""
-    return Remove(host=host) if config == NOTHING else Configure(config, host=host)
+    if config == NOTHING:
+        return Remove(host=host)
+    return Configure(config, host=host, allow_removal=True)
 
 
 def apply(host: FakeHost, config: HostRoutingConfig) -> None:
@@ -225,7 +227,7 @@ class TestLaws:
         """
         host, _ = node()
         apply(host, old)
-        task = kind(new, host=host)
+        task = kind(new, host=host, allow_removal=True)
         undo = phases.task("undo")(task.undo)
         for section, step in ((new, task), (old, undo), (old, undo)):
             installed = read_installed(host)
@@ -245,7 +247,10 @@ class TestLaws:
         comes.
         """
         host, mishaps = node()
-        tasks = [ConfigureStaticRoutes(one, host=host), CheckRouteOverlap(other, host=host)]
+        tasks = [
+            ConfigureStaticRoutes(one, host=host, allow_removal=True),
+            CheckRouteOverlap(other, host=host, allow_removal=True),
+        ]
         before_lock(mishaps, nth, lambda: apply_task(tasks.pop()))
         apply_task(tasks[0])
         mishaps.watch = lambda _event: None
@@ -303,7 +308,7 @@ class TestOrder:
             host.files.programs[LAYOUT.program_path] = b"of an older release"
         else:
             wanted = GUARDED._replace(route_overlap=expect(CIDR, "10.9.0.0/16"))
-        run(Configure(wanted, host=host))
+        run(Configure(wanted, host=host, allow_removal=True))
         events = [event for event in mishaps.events if LAYOUT.guard_unit in event]
         restart = [f"stop {LAYOUT.guard_unit}", f"start {LAYOUT.guard_unit}"]
         assert events == (restart if change == "the program" else [])
@@ -466,10 +471,10 @@ class TestRequirements:
         assert effects_of(run(task)).warnings == (warning,), "again, with nothing to do"
         assert "systemd does not run here: nothing holds systemd-nspawn@.service" in str(warning)
         with pytest.raises(phases.TaskFailed) as failed:
-            run(Configure(ESCAPING, host=host))
+            run(Configure(ESCAPING, host=host, allow_removal=True))
         assert warning in effects_of(failed.value).warnings
         ungated = HostRoutingConfig(manage_foreign="keep")
-        assert Configure(ungated, host=host).plan().findings == ()
+        assert Configure(ungated, host=host, allow_removal=True).plan().findings == ()
         image = FakeHost(backend=None, manager=None)
         assert Configure(WANTED, host=image).plan().findings == ()
 
@@ -500,16 +505,15 @@ def test_a_run_that_installs_while_another_one_reads() -> None:
     ],
 )
 def test_an_unusable_config_json(text: str | None, rule: str) -> None:
-    """A task alone, or one that must take nothing away, does not know what is installed: it fails,
-    and changes nothing. A whole
-    configuration takes the place of what cannot be read, and a removal needs none.
+    """Nobody knows what is installed: a task alone fails and changes nothing, and so does one that
+    must take nothing away. A whole configuration that may takes its place, as a removal does.
     """
-    keeping = partial(Configure, allow_removal=False)
+    removing = partial(Configure, allow_removal=True)
     tasks: list[tuple[Callable[..., phases.Task[object]], HostRoutingConfig | None]] = [
         (ConfigureStaticRoutes, None),
-        (keeping, None),
-        (Configure, WANTED),
-        (Configure, NOTHING),
+        (Configure, None),
+        (removing, WANTED),
+        (removing, NOTHING),
     ]
     for task, wanted in tasks:
         host = configured(WANTED)

@@ -1,5 +1,6 @@
 """hostrouting.install.losses: the protection that a configuration would take away."""
 
+from collections.abc import Callable
 from ipaddress import IPv4Network
 
 import pytest
@@ -10,9 +11,16 @@ from hostrouting.config.settings import (
     GuardConfig,
     HostRoutingConfig,
 )
+from hostrouting.errors import ConfigError
+from hostrouting.install.installed import read_installed
 from hostrouting.install.losses import find_losses
+from hostrouting.install.task import InstallTask
+from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.tasks.static_routes import ConfigureStaticRoutes
+from hostrouting.testing import FakeHost, h200
 from tests.support.sections import expect
-from tests.support.tasks import CIDR, REPAIR, config
+from tests.support.tasks import CIDR, REPAIR, config, configured, failure_of, ours, run, undo
 
 OLD = config(*REPAIR, cidrs=(CIDR,))._replace(guard=GuardConfig(enabled=True))
 LOSSES = {
@@ -82,3 +90,34 @@ def test_no_loss_of_an_instance() -> None:
     """The template gates it, too."""
     instance = OLD._replace(gate=GateConfig(("systemd-nspawn@kube.1.service",)))
     assert losses(instance, OLD._replace(gate=GateConfig((MACHINES,)))) == []
+
+
+EMPTYING: list[tuple[HostRoutingConfig, type[InstallTask], HostRoutingConfig]] = [
+    (OLD, Configure, HostRoutingConfig()),
+    (OLD, CheckRouteOverlap, HostRoutingConfig()),
+    (OLD, CheckRouteOverlap, config(cidrs=(CIDR,), mode="WARN")),
+    (config(*REPAIR), ConfigureStaticRoutes, HostRoutingConfig()),
+]
+"""What is installed, and what a task makes of it."""
+
+
+@pytest.mark.parametrize(("old", "make", "empty"), EMPTYING)
+def test_no_task_takes_protection_away_unasked(
+    old: HostRoutingConfig, make: Callable[..., InstallTask], empty: HostRoutingConfig
+) -> None:
+    """An agent that has failed to read its configuration, and gives an empty one, changes nothing;
+    one that means it says so. What undo brings back may protect less.
+    """
+    host = configured(old)
+    before = dict(host.files.texts), ours(host)
+    failure_of(run, make(empty, host=host), of=ConfigError, match="would remove protection")
+    assert (dict(host.files.texts), ours(host)) == before
+    task = make(empty, host=host, allow_removal=True)
+    run(task)
+    assert read_installed(host) != old
+    undo(task)
+    assert read_installed(host) == old
+    protecting = Configure(old, host=FakeHost(kernel=h200()))
+    run(protecting)
+    undo(protecting)
+    assert read_installed(protecting.host) == HostRoutingConfig()

@@ -48,12 +48,12 @@ def test_a_conflict_that_lasts() -> None:
     host = FakeHost(kernel=h200())
     gated = CONFLICTING._replace(gate=GateConfig(("kubelet.service", MACHINES)))
     failure_of(run, Configure(gated, host=host), of=RouteConflict)
-    failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
+    failure_of(run, Configure(CONFLICTING, host=host, allow_removal=True), of=RouteConflict)
     assert LAYOUT.drop_in_path("kubelet.service") not in host.files.texts
     assert read_installed(host) == CONFLICTING
     assert not Configure(CONFLICTING, host=host).plan().is_empty
     before = dict(host.files.texts)
-    more = config("172.16.0.0/16", "10.0.0.0/24")
+    more = config("172.16.0.0/16", "10.0.0.0/24", gateway="10.0.0.1")
     failure_of(run, Configure(more, host=host), of=RouteConflict, match=r"10\.0\.0\.0/24")
     assert host.files.texts == before
 
@@ -103,7 +103,7 @@ def test_settings_without_effect(make: type[Configure]) -> None:
     former = config("10.77.0.0/16", mode="WARN")
     host = configured(former)
     idle = {"staticRoutes": {"enabled": True}, "routeOverlap": {"expectedDevs": ["eth0"]}}
-    task = make(HostRoutingConfig.from_mapping(idle), host=host)
+    task = make(HostRoutingConfig.from_mapping(idle), host=host, allow_removal=True)
     run(task)
     assert ours(host) == []
     assert host.files.texts == {}

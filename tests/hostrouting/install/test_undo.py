@@ -87,7 +87,7 @@ def test_law(
 
     apply(host, old)
     files, routes = disk(host), ours(host)
-    task = Configure(new, host=host)
+    task = Configure(new, host=host, allow_removal=True)
     if error is not None:
         mishaps.arm(nth, error)
     with suppress(KeyboardInterrupt):
@@ -116,7 +116,7 @@ class TestOtherRuns:
         host, mishaps = mishap_host()
         task = Configure(WANTED, host=host)
         run(task)
-        mishaps.meanwhile(LOCK, lambda: run(Configure(OTHER, host=host)))
+        mishaps.meanwhile(LOCK, lambda: run(Configure(OTHER, host=host, allow_removal=True)))
         failure_of(undo, task, of=HostRoutingError, match="another run")
         assert read_installed(host) == OTHER
         assert our_destinations(host) == ["10.7.0.0/16"]
@@ -155,7 +155,7 @@ class TestFormer:
         for route in host.kernel.snapshot().default_routes(4):
             host.kernel.ip_route("delete", route)
             host.kernel.ip_route("add", route._replace(next_hops=NEW_ROUTER))
-        task = Configure(OTHER, host=host)
+        task = Configure(OTHER, host=host, allow_removal=True)
         run(task)
         undo(task)
         assert ours(host) == ["10.8.0.0/16 via 10.0.0.9 dev eth0 proto hostrouting"]
@@ -165,7 +165,7 @@ class TestFormer:
         cannot be set any more does not keep the configuration from coming back.
         """
         host = configured(WANTED)
-        task = Configure(config(*REPAIR, "9.0.0.0/8"), host=host)
+        task = Configure(config(*REPAIR, "9.0.0.0/8"), host=host, allow_removal=True)
         run(task)
         for route in host.kernel.snapshot().default_routes(4):
             host.kernel.ip_route("delete", route)
@@ -181,7 +181,7 @@ class TestFormer:
         the run has installed, undo brings the former one back.
         """
         host = configured(FORMER)
-        task = Configure(OTHER, host=host)
+        task = Configure(OTHER, host=host, allow_removal=True)
         if is_former:
             host.files.texts[LAYOUT.config_path] = "{"
         run(task)
@@ -205,7 +205,7 @@ class TestReports:
     @pytest.fixture
     def task(self, host: FakeHost) -> Configure:
         """A task that has run, and takes no protection away; its undo may."""
-        task = Configure(WANTED, host=host, allow_removal=False)
+        task = Configure(WANTED, host=host)
         run(task)
         return task
 

@@ -159,10 +159,10 @@ def test_a_reload_that_is_lost_with_the_configuration() -> None:
     run(Configure(GATED, host=host))
     host.files.texts[LAYOUT.config_path] = "{"
     mishaps.meanwhile("reload", lambda: mishaps.arm(1, full))
-    failure_of(run, Configure(UNGATED, host=host), of=HostError)
+    failure_of(run, Configure(UNGATED, host=host, allow_removal=True), of=HostError)
     mishaps.disarm()
     assert not is_read(host, KUBELET)
-    run(Configure(UNGATED, host=host))
+    run(Configure(UNGATED, host=host, allow_removal=True))
     assert is_read(host, KUBELET, "foo.service")
 
 

@@ -85,11 +85,11 @@ def test_report() -> None:
     assert isinstance(again, CheckResult)
     assert not again.changed
 
-    without = run(Configure(config("10.9.0.0/16"), host=host))
+    without = run(Configure(config("10.9.0.0/16"), host=host, allow_removal=True))
     assert isinstance(without, CheckResult)
     assert without.changed
     assert without.findings == ()
-    skipped = run(Configure(config("10.9.0.0/16"), host=host))
+    skipped = run(Configure(config("10.9.0.0/16"), host=host, allow_removal=True))
     assert skipped == phases.Skip("everything is as it should be")
 
     assert not Remove(host=host).plan().is_empty

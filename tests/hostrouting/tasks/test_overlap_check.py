@@ -174,7 +174,7 @@ class TestMarkersThatFail:
         run.
         """
         host = configured(config(cidrs=(CIDR,), mode="WARN"))
-        other = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host)
+        other = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host, allow_removal=True)
         host.faults.meanwhile("snapshot", lambda: run(other), nth=1)
         failure_of(
             checked,

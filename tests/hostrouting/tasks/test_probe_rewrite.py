@@ -122,7 +122,7 @@ class TestNft:
         host.nftables.fault = HostError("nft failed", what="nft", kind="not-permitted")
         for text in ("{", "", render_config(KEEPING)):
             host.files.texts[LAYOUT.config_path] = text
-            task = Configure(KEEPING, host=host)
+            task = Configure(KEEPING, host=host, allow_removal=True)
             assert task.plan().findings == ()
             run(task)
             assert read_installed(host) == KEEPING
