@@ -191,7 +191,8 @@ def _check_once(
     backend: RouteBackend, config: HostRoutingConfig, name_servers: tuple[IP, ...]
 ) -> CheckReport:
     """Read the host, judge it, and ask its kernel."""
-    snapshot = backend.snapshot()._replace(name_servers=name_servers)
+    near = [*map(Prefix.of, config.route_overlap.cidrs)]
+    snapshot = backend.snapshot(near=near)._replace(name_servers=name_servers)
     reports: list[FamilyReport] = []
     for judge in _judges(snapshot, config.route_overlap):
         report = check_family(judge)

@@ -7,11 +7,11 @@ refusal. The contract suite in `hostrouting.testing` checks these promises on an
 
 import errno
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from hostrouting.errors import BackendError
-from hostrouting.model.prefix import IP
+from hostrouting.model.prefix import IP, Prefix
 from hostrouting.model.route import REFUSING, Route, RouteType
 from hostrouting.model.snapshot import Snapshot
 
@@ -125,11 +125,16 @@ class RouteBackend(Protocol):
     """
 
     @abstractmethod
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, *, near: Collection[Prefix] | None = None) -> Snapshot:
         """The present links, addresses, rules and routes.
 
         Links, and the addresses of each family, are in the order of the numbers of devices, rules
         and routes in the kernel's order.
+
+        With `near`, a backend may leave out routes by a gateway that overlap none of these
+        prefixes, are longer than /1 and are not of hostrouting (protocol 213). Of those that differ
+        only in the first address of their prefix, it keeps one. So a few routes among 100,000 are
+        read fast.
 
         If anything changed while it was read, it is read again, up to three times in all. After
         that the last reading is returned, and its `restless` is true. Needs no privilege.

@@ -164,7 +164,9 @@ def _in_effect(
 
 
 def _read(backend: RouteBackend, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
-    return _present(backend.snapshot(), keys)
+    wanted = [*keys]
+    snapshot = backend.snapshot(near=[key.prefix for key in wanted])
+    return _present(snapshot, wanted)
 
 
 def _present(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.routes.apply import Applied, apply_plan
-from hostrouting.routes.plan import plan_static_routes
+from hostrouting.routes.plan import plan_static_routes, reply_routes
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
@@ -17,7 +17,8 @@ def keep_routes(backend: RouteBackend, config: HostRoutingConfig, **options: Any
     nothing is changed, and the plan says for what. Raises what `apply_plan` raises, which has the
     options.
     """
-    before = backend.snapshot()
+    configured = (*config.static_routes.routes, *reply_routes(config))
+    before = backend.snapshot(near=[route.key.prefix for route in configured])
     plan = plan_static_routes(config, before)
     plan.require_no_conflict()
     if plan.waiting:

@@ -6,7 +6,7 @@ other fakes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar, get_args
 
@@ -16,7 +16,7 @@ from hostrouting.kernel.netlink.socket import KernelError
 from hostrouting.kernel.refusals import refusal
 
 if TYPE_CHECKING:
-    from hostrouting.model.prefix import IP
+    from hostrouting.model.prefix import IP, Prefix
     from hostrouting.model.snapshot import Snapshot
 
 E = TypeVar("E", bound=Exception)
@@ -124,9 +124,9 @@ class FaultyBackend(RouteBackend):
 
     # The contract of RouteBackend
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, *, near: Collection[Prefix] | None = None) -> Snapshot:
         with self._moments["snapshot"].call():
-            snapshot = self.inner.snapshot()
+            snapshot = self.inner.snapshot(near=near)
         if self.is_restless:
             return snapshot._replace(restless=True)
         return snapshot

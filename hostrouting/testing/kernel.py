@@ -114,7 +114,11 @@ class FakeKernel(RouteBackend):
 
     # The contract of RouteBackend
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(
+        self,
+        *,
+        near: Collection[Prefix] | None = None,  # noqa: ARG002  it leaves nothing out
+    ) -> Snapshot:
         """See RouteBackend. It is never restless: `FaultyBackend` can make it so."""
         self._require_open()
         return self._now()

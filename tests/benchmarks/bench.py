@@ -358,10 +358,12 @@ def read_row(bench: Bench) -> Iterator[Row]:
     """10,000 routes of which 100 are asked for, and all of them made into objects."""
     networks = destinations(10_000)
     ip(*(f"route add {network} via {GATEWAY} dev eth0 metric 100" for network in networks))
+    asked_for = [Prefix.parse(network) for network in networks[::100]]
     some, every, c, parsed = "100 of them", "all of them", "C", "ip -j"
     command = ("ip", "-4", "-N", "-j", "-d", "route", "show", "table", "all")
     with NetlinkBackend(timeout=60) as backend:
         methods: dict[str, Method] = {
+            some: partial(backend.snapshot, near=asked_for),
             every: backend.snapshot,
             c: in_c(bench, "dump"),
             parsed: lambda: json.loads(run(*command)),
@@ -403,7 +405,7 @@ def cidrs_row(bench: Bench) -> Iterator[Row]:
     with NetlinkBackend(timeout=60) as backend:
 
         def check() -> None:
-            check_snapshot(backend.snapshot(), config)
+            check_snapshot(backend.snapshot(near=cidrs), config)
 
         methods: dict[str, Method] = {
             ours: check,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
@@ -16,11 +16,11 @@ from hostrouting.kernel.netlink.host import (
     list_rules,
     names_of,
 )
+from hostrouting.kernel.netlink.lists import list_routes
 from hostrouting.kernel.netlink.numbers import GROUPS_OF_CHANGES
 from hostrouting.kernel.netlink.requests import change_routes, lookup_routes
-from hostrouting.kernel.netlink.routes import list_routes
 from hostrouting.kernel.netlink.socket import Netlink, kernel_errors
-from hostrouting.model.prefix import IP, IPV4, IPV6
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
 from hostrouting.model.snapshot import Address, Snapshot
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class NetlinkBackend(RouteBackend):
         with kernel_errors("use netlink"):
             Netlink(timeout=timeout).close()
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, *, near: Collection[Prefix] | None = None) -> Snapshot:
         """The present links, addresses, rules and routes, in the kernel's order."""
         with (
             self._attempt("read the host's routes") as netlink,
@@ -58,7 +58,7 @@ class NetlinkBackend(RouteBackend):
             def read() -> Snapshot:
                 netlink.is_torn = False
                 guard.reports()  # what changed before does not count
-                snapshot = read_host(netlink)
+                snapshot = read_host(netlink, near)
                 has_changed = bool(guard.reports())
                 return snapshot._replace(restless=snapshot.restless or has_changed)
 
@@ -109,7 +109,7 @@ def _settled(read: Callable[[], Snapshot]) -> Snapshot:
     return snapshot
 
 
-def read_host(netlink: Netlink) -> Snapshot:
+def read_host(netlink: Netlink, near: Collection[Prefix] | None) -> Snapshot:
     """One reading; it is restless if the kernel says that one of the lists changed meanwhile."""
     families = [IPV4, IPV6]
     ipv6_forwarding = forwards_ipv6(netlink)
@@ -128,7 +128,7 @@ def read_host(netlink: Netlink) -> Snapshot:
         rules += list_rules(netlink, each)
     routes: list[Route] = []
     for each in families:
-        routes += list_routes(netlink, each, names)
+        routes += list_routes(netlink, each, names, near)
     return Snapshot(
         links=links,
         addresses=tuple(addresses),

@@ -23,7 +23,6 @@ from hostrouting.kernel.netlink.numbers import (
     AF_OF,
     FAMILY_OF,
     RTM_DELROUTE,
-    RTM_GETROUTE,
     RTM_NEWROUTE,
     ip_of,
     number_in,
@@ -34,7 +33,6 @@ from hostrouting.kernel.netlink.socket import (
     HEADER,
     NUMBER,
     KernelError,
-    Netlink,
     aligned,
     attribute,
     attributes_of,
@@ -348,12 +346,6 @@ def _packed_metrics(route: Route) -> bytes:
 
 
 # Questions.
-
-
-def list_routes(netlink: Netlink, family: int, names: Mapping[int, str]) -> list[Route]:
-    """The routes of all tables, in the kernel's order."""
-    messages = netlink.dump(RTM_GETROUTE, question_rtmsg(family))
-    return [decode(packed, names) for packed in messages]
 
 
 def question_rtmsg(family: int, dst_len: int = 0, flags: int = 0) -> bytes:

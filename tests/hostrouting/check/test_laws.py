@@ -17,19 +17,21 @@ from hypothesis import (
     strategies as st,
 )
 
-from hostrouting.check.check import check_snapshot
+from hostrouting.check.check import check_kernel, check_snapshot
 from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts
 from hostrouting.check.results import CheckReport, Grade, Part
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.fib.engine import Decision, Fib
 from hostrouting.fib.not_judged import not_judged
+from hostrouting.kernel.base import RouteBackend
 from hostrouting.model.prefix import IPV4, Prefix, as_ip, width_of
 from hostrouting.model.route import OURS, REFUSING, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Snapshot
 from tests.support.examples import scaled
-from tests.support.nodes import block_of, nodes, with_rules
+from tests.support.near import by_all_and_by_few
+from tests.support.nodes import BITS, block_of, nodes, with_rules
 from tests.support.scan import scanned
 from tests.support.topologies import vm_of
 
@@ -91,6 +93,30 @@ def test_a_part_is_never_worse_than_the_whole_and_a_union_is_as_bad_as_its_worst
     assert max(ranks) == whole
     assert rank(snapshot, *parts) == whole
     assert rank(snapshot, *reversed(parts)) == whole
+
+
+@given(nodes(), st.integers(0, BITS), st.integers(0, (1 << BITS) - 1))
+def test_far_routes_do_not_matter(node: tuple[int, Snapshot], more_bits: int, place: int) -> None:
+    """The report is the same if the backend leaves out what a check does not ask for."""
+    family, snapshot = node
+    block = block_of(family)
+    cidr = Prefix.around(family, block.first + place, block.length + more_bits)
+    routes = [*snapshot.routes]
+    for route in snapshot.routes:
+        for quarter in (1, 2, 3):
+            elsewhere = route.prefix.first ^ quarter << BITS - 2
+            if route.has_gateway and route.prefix.length > 2:
+                prefix = Prefix.around(family, elsewhere, route.prefix.length)
+                routes.append(route._replace(prefix=prefix))
+    snapshot = snapshot._replace(routes=tuple(routes))
+    section = RouteOverlapConfig((cidr.to_network(),))
+
+    def check(backend: RouteBackend) -> CheckReport:
+        return check_kernel(backend, HostRoutingConfig(route_overlap=section))
+
+    [by_all], [by_few] = (report.families for report in by_all_and_by_few(snapshot, check))
+    event(f"left out: {len(snapshot.routes) - len(by_few.snapshot.routes)}")
+    assert by_few._replace(snapshot=snapshot) == by_all
 
 
 @given(nodes(), st.randoms(use_true_random=False))

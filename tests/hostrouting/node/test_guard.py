@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 from unittest.mock import Mock
 
 import attrs
@@ -52,10 +52,10 @@ class Slow(FaultyBackend):
         self._clock = clock
         self._seconds = seconds
 
-    def snapshot(self, **parts: object) -> Snapshot:
+    def snapshot(self, **options: Any) -> Snapshot:
         """See RouteBackend."""
         self._clock.sleep(self._seconds)
-        return super().snapshot(**parts)
+        return super().snapshot(**options)
 
 
 class Guarded:

@@ -1,13 +1,23 @@
 """hostrouting.routes.keep: the routes are made right, once."""
 
-import pytest
+from collections.abc import Callable
 
+import pytest
+from hypothesis import given, settings
+
+from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import RouteConflict
+from hostrouting.kernel.base import RouteBackend
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
+from hostrouting.model.route import Route
+from hostrouting.routes.apply import Applied
 from hostrouting.routes.keep import keep_routes
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.testing import FakeKernel
-from tests.hostrouting.routes.own_routes import configured, fake
+from tests.hostrouting.routes.own_routes import configured, fake, hosts, put, wishes
+from tests.support.examples import scaled
 from tests.support.ip_text import route_of
+from tests.support.near import LeavesOut
 from tests.support.sections import static
 
 
@@ -48,3 +58,28 @@ def test_a_conflict_beside_a_route_that_waits(kernel: FakeKernel) -> None:
     elsewhere = configured(static("20.2.0.0/16", "10.0.0.9"))
     replaced = plan_static_routes(elsewhere, kernel.snapshot())
     assert replaced.deletions.steps == ()
+
+
+@given(hosts(), wishes())
+@settings(max_examples=scaled(200))
+def test_far_routes_do_not_matter(there: list[Route], desired: list[StaticRoute]) -> None:
+    """What is done is the same if the backend leaves out what is not asked for: each route of
+    another program has another one before it that is alike.
+    """
+    elsewhere = {IPV4: as_ip("19.0.0.0"), IPV6: as_ip("fd19::")}
+    far: list[Route] = []
+    for route in there:
+        family, _, length = route.prefix
+        if length:
+            far.append(route._replace(prefix=Prefix(family, int(elsewhere[family]), length)))
+
+    def keep(backend_of: Callable[[FakeKernel], RouteBackend]) -> tuple[Applied | str, str]:
+        kernel = fake()
+        put(kernel, [*far, *there])
+        try:
+            applied = keep_routes(backend_of(kernel), configured(*desired))
+        except RouteConflict as error:
+            return str(error), str(kernel)
+        return applied, str(kernel)
+
+    assert keep(LeavesOut) == keep(lambda kernel: kernel)

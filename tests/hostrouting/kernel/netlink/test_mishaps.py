@@ -17,9 +17,9 @@ from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink.host import list_rules
+from hostrouting.kernel.netlink.lists import list_routes
 from hostrouting.kernel.netlink.numbers import RTM_GETRULE
 from hostrouting.kernel.netlink.requests import lookup_routes
-from hostrouting.kernel.netlink.routes import list_routes
 from hostrouting.kernel.netlink.socket import (
     HEADER,
     KernelError,
