@@ -15,6 +15,11 @@ def repair_line(options: str = "") -> str:
     return f"{call(f'repair{options}')} | {call('apply --config -')}"
 
 
+def line_to_allow(options: str, devs: Iterable[str]) -> str:
+    """The line that has these devices allowed, instead of repairing what leaves through them."""
+    return repair_line(options + typed("--allow", devs))
+
+
 def typed(option: str, values: Iterable[str]) -> str:
     """An option as it is typed with each of these values."""
     return "".join(f" {option} {shlex.quote(value)}" for value in values)

@@ -147,6 +147,10 @@ class Escape(NamedTuple):
     hidden: Route | None = None
     """The route to a pod of this node that they miss (`PODS_HIDDEN`)."""
 
+    def overlaps(self, prefix: Prefix) -> bool:
+        """Whether an address of the prefix is in the range."""
+        return self.first <= prefix.last and prefix.first <= self.last
+
     @property
     def prefixes(self) -> tuple[Prefix, ...]:
         """The range as prefixes, as few as possible."""

@@ -8,20 +8,22 @@ makes whole findings, and `results` words escapes and verdicts.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from hostrouting.check.parts import ranges_of
 from hostrouting.check.results import OVERLAP, CheckReport, Escape, FamilyReport, Opinion
 from hostrouting.config.cni import devices_of
 from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity
+from hostrouting.model.link_kinds import is_card
 from hostrouting.model.prefix import IPV4, extent, ip_at
 from hostrouting.model.route import OURS, Route, deletion_command, protocol_name, table_name
+from hostrouting.model.snapshot import ARPHRD_INFINIBAND
 from hostrouting.routes.uplink import TO_HAVE_DEFAULT
 from hostrouting.text import command_of, counted, grouped, spoken
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import Mode, StaticRoute
+    from hostrouting.config.settings import Mode
     from hostrouting.model.rule import Rule
 
 RangeInDoubt: TypeAlias = tuple[Opinion, int, int]
@@ -38,7 +40,7 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
         if family.verdict == "no-default-route":
             findings.append(_describe_missing_default(family, severity))
         findings += [_describe_escape(escape, family, severity) for escape in family.escapes]
-    findings += _describe_repair(report.routes)
+    findings += _describe_repair(report)
     for family in report.families:
         findings += _describe_unrepairable(family, severity)
         findings += [*family.flaws, *family.doubts]
@@ -73,14 +75,34 @@ def _describe_escape(escape: Escape, family: FamilyReport, severity: Severity) -
     cni = _cni_that_leads_there(escape, family)
     if route is not None and not escape.devs:
         remedy = Remedy("if that route is not intended", deletion_command(route))
-    elif cni:
+    elif cni or _may_be_intended(escape, family):
         links = family.snapshot.links_by_name
         facts["mayAllow"] = {dev: links[dev].kind for dev in escape.devs}
+    if cni:
         remedy = Remedy(
             "the routes of a repair lead to the default gateway, which need not know pods; if "
             f"{cni} reaches them through {spoken(escape.devs)}, allow that"
         )
     return Finding(finding_name(escape), severity, family.sentence_of(escape), where, remedy, facts)
+
+
+def _may_be_intended(escape: Escape, family: FamilyReport) -> bool:
+    """Whether packets leave by tunnels or bridges of guests alone, and hide nothing by that. To
+    allow a network card or InfiniBand would only silence the check: these are the outage that it is
+    for.
+    """
+    if escape.kind != OVERLAP:
+        return False
+    links = family.snapshot.links_by_name
+    for dev in escape.devs:
+        link = links.get(dev)
+        if link is None or not link.kind or link.type == ARPHRD_INFINIBAND or is_card(link, links):
+            return False
+    for unsafe in family.repair.unrepairable:
+        is_inside = unsafe.first <= escape.last and escape.first <= unsafe.last
+        if is_inside and unsafe.why.reason == "below-a-cni":
+            return False
+    return True
 
 
 def _cni_that_leads_there(escape: Escape, family: FamilyReport) -> str:
@@ -147,16 +169,24 @@ def _first_way_out(escape: Escape) -> dict[str, Any]:
 # What repairs it.
 
 
-def _describe_repair(routes: Sequence[StaticRoute]) -> Iterator[Finding]:
-    """The routes that repair what escapes, if there are any."""
-    if not routes:
+def _describe_repair(report: CheckReport) -> Iterator[Finding]:
+    """The routes that repair what escapes, if there are any, and what they cost."""
+    if not report.routes:
         return
-    mappings = [route.to_mapping() for route in routes]
+    mappings = [route.to_mapping() for route in report.routes]
     remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(mappings)}")
-    sentence = (
-        f"{counted(len(routes), 'static route')} would repair it; what is reached by the present "
-        "devices now is no longer reached by them then"
-    )
+    sentence = f"{counted(len(mappings), 'static route')} would repair it"
+    ranges: dict[str, None] = {}
+    devs: dict[str, None] = {}
+    for family in report.families:
+        for escape in family.escapes:
+            taken = [route for route in family.repair.resolved if escape.overlaps(route.prefix)]
+            if taken and escape.devs:
+                ranges[extent(family.family, escape.first, escape.last)] = None
+                devs |= dict.fromkeys(escape.devs)
+    if devs:
+        where = spoken([*ranges], most=3)
+        sentence += f"; hosts in {where} are then no longer reached through {spoken([*devs])}"
     yield Finding("action", "note", sentence, "staticRoutes.routes", remedy, {"routes": mappings})
 
 

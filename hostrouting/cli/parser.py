@@ -23,7 +23,7 @@ COMMANDS = {
     ),
     "repair": (
         "print a configuration for apply that repairs what check finds",
-        ("cidrs", "--dev", "--config", "--snapshot", "--json"),
+        ("cidrs", "--dev", "--allow", "--config", "--snapshot", "--json"),
     ),
     "plan": (
         "show what apply would do; nothing is changed",
@@ -113,6 +113,12 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "action": "append",
         "default": [],
         "help": "an expected device, instead of those of the default route; can be repeated",
+    },
+    "--allow": {
+        "metavar": "NAME",
+        "action": "append",
+        "default": [],
+        "help": "a device that packets may leave through, too; can be repeated",
     },
     "--dry-run": {"action": "store_true", "help": "show what would be removed; change nothing"},
     "--wait": {

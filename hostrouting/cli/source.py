@@ -25,6 +25,7 @@ def typed_options(arguments: argparse.Namespace) -> str:
     """The CIDRs, devices and file as they were typed, for a proposed command."""
     options = "".join(f" {shlex.quote(cidr)}" for cidr in arguments.cidrs)
     options += typed("--dev", arguments.dev)
+    options += typed("--allow", getattr(arguments, "allow", []))
     if arguments.config is not None:
         options += typed("--config", [arguments.config])
     return options
@@ -71,12 +72,15 @@ def config_to_check(known: HostRoutingConfig, arguments: argparse.Namespace) -> 
 
 
 def config_to_repair(known: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
-    """As `config_to_check`, but the CIDRs that are typed are expected beside those of the known
-    configuration: a repair takes none away.
+    """As `config_to_check`, but the CIDRs that are typed are expected, and devices allowed, beside
+    those of the known configuration: a repair takes none away.
     """
     section = config_to_check(known, arguments).route_overlap
     expected = (*known.route_overlap.expected_cidrs, *section.expected_cidrs)
     section = section._replace(expected_cidrs=tuple(dict.fromkeys(expected)))
+    allowed = (*section.allowed_devs, *arguments.allow)
+    with _faults_of("--allow"):
+        section = section._replace(allowed_devs=tuple(dict.fromkeys(allowed)))
     return known._replace(route_overlap=section)
 
 

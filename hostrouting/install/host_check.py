@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hostrouting.check.check import check_kernel
 from hostrouting.check.document import check_document
-from hostrouting.check.repair_line import repair_line
+from hostrouting.check.repair_line import line_to_allow, repair_line
 from hostrouting.check.sentences import check_findings
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.finding import ESCAPES, Finding, Name, Remedy
@@ -26,17 +26,16 @@ class HostCheck(NamedTuple):
     report: CheckReport
     mode: Mode
     findings: tuple[Finding, ...]
-    repair: str = repair_line()
-    """What an operator types to repair the host for good."""
+    repair_options: str = ""
+    """What an operator types behind `repair` for this host (`repair_line`)."""
 
     @classmethod
     def of_snapshot(
         cls, report: CheckReport, config: HostRoutingConfig, *, repair_options: str = ""
     ) -> HostCheck:
         """The check of a snapshot against this configuration."""
-        repair = repair_line(repair_options)
-        findings = tuple(_findings_of(report, config, repair))
-        return cls(report, config.route_overlap.mode, findings, repair)
+        findings = tuple(_findings_of(report, config, repair_options))
+        return cls(report, config.route_overlap.mode, findings, repair_options)
 
     def named(self, *names: Name) -> list[Finding]:
         """The findings with one of these names."""
@@ -69,17 +68,21 @@ def check_host(config: HostRoutingConfig, host: Host, *, repair_options: str = "
     """Check this host against `config`; `repair_options` are those of `repair_line`."""
     with host.open_kernel() as kernel:
         report = check_kernel(kernel, config, name_servers=host.name_servers)
-    repair = repair_line(repair_options)
-    findings = [*_findings_of(report, config, repair)]
-    return HostCheck(report, config.route_overlap.mode, tuple(findings), repair)
+    return HostCheck.of_snapshot(report, config, repair_options=repair_options)
 
 
-def _findings_of(report: CheckReport, config: HostRoutingConfig, repair: str) -> Iterator[Finding]:
-    """The findings of the check, and what hinders the probe rewrite."""
+def _findings_of(
+    report: CheckReport, config: HostRoutingConfig, repair_options: str
+) -> Iterator[Finding]:
+    """The findings of the check, with the commands that are typed, and what hinders the probe
+    rewrite.
+    """
     for finding in check_findings(report, mode=config.route_overlap.mode):
+        remedy = finding.remedy
         if finding.name == "action":
-            remedy = Remedy("for good", repair, otherwise=finding.remedy)
-            yield finding._replace(remedy=remedy)
-        else:
-            yield finding
+            remedy = Remedy("for good", repair_line(repair_options), otherwise=remedy)
+        elif remedy is not None and "mayAllow" in finding.facts:
+            line = line_to_allow(repair_options, finding.facts["mayAllow"])
+            remedy = remedy._replace(command=line)
+        yield finding._replace(remedy=remedy)
     yield from find_probe_obstacles(config, report.snapshot)

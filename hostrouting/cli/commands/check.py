@@ -9,6 +9,7 @@ firewalls, IPsec or eBPF programs. Nothing is changed.
 import argparse
 from collections.abc import Iterator
 
+from hostrouting.check.repair_line import line_to_allow, repair_line
 from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import Answer
 from hostrouting.cli.source import check_or_load, config_to_check, find_config
@@ -16,6 +17,7 @@ from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck
 from hostrouting.install.ungated import find_ungated
 from hostrouting.lines import finding_lines
+from hostrouting.text import spoken
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
@@ -31,7 +33,9 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
 
 
 def check_lines(check: HostCheck) -> Iterator[str]:
-    """The verdicts and what escapes, the findings, and the repair, now and for good."""
+    """The verdicts and what escapes, the findings, the repair, now and for good, and what may be
+    allowed instead.
+    """
     said: set[str] = set()
     for family in check.report.families:
         yield str(family)
@@ -40,10 +44,26 @@ def check_lines(check: HostCheck) -> Iterator[str]:
     yield from finding_lines([each for each in others if each.name != "action"])
     if not check.report.routes or check.named("default-routes"):  # a card has to be named first
         return
+    [action] = check.named("action")
+    yield action.sentence
     commands = repair_commands(check.report)
     if commands:
         yield "Until the next boot, as root:"
         for command in commands:
             yield f"  {command}"
     yield "Permanently, as root:"
-    yield f"  {check.repair}"
+    yield f"  {repair_line(check.repair_options)}"
+    # In STRICT, a unit that does not start tempts to allow what should be repaired.
+    if check.mode == "WARN":
+        yield from _how_to_allow(check)
+
+
+def _how_to_allow(check: HostCheck) -> Iterator[str]:
+    """The line that has all devices allowed by which packets may be meant to leave."""
+    devs: dict[str, str] = {}
+    for finding in check.named("overlap"):
+        if finding.remedy is None:  # else it has the line itself
+            devs |= finding.facts.get("mayAllow", {})
+    if devs:
+        yield f"If packets may leave through {spoken([*devs])}, too, as root:"
+        yield f"  {line_to_allow(check.repair_options, devs)}"

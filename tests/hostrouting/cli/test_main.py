@@ -14,6 +14,8 @@ import pytest
 
 from hostrouting.cli.output import Answer, write
 from hostrouting.errors import BackendError
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Link
 from hostrouting.release import __version__
 from hostrouting.testing import FakeHost, h200, plain_vm
 from tests.support.cli import say
@@ -22,6 +24,7 @@ from tests.support.incidents import (
 )
 from tests.support.programs import completed, modules_loaded_by
 from tests.support.tasks import CIDR
+from tests.support.topologies import with_docker
 
 PROGRAM = [sys.executable, "-m", "hostrouting"]
 
@@ -110,6 +113,58 @@ def test_a_device_that_is_typed() -> None:
     refused = say("check", CIDR, "--dev", "a/b", kernel=h200())
     assert refused.code == 2
     assert "hostrouting: --dev:" in refused.err
+
+
+def test_a_device_that_is_allowed() -> None:
+    """`check` says how where a tunnel or a bridge leads there, which may be intended; and `repair
+    --allow` writes it beside what the configuration allows, and a CIDR beside those that it
+    expects.
+    """
+    kernel = with_docker()
+    shown = say("check", "172.17.0.0/16", kernel=kernel)
+    assert shown.lines[-2:] == [
+        "If packets may leave through docker0, too, as root:",
+        "  hostrouting repair 172.17.0.0/16 --allow docker0 | hostrouting apply --config -",
+    ]
+    known = json.dumps({"routeOverlap": {"expectedCidrs": [CIDR], "allowedDevs": ["tun0"]}})
+    words = ("repair", "172.17.0.0/16", "--config", "-", "--allow", "docker0")
+    said = say(*words, kernel=kernel, stdin=known.encode())
+    assert said.code == 0
+    assert said.json["routeOverlap"]["allowedDevs"] == ["tun0", "docker0"]
+    assert said.json["routeOverlap"]["expectedCidrs"] == [CIDR, "172.17.0.0/16"]
+    assert "staticRoutes" not in said.json
+    refused = say(*words, "--allow", "", kernel=kernel, stdin=known.encode())
+    assert refused.code == 2
+    assert "hostrouting: --allow:" in refused.err
+
+
+def test_a_card_is_not_proposed_to_be_allowed() -> None:
+    """A second card is the outage that a check is for."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="eth1", index=0))
+    kernel.add_address("eth1", "172.16.1.10/16")
+    assert "--allow" not in say("check", CIDR, kernel=kernel).out
+
+
+def test_the_second_card_of_a_cni_may_be_allowed() -> None:
+    """The CNI knows its pods there, and the default gateway need not: that comes before routes."""
+    kernel = plain_vm()
+    for link in (Link("eth1", index=0), Link("cali1", index=0, kind="veth")):
+        kernel.add_link(link)
+    kernel.add_address("eth1", "192.168.21.5/24")
+    by_eth1 = Route.to("10.41.7.0/26", dev="eth1", gateway="192.168.21.6", protocol=12)
+    kernel.ip_route("add", by_eth1)
+    lines = say("check", "10.41.0.0/16", kernel=kernel).lines
+    [allowing] = [line for line in lines if "--allow eth1 | hostrouting apply" in line]
+    assert "if Calico reaches them through eth1" in allowing
+    assert lines.index(allowing) < lines.index("Permanently, as root:")
+
+
+def test_what_a_repair_costs() -> None:
+    """It is said in one sentence, before the commands."""
+    lines = say("check", CIDR, kernel=h200()).lines
+    cost = "hosts in 172.16.0.0/16 are then no longer reached through ib0"
+    assert lines[1] == f"2 static routes would repair it; {cost}"
 
 
 def test_an_empty_root(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 tests/hostrouting/cli has its pages.
 """
 
+from hostrouting.check.repair_line import repair_line
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import ESCAPES, WRONG
 from hostrouting.install.host_check import HostCheck, check_host
@@ -30,7 +31,7 @@ def test_the_findings_with_a_name() -> None:
     assert [finding.name for finding in check.findings] == ["overlap", "action"]
     [action] = check.named("action")
     assert action.remedy is not None
-    assert action.remedy.command == check.repair
+    assert action.remedy.command == repair_line(check.repair_options)
     assert action.remedy.otherwise is not None
     assert action.remedy.otherwise.words.startswith("add to staticRoutes.routes: [{")
     assert check.named("action", "overlap") == [*check.findings]

@@ -58,8 +58,8 @@ class TestModes:
         start = (
             "OVERLAP: 172.16.0.0/16 leaves through ib0 "
             "[172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10]; expected: eth0; "
-            "ACTION: 2 static routes would repair it; what is reached by the present devices now "
-            "is no longer reached by them then; add to staticRoutes.routes: [{"
+            "ACTION: 2 static routes would repair it; hosts in 172.16.0.0/16 are then no longer "
+            "reached through ib0; add to staticRoutes.routes: [{"
         )
         assert str(error).startswith(start)
         assert isinstance(error.report, CheckReport)
