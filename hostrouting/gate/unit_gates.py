@@ -11,21 +11,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.boot.units import DROP_IN_TEXT, GATE_MARK
+from hostrouting.boot.units import GATE_MARK
+from hostrouting.config.settings import gated_units
 from hostrouting.errors import HostError
-from hostrouting.finding import Finding, Remedy, worst_first
+from hostrouting.finding import Finding, Remedy, Severity, worst_first
 from hostrouting.gate.unit_names import instance_pattern, is_template, plain_instance
-from hostrouting.host.fileset import File
+from hostrouting.gate.unit_states import PREDICATES, to_unmask
 from hostrouting.host.layout import HostLayout
 from hostrouting.release import call
 from hostrouting.text import command_of, spoken
 
 if TYPE_CHECKING:
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.base import Files
     from hostrouting.host.files import Entry
     from hostrouting.host.host import Host
 
-_PROPERTIES = ("Id", "LoadState", "NeedDaemonReload", "ExecCondition", "SuccessExitStatus")
+_PROPERTIES = (
+    "Id", "LoadState", "UnitFileState", "NeedDaemonReload", "ExecCondition", "SuccessExitStatus",
+)  # fmt: skip
 _NEVER_STARTS = {"masked", "not-found", "bad-setting", "error"}
 """The states of a unit that systemd does not start."""
 _REFUSAL = "255"
@@ -42,9 +46,9 @@ class UnitGates(NamedTuple):
     """What systemd makes of the gates of some units."""
 
     findings: tuple[Finding, ...]
-    """Why gates are open, or why an opening is ignored; the worst first."""
-    lasting: tuple[Finding, ...]
-    """Those of them that let units start unchecked also after an apply of this configuration."""
+    """Why gates are open, why an opening is ignored, and which units are masked; the worst
+    first.
+    """
     held: tuple[str, ...]
     """The units that are not open: they start only if the gate lets them."""
 
@@ -56,17 +60,28 @@ def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
     if units:
         findings += _find_what_opens_all(host, units)
     # An opening that the gate ignores is there as "file", and opens nothing.
-    lasting = [finding for finding in findings if finding.name == "gate-open"]
-    if lasting:
+    if any(finding.name == "gate-open" for finding in findings):
         opened.update(units)
     for unit in units:
-        open_here = [*_find_open_gates(host, unit)]
-        if open_here:
+        of_unit = [*_judge_unit(host, unit)]
+        if any(finding.name == "gate-open" for finding in of_unit):
             opened.add(unit)
-        findings += open_here
-        lasting += [finding for finding in open_here if finding.remedy not in {APPLY, RELOAD}]
+        findings += of_unit
     held = tuple(unit for unit in units if unit not in opened)
-    return UnitGates(worst_first(findings), worst_first(lasting), held)
+    return UnitGates(worst_first(findings), held)
+
+
+def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
+    """What lets gated units start unchecked also after an apply of this configuration: something of
+    another program's, that systemd has loaded. An error in STRICT, a warning in WARN.
+
+    Not the opening, which an administrator makes on purpose.
+    """
+    severity: Severity = "error" if config.route_overlap.is_strict else "warning"
+    for finding in judge_gates(host, gated_units(config)).findings:
+        is_open = finding.name == "gate-open" and finding.severity == "error"
+        if is_open and finding.remedy not in {APPLY, RELOAD}:
+            yield finding._replace(severity=severity)
 
 
 def systemd_does_not_run(units: Sequence[str]) -> Finding:
@@ -116,14 +131,14 @@ def _reason_to_open(files: Files, entry: Entry) -> str:
     return text.partition("\n")[0].strip(_BLANKS)
 
 
-def _find_open_gates(host: Host, unit: str) -> Iterator[Finding]:
-    """Why the gate of this unit, or of an instance of it, is open."""
-    drop_in = File(HostLayout.drop_in_path(unit), DROP_IN_TEXT)
-    is_in_place = not drop_in.differs(host.files)
+def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
+    """Why the gate of this unit, or of an instance of it, is open; and that it is masked."""
+    drop_in = HostLayout.drop_in_path(unit)
+    runs_gate = _runs_gate(host.files, drop_in)
     manager = host.running_manager
     if manager is None:
-        if not is_in_place:
-            yield _open(unit, f"{drop_in.path} is missing or was overwritten", APPLY)
+        if not runs_gate:
+            yield _open(unit, f"{drop_in} is missing or was overwritten", APPLY)
         return
     names = [plain_instance(unit)]
     if is_template(unit):
@@ -132,26 +147,36 @@ def _find_open_gates(host: Host, unit: str) -> Iterator[Finding]:
         name = properties["Id"]
         if name == plain_instance(unit):
             name = unit
-        reason, remedy = _why_open(name, properties, drop_in.path, is_in_place=is_in_place)
+        if properties["LoadState"] == "masked":
+            sentence = f"{name} {PREDICATES['masked']}"
+            yield Finding("unit", "error", sentence, name, to_unmask(name, properties))
+        reason, remedy = _why_open(name, properties, drop_in, runs_gate=runs_gate)
         if reason:
             yield _open(name, reason, remedy)
             if name == unit:
                 return  # its instances are open for the same reason
 
 
+def _runs_gate(files: Files, drop_in: str) -> bool:
+    """Whether our drop-in is there, and has the gate of some release."""
+    entry = files.look(drop_in)
+    if entry is None or entry.kind != "file":
+        return False
+    return f"{GATE_MARK} %n\n" in (files.read(drop_in) or "")
+
+
 def _why_open(
-    name: str, properties: Mapping[str, str], drop_in: str, *, is_in_place: bool
+    name: str, properties: Mapping[str, str], drop_in: str, *, runs_gate: bool
 ) -> tuple[str, Remedy]:
     see = Remedy("see", command_of("systemctl cat", name), needs_root=False)
     is_loaded = GATE_MARK in properties["ExecCondition"]
+    is_outdated = properties["NeedDaemonReload"] == "yes"
     never_starts = properties["LoadState"] in _NEVER_STARTS
-    if not is_in_place and (
-        never_starts or not is_loaded or properties["NeedDaemonReload"] == "yes"
-    ):
+    if not runs_gate and (never_starts or not is_loaded or is_outdated):
         return f"{drop_in} is missing or was overwritten", APPLY
     if never_starts:
         return "", see
-    if not is_loaded and properties["NeedDaemonReload"] == "yes":
+    if not is_loaded and is_outdated:
         return "systemd still uses the old files", RELOAD
     if not is_loaded:
         return "another drop-in takes the ExecCondition= of the gate away", see

@@ -34,6 +34,7 @@ PREDICATES: dict[State, str] = {
 _PROPERTIES = (
     "Id",
     "LoadState",
+    "UnitFileState",
     "ActiveState",
     "SubState",
     "StateChangeTimestamp",
@@ -103,13 +104,21 @@ def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
     unit = properties["Id"]
     state = UnitState(unit, _name_of(properties), properties["StateChangeTimestamp"])
     if state.state == "masked":
-        return state._replace(remedy=Remedy(command=command_of("systemctl unmask", unit)))
+        return state._replace(remedy=to_unmask(unit, properties))
     if state.state == "fails":
         errors = manager.errors_of(unit, properties["ConditionTimestamp"])
         start = Remedy("when that is mended", command_of("systemctl start", unit))
         see = Remedy("see", command_of("journalctl -u", unit), needs_root=False, otherwise=start)
         return state._replace(reasons=tuple(dict.fromkeys(errors)), remedy=see)
     return state
+
+
+def to_unmask(unit: str, properties: Mapping[str, str]) -> Remedy:
+    """How to end that the unit is masked."""
+    command = "systemctl unmask"
+    if properties["UnitFileState"] == "masked-runtime":
+        command = f"{command} --runtime"
+    return Remedy(command=command_of(command, unit))
 
 
 def _name_of(properties: Mapping[str, str]) -> State:

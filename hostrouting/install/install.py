@@ -4,27 +4,27 @@
 2. Make the plan.
 3. Fail if the run must fail; end if nothing is wanted and nothing is there.
 4. Take the lock, and do 1 to 3 again: another run may have come first.
-5. Write the files.
+5. Write the files, and ask systemd whether each gate is in force.
 6. Start the guard, and release the lock.
 7. Each part does its work on the kernel. It waits for what it needs without the lock.
 8. The result.
 
 `Configure`, a task about one section, `Remove`, and the undo of each come here; they differ in the
 configuration that they want. If a part fails, the files stay: the gate holds units back until the
-routing is right. If the guard does not start, the parts do their work all the same.
+routing is right. If the guard does not start, or a gate is not in force, the parts do their work
+all the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import phases
-from hostrouting.config.settings import gated_units
 from hostrouting.errors import RequirementError
-from hostrouting.gate.unit_gates import judge_gates
+from hostrouting.gate.unit_gates import find_cancelled_gates
 from hostrouting.host.effects import Effects, effects_of, recorded_in_errors
 from hostrouting.install.preflight import plan_install, require_possible
 from hostrouting.install.write import start_guard, write_files
@@ -32,6 +32,7 @@ from phases.execution import raise_together
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.finding import Finding
     from hostrouting.host.host import Host
     from hostrouting.install.part import Part
     from hostrouting.install.plan import Plan
@@ -76,7 +77,13 @@ def install(
             _begin(ctx, plan, wanted, keep)
             step.result = write_files(host, plan)  # 5
         effects = effects_of(step.result)
-        errors += _find_open_gates(host, wanted)
+        cancelled = [*find_cancelled_gates(host, wanted.config)]
+        if cancelled and wanted.config.route_overlap.is_strict:
+            errors.append(RequirementError(findings=cancelled))
+        else:
+            new = tuple(finding for finding in cancelled if finding not in plan.obstacles)
+            _log(ctx, new)
+            effects += Effects(warnings=new)
         try:
             effects += _start_guard(host, plan, ctx)  # 6
         except phases.TaskFailed as failure:  # the parts do not need it
@@ -99,18 +106,6 @@ def install(
     return _result(effects, results, as_steps=as_steps)  # 8
 
 
-def _find_open_gates(host: Host, wanted: Wanted) -> Iterator[BaseException]:
-    """The error of a run whose gate is not in force, because something of another program's takes
-    it away. The parts do their work all the same.
-    """
-    if host.running_manager is None:
-        return
-    gates = judge_gates(host, gated_units(wanted.config))
-    lasting = [finding for finding in gates.lasting if finding.severity == "error"]
-    if lasting:
-        yield RequirementError(findings=lasting)
-
-
 def parts_of_run(parts: Iterable[Part], ctx: phases.Context) -> list[Part]:
     """The parts that a run does not leave out."""
     return [part for part in parts if part.name not in ctx.skip]
@@ -118,10 +113,15 @@ def parts_of_run(parts: Iterable[Part], ctx: phases.Context) -> list[Part]:
 
 def _begin(ctx: phases.Context, plan: Plan, wanted: Wanted, keep: Keep) -> None:
     """Before the first change: say what has to be known, and keep what undo needs."""
-    for finding in plan.obstacles:
-        ctx.log.log(finding.level, "%s", finding, extra={"finding": finding.name})
+    # A gate that is cancelled in STRICT is raised at the end.
+    _log(ctx, [finding for finding in plan.obstacles if finding.severity != "error"])
     if not plan.is_empty:
         keep(wanted.former)
+
+
+def _log(ctx: phases.Context, findings: Iterable[Finding]) -> None:
+    for finding in findings:
+        ctx.log.log(finding.level, "%s", finding, extra={"finding": finding.name})
 
 
 def _start_guard(host: Host, plan: Plan, ctx: phases.Context) -> Effects:

@@ -39,8 +39,8 @@ class Plan:
     operations: tuple[Operation, ...] = ()
     """Other changes of the kernel."""
     obstacles: tuple[Finding, ...] = ()
-    """What there is to tell about the host as it is; an error makes the run fail before it has
-    changed anything.
+    """What there is to tell about the host as it is. An error makes the run fail: a gate that is
+    open ("gate-open") at its end, anything else before it has changed anything.
     """
     losses: tuple[Fault, ...] = ()
     """What the run would take away and must not."""

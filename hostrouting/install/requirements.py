@@ -16,7 +16,7 @@ from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, Remedy
 from hostrouting.gate.trusted import find_untrusted
-from hostrouting.gate.unit_gates import systemd_does_not_run
+from hostrouting.gate.unit_gates import find_cancelled_gates, systemd_does_not_run
 from hostrouting.gate.unit_names import is_template, plain_instance, template_of
 from hostrouting.host.files import require_removable
 from hostrouting.host.interpreter import missing_interpreter
@@ -57,6 +57,7 @@ def find_requirements(
         yield from _old_systemd(manager)
         yield from _units_that_cannot_be_gated(manager, gated)
         yield from _lost_variables(manager, gated, changes)
+        yield from find_cancelled_gates(host, config)
     elif not host.is_image:
         yield systemd_does_not_run(gated)
 

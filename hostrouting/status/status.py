@@ -107,6 +107,8 @@ class Status:
             return ""
         if any(finding.name == "default-routes" for finding in self.findings):
             return ""  # a device has to be named first
+        if any(finding.severity == "error" for finding in plan.obstacles):
+            return ""  # every apply would fail
         report = plan.report
         if report is None and self.check is not None:
             report = self.check.report

@@ -1,6 +1,7 @@
 """hostrouting.gate.health: what lets a gated unit start unchecked, or keeps it from starting."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -9,12 +10,30 @@ from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_uni
 from hostrouting.errors import RequirementError
 from hostrouting.finding import Finding, Remedy
 from hostrouting.gate.health import find_faults
-from hostrouting.gate.unit_gates import APPLY, RELOAD, judge_gates
+from hostrouting.gate.unit_gates import APPLY, RELOAD, find_cancelled_gates, judge_gates
+from hostrouting.host.effects import effects_of
 from hostrouting.host.interpreter import TO_INSTALL
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeHost
+from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.tasks.static_routes import ConfigureStaticRoutes
+from hostrouting.testing import FakeHost, h200
 from tests.support.statuses import Change, lost, stop_systemd, written
-from tests.support.tasks import LAYOUT, WANTED, configured, failure_of, manager_of, run
+from tests.support.tasks import (
+    CIDR,
+    LAYOUT,
+    REPAIR,
+    WANTED,
+    config,
+    configured,
+    failure_of,
+    lose_routes,
+    manager_of,
+    our_destinations,
+    run,
+)
+
+if TYPE_CHECKING:
+    from hostrouting.install.task import InstallTask
 
 UNITS = "/etc/systemd/system"
 KUBELET = "kubelet.service"
@@ -24,6 +43,7 @@ DROP_IN = LAYOUT.drop_in_path(MACHINES)
 OPENING = LAYOUT.opening_path
 RESET = "[Service]\nExecCondition=\n"
 SEE = "systemctl cat"
+WARN = config(*REPAIR, cidrs=(CIDR,), mode="WARN")
 
 
 @pytest.fixture
@@ -96,18 +116,46 @@ def test_an_open_gate(name: str, host: FakeHost) -> None:
     [fault] = faults(host)
     assert (fault.name, fault.severity, fault.target) == ("gate-open", "error", unit)
     assert fault.sentence.startswith(f"{unit} starts unchecked: {reason}")
-    judged = judge_gates(host, [MACHINES])
-    assert judged.held == ()
+    assert judge_gates(host, [MACHINES]).held == ()
+    cancelled = tuple(find_cancelled_gates(host, WANTED))
     if remedy is not None:
         assert fault.remedy == remedy
-        assert judged.lasting == ()
+        assert cancelled == ()
         run(Configure(WANTED, host=host))
         assert faults(host) == ()
         return
     assert fault.remedy is not None
     assert fault.remedy.command.startswith(SEE)
-    assert judged.lasting == (fault,)
+    assert cancelled == (fault,)
+    for task in (CheckRouteOverlap, ConfigureStaticRoutes, Configure):
+        lose_routes(host)
+        assert "starts unchecked" in task(WANTED, host=host).plan().would_fail
+        failure_of(run, task(WANTED, host=host), of=RequirementError, match="starts unchecked")
+    assert our_destinations(host) == [*REPAIR], "the parts do their work all the same"
+
+
+@pytest.mark.parametrize("is_installed", [False, True])
+def test_an_open_gate_in_warn(*, is_installed: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """A run warns of it, once, whether it has just installed the gate or not."""
+    host = configured(WARN) if is_installed else FakeHost(kernel=h200())
+    loaded(f"{UNITS}/{MACHINES}.d/50-x.conf", RESET)(host)
+    tasks: tuple[type[InstallTask], ...] = (ConfigureStaticRoutes, Configure)
+    for task in tasks:
+        caplog.clear()
+        [warning] = effects_of(run(task(WARN, host=host))).warnings
+        assert (warning.name, warning.severity) == ("gate-open", "warning")
+        assert caplog.text.count("starts unchecked") == 1
+        plan = task(WARN, host=host).plan()
+        assert plan.findings == (warning,)
+        assert plan.would_fail == ""
+
+
+def test_a_gate_that_is_open_as_soon_as_it_is_installed() -> None:
+    """On a new host, the run fails at its end, after its work."""
+    host = FakeHost(kernel=h200())
+    loaded(f"{UNITS}/{MACHINES}.d/50-x.conf", RESET)(host)
     failure_of(run, Configure(WANTED, host=host), of=RequirementError, match="starts unchecked")
+    assert our_destinations(host) == [*REPAIR]
 
 
 def test_files_that_systemd_has_not_read(host: FakeHost) -> None:
@@ -126,6 +174,20 @@ def test_files_that_systemd_has_not_read(host: FakeHost) -> None:
     assert find_faults(host, [KUBELET]) == ()
 
 
+def test_a_drop_in_of_an_earlier_release(host: FakeHost) -> None:
+    """It runs the gate, so nothing is open: a plan says that it is not the one of this release."""
+    earlier = host.files.texts[DROP_IN].replace("# A condition", "# It")
+    host.files.texts[DROP_IN] = earlier
+    for change in (reload, loaded(f"{UNITS}/{MACHINES}.d/50-x.conf", "")):
+        change(host)
+        assert faults(host) == ()
+    host.files.texts[f"{UNITS}/{MACHINES}.d/60-x.conf"] = ""
+    assert faults(host) == (), "systemd has not read another drop-in"
+    stop_systemd(host)
+    assert [fault.target for fault in faults(host)] == ["systemd"]
+    assert Configure(WANTED, host=host).plan().files.written_paths == (DROP_IN,)
+
+
 def test_one_instance(host: FakeHost) -> None:
     """It may have settings of its own, and the others are gated."""
     manager_of(host).properties[KUBE1] = {}
@@ -134,11 +196,24 @@ def test_one_instance(host: FakeHost) -> None:
     assert fault.target == KUBE1
 
 
-def test_a_unit_that_systemd_does_not_start(host: FakeHost) -> None:
-    """A masked one cannot start unchecked; but it needs its drop-in."""
-    manager_of(host).properties[KUBELET] = {"LoadState": "masked", "ExecCondition": ""}
+@pytest.mark.parametrize(
+    ("state", "command"),
+    [("masked", "systemctl unmask"), ("masked-runtime", "systemctl unmask --runtime")],
+)
+def test_a_unit_that_systemd_does_not_start(host: FakeHost, state: str, command: str) -> None:
+    """A masked one cannot start unchecked, and somebody wants it to start; it needs its drop-in."""
+    manager_of(host).properties[KUBELET] = {
+        "LoadState": "masked",
+        "ExecCondition": "",
+        "UnitFileState": state,
+    }
     run(Configure(WANTED._replace(gate=GateConfig((KUBELET,))), host=host, allow_removal=True))
-    assert judge_gates(host, [KUBELET]).findings == ()
+    judged = judge_gates(host, [KUBELET])
+    [finding] = judged.findings
+    assert (finding.name, finding.severity, finding.target) == ("unit", "error", KUBELET)
+    assert finding.remedy == Remedy(command=f"{command} {KUBELET}")
+    assert judged.held == (KUBELET,)
+    assert [*find_cancelled_gates(host, WANTED)] == []
     host.files.remove(LAYOUT.drop_in_path(KUBELET))
     assert judge_gates(host, [KUBELET]).held == ()
 

@@ -26,6 +26,7 @@ from tests.support.statuses import (
     end_guard,
     fill,
     hold_place,
+    load_override,
     lose_default,
     lost,
     mask_guard,
@@ -39,7 +40,7 @@ from tests.support.statuses import (
     without_routes,
     written,
 )
-from tests.support.tasks import LAYOUT, lose_routes, manager_of
+from tests.support.tasks import CIDR, LAYOUT, lose_routes, manager_of
 
 STATES = {"open": "differs", "shut": "differs"}
 """What a unit that starts unchecked, or that cannot start, makes of the state of the host."""
@@ -168,6 +169,17 @@ COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
         right_but(lose_routes, start_k3s, routeOverlap={"expectedCidrs": ["172.16.0.0/16"]}),
         APPLY.command,
     ),
+    "in mode STRICT, a cancelled gate makes every apply fail": (
+        right_but(load_override, lose_routes),
+        "",
+    ),
+    "and that of a repair": (after(escaping_node, load_override), ""),
+    "in mode WARN, apply warns of it": (
+        right_but(
+            load_override, lose_routes, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}
+        ),
+        APPLY.command,
+    ),
     "to unmask the guard brings no default route": (right_but(lose_default, mask_guard), ""),
     "systemd does not answer, and another card is better": (
         lambda: with_silent_systemd(without_routes(start_router)()),
@@ -182,6 +194,25 @@ def test_what_is_to_be_typed(name: str) -> None:
     make, command = COMMANDS[name]
     status = find_status(make())
     assert status.command == command
+
+
+def wait_for_kubelet(host: FakeHost) -> None:
+    """The network waits for kubelet, for whose start the gate waits for the network."""
+    manager_of(host).properties[KUBELET] = {"Before": "network-online.target"}
+
+
+def test_no_trouble_of_a_gated_unit_is_hidden() -> None:
+    """A unit whose gate is in force, and which can never start, is not in force."""
+    status = find_status(right_but(wait_for_kubelet)())
+    assert status.state == "differs"
+    assert "kubelet.service starts before network-online.target" in status.wrong[0].sentence
+
+
+def test_a_masked_unit_that_is_gated() -> None:
+    """It is a problem, also where nobody has asked about it: somebody wants it to start."""
+    status = find_status(right_but(*UNITS["masked"])())
+    assert (status.state, status.code) == ("differs", 1)
+    assert status.wrong[0].sentence == f"{KUBELET} is masked, so systemd does not start it"
 
 
 def test_a_guard_whose_unit_is_lost() -> None:
