@@ -94,11 +94,12 @@ class DefaultRoutes:
         """Those of all tables, the best first: by table (main, then the lowest), metric and
         preference.
         """
-        of_main = [route for route in self.all if route.table == TABLE_MAIN]
-        self.of_main = [
-            route for route in of_main if any(leads_out(links.get(dev)) for dev in route.devs)
-        ]
-        """Those of table main that lead out of the host."""
+        self.of_main: list[Route] = []
+        """Those of table main, with the next hops that lead out of the host."""
+        for route in self.all:
+            hops = tuple(hop for hop in route.next_hops if leads_out(links.get(hop.dev or "")))
+            if hops and route.table == TABLE_MAIN:
+                self.of_main.append(route._replace(next_hops=hops))
         self.doubtful: frozenset[str] = frozenset()
         """The devices of which one may be the right one, if the best of table main is in doubt."""
         if self.of_main:

@@ -2,9 +2,10 @@
 
 Theory of operation. A configured route takes what it does not name from a default route: without a
 device, from the best one of table main; with a device, its gateway from the best one through that
-device, in any table. Of several next hops, it takes the first one that fits. A destination in a
-network of the device itself has no gateway: these are neighbours. A route without a
-device is not planned by a default route in doubt (`default_route`), unless exactly one of the
+device, in any table. Of several next hops, an IPv4 route takes all, and an IPv6 route the first: in
+IPv6, each would be a route of its own. A route that names its gateway takes the one that has it. A
+destination in a network of the device itself has no gateway: these are neighbours. A route without
+a device is not planned by a default route in doubt (`default_route`), unless exactly one of the
 expected devices can have the default route: then that device's is used.
 
 A route that cannot be completed waits. What Linux refuses for another reason, it says itself.
@@ -77,22 +78,25 @@ class Uplink:
 
         With `on_link`, the destination is a neighbour on the device, whatever the default route is.
         """
-        hop: NextHop | Need = NextHop(dev)
+        next_hops: tuple[NextHop, ...] | Need = (NextHop(dev),)
         if not on_link:
-            hop = self._next_hop(destination, dev, gateway)
-        if isinstance(hop, Need):
-            return self._missing_for_device(dev) or hop
-        missing = self._missing_for_device(hop.dev) or self._missing_for_gateway(hop)
-        if missing is not None:
-            return missing
+            next_hops = self._next_hops(destination, dev, gateway)
+        if isinstance(next_hops, Need):
+            return self._missing_for_device(dev) or next_hops
+        for hop in next_hops:
+            missing = self._missing_for_device(hop.dev) or self._missing_for_gateway(hop)
+            if missing is not None:
+                return missing
         metric = metric or DEFAULT_METRIC[self._family]
-        route = Route(destination, (hop,), metric=metric, protocol=OURS)
-        if self._family == IPV4 and hop.gateway is None:
+        route = Route(destination, next_hops, metric=metric, protocol=OURS)
+        if self._family == IPV4 and not route.has_gateway:
             route = route._replace(scope=SCOPE_LINK)
         return route
 
-    def _next_hop(self, destination: Prefix, dev: str | None, gateway: IP | None) -> NextHop | Need:
-        """The next hop of a route to this destination that may name its device and its gateway."""
+    def _next_hops(
+        self, destination: Prefix, dev: str | None, gateway: IP | None
+    ) -> tuple[NextHop, ...] | Need:
+        """The next hops of a route to this destination that may name its device and its gateway."""
         defaults = self._defaults.all
         if dev is None:
             defaults = self._defaults.of_main
@@ -100,16 +104,20 @@ class Uplink:
                 dev = self._defaults.only_expected_dev
                 if dev is None:
                     return self._need_of_a_choice()
-        hops = [hop for route in defaults for hop in route.next_hops if dev in {None, hop.dev}]
-        for hop in hops:
-            if gateway is None and self._is_neighbour(destination, hop.dev):
-                return NextHop(hop.dev)
-            if gateway in {None, hop.gateway}:
-                return bare_hop(hop)._replace(weight=1)
-        if gateway is not None and (dev or hops):
-            return NextHop(dev or hops[0].dev, gateway)
-        on_dev = "" if dev is None else f" on {dev}"
-        return Need(f"an IPv{self._family} default route{on_dev}", TO_HAVE_DEFAULT)
+        hops = _first_hops(defaults, dev)
+        if gateway is None:
+            for hop in hops:
+                if self._is_neighbour(destination, hop.dev):
+                    return (NextHop(hop.dev),)
+        elif dev or hops:
+            with_gateway = [hop for hop in hops if hop.gateway == gateway]
+            hops = with_gateway or [NextHop(dev or hops[0].dev, gateway)]
+        if not hops:
+            on_dev = "" if dev is None else f" on {dev}"
+            return Need(f"an IPv{self._family} default route{on_dev}", TO_HAVE_DEFAULT)
+        if len(hops) == 1 or gateway is not None or self._family != IPV4:
+            return (hops[0]._replace(weight=1),)  # Linux keeps a weight only beside others
+        return tuple(hops)
 
     def _is_neighbour(self, destination: Prefix, dev: str | None) -> bool:
         """Whether the destination lies in a network of the device, and Linux looks for it there.
@@ -163,3 +171,12 @@ class Uplink:
             if gateway in route.prefix and is_for_all_packets(route):
                 return True
         return False
+
+
+def _first_hops(defaults: Iterable[Route], dev: str | None) -> list[NextHop]:
+    """The next hops, through the device if one is named, of the first route that has some."""
+    for route in defaults:
+        hops = [bare_hop(hop) for hop in route.next_hops if dev in {None, hop.dev}]
+        if hops:
+            return hops
+    return []

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from hostrouting.kernel.base import RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
-from hostrouting.model.route import TABLE_MAIN, Route
+from hostrouting.model.route import TABLE_MAIN, NextHop, Route
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.uplink import Need, Uplink
 from tests.hostrouting.routes.own_routes import HOPS, entry
@@ -79,8 +79,20 @@ default via 10.0.0.1 dev eth0 metric 9; default via 10.0.0.9 dev eth0 table 100 
 default via 10.0.0.9 dev eth0 table 200; default via 10.0.0.1 dev eth0 table 100 metric 200 \
 | dev eth0 | via 10.0.0.1 dev eth0
 
-# Several next hops: all that are alive, or the one that fits
+# Several next hops: all that are alive and lead out, or the one that fits; in IPv6 the first
+default nexthop via 10.0.0.1 dev eth0 weight 2 linkdown nexthop via 10.1.0.1 dev eth1 weight 3 \
+| | nexthop via 10.0.0.1 dev eth0 weight 2 nexthop via 10.1.0.1 dev eth1 weight 3
 default nexthop via 10.0.0.1 dev eth0 weight 2 nexthop dev eth1 dead | | via 10.0.0.1 dev eth0
+default nexthop via 10.0.0.1 dev eth0 nexthop dev ib0 | | via 10.0.0.1 dev eth0
+default nexthop via 10.0.0.1 dev eth0 nexthop dev ib0 | dev ib0 | dev ib0 scope link
+default nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth0 nexthop dev eth1 \
+| dev eth0 | nexthop via 10.0.0.1 dev eth0 weight 1 nexthop via 10.0.0.2 dev eth0 weight 1
+default nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1 \
+| to 10.1.0.200/32 | dev eth1 scope link
+default nexthop via 10.0.0.1 dev eth0 nexthop via 10.5.0.1 dev eth1 \
+| | an address or route on eth1 that reaches the gateway 10.5.0.1
+::/0 nexthop via fe80::1 dev eth0 nexthop via fe80::1 dev eth1 | to fd09::/16 \
+| via fe80::1 dev eth0 metric 1024
 default nexthop dev eth0 weight 2 nexthop dev eth1 weight 3 | dev eth1 | dev eth1 scope link
 default nexthop dev eth0 nexthop dev eth1 | via 10.0.0.7 | via 10.0.0.7 dev eth0
 ::/0 nexthop via fe80::1 dev eth0 nexthop via fe80::1 dev eth1 | to fd09::/16 via fe80::1 \
@@ -112,6 +124,8 @@ default nexthop dev eth0 nexthop dev tun0 dead | | dev eth0 scope link
 # In doubt because of equal ones
 default via 10.0.0.1 dev eth0; default via 10.0.0.2 dev eth0 | | via 10.0.0.1 dev eth0
 default dev eth0; default dev ib0               | | dev eth0 scope link
+default dev eth0; default dev eth1              | | a device to be named, ...
+::/0 proto 9 nexthop dev eth0 nexthop dev eth1 | to fd09::/16 | a device to be named, ...
 
 # A doubt that is settled by the one expected device that can have the default route
 default dev eth1; default dev eth0              | expected eth0,ib0  | dev eth0 scope link
@@ -120,6 +134,8 @@ default dev tun0; default dev eth0 metric 9     | expected tun0      | dev tun0 
 default dev eth0                                | expected eth1      | dev eth0 scope link
 default dev tun0; default dev eth0 table 100    | expected eth0      | an IPv4 default route on eth0
 default dev eth1; default dev eth0              | expected eth8      | an IPv4 default route on eth8
+default dev eth1; default dev eth0              | expected eth0,eth1 | a device to be named, ...
+default dev eth1; default dev eth0              | expected ib0       | a device to be named, ...
 default dev eth1; default dev eth0 | expected eth0 via 10.0.0.9 | via 10.0.0.9 dev eth0
 
 # A gateway that is this host: another table, or a gateway, may be a proxy's
@@ -170,9 +186,36 @@ def test_a_route(row: list[str]) -> None:
 
 @text_rows(
     """
+default dev tun0; default dev eth0 metric 9       | eth0 or tun0
+default dev ppp0; default dev eth0 metric 9       | eth0 or ppp0
+default dev eth1; default dev eth0                | eth0 or eth1
+default dev eth0; default dev eth1; default dev eth2 metric 9 | eth0 or eth1
+default dev tun0; default dev eth0; default dev eth1 | eth0, eth1 or tun0
+default nexthop dev eth0 nexthop dev tun0         | eth0 or tun0
+"""
+)
+def test_which_is_in_doubt(row: list[str]) -> None:
+    """The need names the devices, and the gateway of the wanted route does not say which. A named
+    device is never in doubt.
+    """
+    routes, devs = row
+    there = host(INTERFACES, routes_of(routes), links=LINKS)
+    need = planned(there, "")
+    assert isinstance(need, Need), need
+    assert str(need.remedy).startswith(f"name {devs} in the configured route, or ")
+    assert str(planned(there, "via 10.0.0.9")) == str(need)
+    assert isinstance(planned(there, "via 10.0.0.9 dev eth0"), Route)
+
+
+@text_rows(
+    """
 default dev tap0                          | tap0               | False
 default dev tap0                          | tap0 docker0       | False
+default dev tap0                          | tap0 eth0          | True
 default dev tap0                          | tap0 ib0           | False
+default dev tap0                          | tap0 br0           | True
+default nexthop dev tap0 nexthop dev tun0 | tap0               | True
+default dev gretap1                       | gretap1            | True
 """
 )
 def test_a_tap_may_be_the_only_way_out(row: list[str]) -> None:
@@ -182,7 +225,7 @@ def test_a_tap_may_be_the_only_way_out(row: list[str]) -> None:
     routes, devs, is_in_doubt = row
     interfaces = [(dev, f"10.0.{place}.4/24") for place, dev in enumerate(devs.split())]
     need = planned(host(interfaces, routes_of(routes), links=LINKS), "")
-    assert str(need).startswith("a device to be named: ") is (is_in_doubt == "True")
+    assert str(need).startswith("a device to be named, ") is (is_in_doubt == "True")
 
 
 # On Linux.
@@ -220,12 +263,15 @@ def next_hops_of(route: Route) -> list[tuple[str | None, IP | None]]:
 
 
 def defaults_of(family: int) -> st.SearchStrategy[list[Route]]:
-    """Default routes in table main and in another one."""
+    """Default routes in table main and in another one; in IPv4 some with several next hops."""
+    ways: list[tuple[NextHop, ...]] = [(hop,) for hop in HOPS[family]]
+    if family == IPV4:
+        ways += [tuple(HOPS[IPV4][:2]), tuple(HOPS[IPV4][1:3])]
     route = st.builds(
-        lambda hop, metric, table: entry(Prefix(family, 0, 0), hop, metric)._replace(
-            table=table, protocol=9
+        lambda way, metric, table: entry(Prefix(family, 0, 0), way[0], metric)._replace(
+            next_hops=way, table=table, protocol=9
         ),
-        st.sampled_from(HOPS[family]),
+        st.sampled_from(ways),
         st.sampled_from([5, 100, 1024]),
         st.sampled_from([TABLE_MAIN, TABLE_MAIN, 100]),
     )
