@@ -1,10 +1,14 @@
-"""Carry out a plan: delete and add, read back; if anything fails, take back what was done.
+"""Carry out a plan: add, delete, read back; if anything fails, take back what was done.
 
-A route is added where its key is free. A request to delete names our protocol. So no request
-changes another program's route, whenever that route is added. The table that is read back is right
-if a plan made from it has nothing left to do. If not, or if Linux refuses a request or the run is
-cancelled, each request that is in effect is reversed, the last first. Then the table is read once
-more, so that the error says what is true now.
+A route is added where its key is free. Where an old one of ours is to go, the new one is appended
+behind it, and takes its place when the old one is deleted: packets never lack their route. A
+request to delete names our protocol. So no request changes another program's route, whenever that
+route is added. Only where Linux could take one of the two for the other (`deletion_could_take`),
+the old one is deleted first.
+
+The table that is read back is right if a plan made from it has nothing left to do. If not, or if
+Linux refuses a request or the run is cancelled, each request that is in effect is reversed, the
+last first. Then the table is read once more, so that the error says what is true now.
 """
 
 from __future__ import annotations
@@ -14,8 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.errors import ApplyError, BackendError
 from hostrouting.kernel.base import RouteBackend, RouteRequest, Verb
-from hostrouting.model.route import Route, RouteKey, bare
-from hostrouting.routes.plan import present_by_key, steps_for_key
+from hostrouting.model.prefix import IPV4
+from hostrouting.model.route import OURS, Route, RouteKey, as_stored, bare
+from hostrouting.routes.plan import deletion_could_take, present_by_key, steps_for_key
 from hostrouting.text import first_of
 
 if TYPE_CHECKING:
@@ -59,9 +64,7 @@ def apply_plan(
     keys = {step.route.key for step in plan.steps}
     present = _present(before, keys)
     try:
-        check()
-        problems = _carry_out(plan, backend, done)
-        check()
+        problems = _carry_out(plan, backend, check, done)
         if not problems:
             return Applied(plan, tuple(done))
         after = _undo(backend, present, done)
@@ -73,21 +76,52 @@ def apply_plan(
 
 
 def _carry_out(
-    plan: RoutePlan, backend: RouteBackend, done: list[RouteRequest]
+    plan: RoutePlan,
+    backend: RouteBackend,
+    check: Callable[[], object],
+    done: list[RouteRequest],
 ) -> list[BackendError]:
     """Make the changes, and read back; return what Linux has refused, or what is not as planned."""
-    requests = [
-        RouteRequest("add" if step.action == "add" else "delete", step.route)
-        for step in plan.changes
-    ]
-    done += requests  # until there is an answer, any of them may be in effect
     try:
-        outcomes = backend.change(requests)
-        done[:] = [outcome.change for outcome in outcomes if outcome.ok]
-        refusals = [each.error for each in outcomes if each.error is not None and not each.is_done]
-        return refusals or list(_differences(plan, backend))
+        for requests in _batches(plan):
+            check()
+            refusals = _send(requests, backend, done)
+            if refusals:
+                return refusals
+        return [*_differences(plan, backend)]
     except BackendError as error:
         return [error]
+
+
+def _batches(plan: RoutePlan) -> list[list[RouteRequest]]:
+    """The additions, behind the deletions that have to come before them; then the deletions."""
+    added = {step.route.key: step.route for step in plan.changes if step.action == "add"}
+    first: list[RouteRequest] = []
+    last: list[RouteRequest] = []
+    for step in plan.changes:
+        if step.action == "delete":
+            successor = added.get(step.route.key)
+            must_go_first = successor and deletion_could_take(successor, step.route)
+            batch = first if must_go_first else last
+            batch.append(RouteRequest("delete", step.route))
+    occupied = {request.route.key for request in last}
+    for route in added.values():
+        verb: Verb = "append" if route.key in occupied else "add"
+        first.append(RouteRequest(verb, route))
+    return [first, last]
+
+
+def _send(
+    requests: list[RouteRequest], backend: RouteBackend, done: list[RouteRequest]
+) -> list[BackendError]:
+    """Make these changes; return what Linux has refused. All are tried, so that an error names
+    every route that Linux refuses.
+    """
+    before = len(done)
+    done += requests  # until there is an answer, any of them may be in effect
+    outcomes = backend.change(requests)
+    done[before:] = [outcome.change for outcome in outcomes if outcome.ok]
+    return [each.error for each in outcomes if each.error is not None and not each.is_done]
 
 
 def _differences(plan: RoutePlan, backend: RouteBackend) -> Iterator[BackendError]:
@@ -97,7 +131,8 @@ def _differences(plan: RoutePlan, backend: RouteBackend) -> Iterator[BackendErro
         wanted.setdefault(step.route.key, None)
         if step.action != "delete":
             wanted[step.route.key] = step.route
-    now = _read(backend, wanted)
+    snapshot = backend.snapshot(near=[key.prefix for key in wanted])
+    now = present_by_key(snapshot, wanted)
     for key, route in wanted.items():
         if any(step.action != "keep" for step in steps_for_key(route, now[key])):
             should = "no route of hostrouting" if route is None else f"[{route}]"
@@ -120,14 +155,14 @@ def _undo(
     problem = ""
     try:
         now = _read(backend, before)
-        # Behind a route that was there before, but not beside one that was added meanwhile.
-        again = {key for key, routes in now.items() if any(each in before[key] for each in routes)}
+        known = {*_entries(before), *(bare(request.route) for request in done)}
         for request in reversed(_in_effect(done, now)):
-            verb: Verb = "delete"
-            if request.verb == "delete":
-                verb = "append" if request.route.key in again else "add"
-                again.add(request.route.key)
-            back.append(RouteRequest(verb, request.route))
+            key = request.route.key
+            if request.verb != "delete":
+                back.append(RouteRequest("delete", request.route))
+            elif known.issuperset(_entries({key: now[key]})):
+                # Not behind a route that another program has added meanwhile.
+                back.append(RouteRequest("append", request.route))
         backend.change(back)
     except BackendError as error:
         problem = f" ({error})"
@@ -156,11 +191,24 @@ def _in_effect(
     route of ours with any metric if there is none without.
     """
     in_effect: list[RouteRequest] = []
+    entries = _entries(now)
     for request in requests:
-        is_there = bare(request.route) in now[request.route.key]
+        is_there = bare(request.route) in entries
         if is_there != (request.verb == "delete"):
             in_effect.append(request)
     return in_effect
+
+
+def _entries(routes_of_keys: dict[RouteKey, list[Route]]) -> set[Route]:
+    """What Linux has stored of these routes. In IPv6, each next hop counts as ours: Linux lists
+    those of one route with the protocol of the first.
+    """
+    entries: set[Route] = set()
+    for routes in routes_of_keys.values():
+        for route in routes:
+            protocol = route.protocol if route.prefix.family == IPV4 else OURS
+            entries.update(as_stored(route._replace(protocol=protocol)))
+    return entries
 
 
 def _read(backend: RouteBackend, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:

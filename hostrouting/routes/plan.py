@@ -6,19 +6,35 @@ its steps (`steps` says what they are).
 Routes are compared key by key: table, prefix and metric. Of the present routes with the key of a
 wanted one, those of ours (protocol 213) that lead elsewhere go. Then Linux uses the first that is
 left: if it leads where the wanted one would, it is right, whoever added it; if it leads elsewhere,
-that is a conflict, and no step changes it. If none is left, the wanted one is added. A wanted route
-that cannot be completed is waiting; or, if one of ours is there by the device and gateway that are
-named, that one is staying, and a finding says that it would wait after a reboot.
+that is a conflict, and no step changes it. If none is left, the wanted one is added.
+
+Ours works if Linux uses it, and it has the device and gateway that are configured. While the wanted
+route cannot be completed, ours that works stays; without one, the wanted route waits. Whoever may
+not move routes also leaves ours where it is if another default route is the best one now: no VPN
+and no new card takes packets along. Of routes that stay, a finding says what will be after a
+reboot.
 """
 
 from collections.abc import Iterable, Sequence
 
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
+from hostrouting.finding import Remedy
+from hostrouting.host.layout import HostLayout
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import OURS, PREFERENCES, Route, RouteKey, protocol_name
+from hostrouting.model.route import (
+    OURS,
+    PREFERENCES,
+    Route,
+    RouteKey,
+    as_stored,
+    protocol_name,
+)
 from hostrouting.model.snapshot import Snapshot
+from hostrouting.release import call
 from hostrouting.routes.steps import Incomplete, RoutePlan, Step
-from hostrouting.routes.uplink import Uplink
+from hostrouting.routes.uplink import Need, Uplink
+
+TO_MOVE = Remedy("to have that now", call(f"apply --config {HostLayout.config_path}"))
 
 
 def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
@@ -37,9 +53,11 @@ def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
     return (reply,)
 
 
-def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePlan:
+def plan_static_routes(
+    config: HostRoutingConfig, snapshot: Snapshot, *, may_move: bool = True
+) -> RoutePlan:
     """Plan how to get from the snapshot to the routes of a configuration; our other routes are
-    deleted.
+    deleted. Unless the plan may move routes, those of ours that work stay where they are.
     """
     wanted = {route.key: route for route in config.static_routes.routes}
     replies = {route.key: route for route in reply_routes(config)}
@@ -52,7 +70,8 @@ def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePl
     for key, present in present_by_key(snapshot, keys).items():
         family = key.prefix.family
         if key in wanted:
-            plans.append(_plan_route(wanted[key], present, uplink_of[family]))
+            plan = _plan_route(wanted[key], present, uplink_of[family], may_move=may_move)
+            plans.append(plan)
         elif key in replies:
             plan = _plan_route(replies[key], present, uplink_of[family], on_link=True)
             plans.append(plan.of_replies())
@@ -62,33 +81,45 @@ def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePl
 
 
 def _plan_route(
-    static: StaticRoute, present: Sequence[Route], uplink: Uplink, *, on_link: bool = False
+    static: StaticRoute,
+    present: Sequence[Route],
+    uplink: Uplink,
+    *,
+    may_move: bool = True,
+    on_link: bool = False,
 ) -> RoutePlan:
     """The plan for one configured route, from the routes that have its key now; `on_link` as in
     `Uplink.route_to`.
     """
     key = static.key
-    route = uplink.route_to(
+    wanted = uplink.route_to(
         key.prefix, dev=static.dev, gateway=static.gateway, metric=key.metric, on_link=on_link
     )
-    if isinstance(route, Route):
-        return RoutePlan(tuple(steps_for_key(route, present)))
-    incomplete = (Incomplete(static, missing=route),)
-    for there in present:
-        if _may_stay(there, static):
-            return RoutePlan(
-                (Step("keep", there, f"exists, and stays; a new one would need {route}"),),
-                staying=incomplete,
-            )
-    return RoutePlan(waiting=incomplete)
+    working = _working_route(static, present)
+    if isinstance(wanted, Need):
+        if working is None:
+            return RoutePlan(waiting=(Incomplete(static, wanted),))
+        later = Need(f"wait for {wanted}", wanted.remedy)
+    elif working is None or may_move or _way(working) == _way(wanted):
+        return RoutePlan(tuple(steps_for_key(wanted, present)))
+    else:
+        later = Need(f"lead {wanted.way}", TO_MOVE)
+    steps = steps_for_key(working, present)
+    return RoutePlan(tuple(steps), staying=(Incomplete(static, later),))
 
 
-def _may_stay(present: Route, static: StaticRoute) -> bool:
-    """Whether this is a route of ours by the device and gateway that are named."""
-    if present.protocol != OURS or present.is_passed_over or not present.next_hops:
-        return False
-    hop = present.next_hops[0]
-    return static.dev in {None, hop.dev} and static.gateway in {None, hop.gateway}
+def _working_route(static: StaticRoute, present: Sequence[Route]) -> Route | None:
+    """The route that Linux uses of those with its key, if it is ours and has the device and gateway
+    that are configured.
+    """
+    used = min(present, key=_order_of_use, default=None)
+    if used is None or used.protocol != OURS or used.is_passed_over or not used.next_hops:
+        return None
+    entry = as_stored(used)[0]
+    for hop in entry.next_hops:
+        if static.dev not in {None, hop.dev} or static.gateway not in {None, hop.gateway}:
+            return None
+    return entry
 
 
 def present_by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
@@ -107,13 +138,20 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> list[Step]:
     stale: list[Route] = []
     left: list[Route] = []
     for route in sorted(present, key=_order_of_use):
-        leads_alike = wanted is not None and _way(route) == _way(wanted)
-        if route.protocol != OURS or leads_alike:
+        if route.protocol != OURS:
             left.append(route)
-        else:
-            stale.append(route)
-    # The last one first: so an undo adds them again in their order.
-    deletions = [Step("delete", route, "not configured") for route in reversed(stale)]
+            continue
+        for entry in as_stored(route):
+            if wanted is not None and _way(entry) == _way(wanted):
+                left.append(entry)
+            elif not any(deletion_could_take(entry, before) for before in left):
+                stale.append(entry)
+    # The last one first, so an undo adds them again in their order; but those with fewer next hops
+    # before others, which a request to delete these could take.
+    stale.reverse()
+    stale.sort(key=lambda route: len(route.next_hops))
+    reason = "not configured" if wanted is None else "leads elsewhere"
+    deletions = [Step("delete", route, reason) for route in stale]
     if wanted is None:
         return deletions
     if not left:
@@ -126,6 +164,17 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> list[Step]:
     return [Step("conflict", wanted, reason, used)]
 
 
+def deletion_could_take(deleted: Route, other: Route) -> bool:
+    """Whether a request to delete the first route, which is ours, would take the other one with its
+    key, if Linux lists that before it: if it is ours, too, and has only the first next hops.
+    """
+    if other.protocol != OURS:
+        return False
+    next_hops = [(hop.dev, hop.gateway) for hop in deleted.next_hops]
+    of_other = [(hop.dev, hop.gateway) for hop in other.next_hops]
+    return of_other == next_hops[: len(of_other)]
+
+
 def _order_of_use(route: Route) -> tuple[bool, int]:
     """Linux uses the route with the lowest: one that is not passed over, and in IPv6 the one whose
     router has the highest preference.
@@ -134,6 +183,9 @@ def _order_of_use(route: Route) -> tuple[bool, int]:
 
 
 def _way(route: Route) -> tuple[object, ...]:
-    """What decides where packets go by a route of this key."""
-    hops = [(hop.dev, hop.gateway) for hop in route.next_hops]
+    """What decides where packets go by a route of this key. A dead next hop among others does not:
+    a default route that another program keeps right has lost it.
+    """
+    alive = [hop for hop in route.next_hops if not hop.dead] or route.next_hops
+    hops = {(hop.dev, hop.gateway) for hop in alive}
     return (route.type, hops, route.unread, bool(route.expired))

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import RouteConflict
 from hostrouting.finding import Finding, Remedy
-from hostrouting.model.route import Route, deletion_command
+from hostrouting.model.route import Route, as_stored, deletion_command
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.uplink import Need
 from hostrouting.text import agreeing, grouped
@@ -68,7 +68,9 @@ class Step(NamedTuple):
 
 
 class Incomplete(NamedTuple):
-    """A configured route that cannot be completed, and what is missing."""
+    """A configured route that cannot be completed, and what is missing; of one that stays, what it
+    will do after a reboot.
+    """
 
     route: StaticRoute
     missing: Need
@@ -78,9 +80,7 @@ class Incomplete(NamedTuple):
 
 
 class RoutePlan(NamedTuple):
-    """The steps in their order, and the configured routes that cannot be completed: they wait, or
-    stay as they are if one of ours is there.
-    """
+    """The steps in their order, and the configured routes that wait, or stay as they are."""
 
     steps: tuple[Step, ...] = ()
     waiting: tuple[Incomplete, ...] = ()
@@ -158,15 +158,12 @@ class RoutePlan(NamedTuple):
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        """What a run succeeds in spite of: what the staying routes would wait for after a reboot,
-        and why there is no route for replies to probes.
+        """What a run succeeds in spite of: what becomes of the staying routes after a reboot, and
+        why there is no route for replies to probes.
         """
         warnings: list[Finding] = []
         for need, routes in grouped((each.missing, each.route) for each in self.staying).items():
-            sentence = (
-                f"after the next boot, {_named(routes)} will wait for {need}; what is there now "
-                "works"
-            )
+            sentence = f"after the next boot, {_named(routes)} will {need}; what is there now works"
             target = str(routes[0].destination)
             warnings.append(Finding("route-stays", "warning", sentence, target, need.remedy))
         return (*warnings, *self.reply_findings)
@@ -181,9 +178,14 @@ class RoutePlan(NamedTuple):
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """The host after the plan was carried out; conflicts and waiting routes change nothing."""
         deleted = {step.route for step in self.steps if step.action == "delete"}
-        kept = [route for route in snapshot.routes if route not in deleted]
-        added = [step.route for step in self.steps if step.action == "add"]
-        return snapshot._replace(routes=(*kept, *added))
+        routes: list[Route] = []
+        for route in snapshot.routes:
+            if deleted.isdisjoint(as_stored(route)):
+                routes.append(route)
+            else:
+                routes += [entry for entry in as_stored(route) if entry not in deleted]
+        routes += [step.route for step in self.steps if step.action == "add"]
+        return snapshot._replace(routes=tuple(routes))
 
 
 def _named(routes: list[StaticRoute]) -> str:

@@ -83,7 +83,9 @@ class ConfigureStaticRoutes(SectionTask):
                 # changes are taken back. An error has those that were made all the same.
                 done: list[RouteRequest] = []
                 with self.changing(ctx, wanted) as config, recorded_in_errors(done):
-                    applied = keep_routes(backend, config, check=ctx.check, done=done)
+                    applied = keep_routes(
+                        backend, config, may_move=True, check=ctx.check, done=done
+                    )
                 last_plan = applied.plan
             if last_plan.waiting:
                 return None, "; ".join(map(str, last_plan.route_waits))

@@ -4,7 +4,7 @@ Linux.
 
 import errno
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, assume, example, given, settings, strategies
 import phases
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import ApplyError, BackendError, RouteConflict
-from hostrouting.kernel.base import RouteBackend, RouteRequest
+from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import OURS, NextHop, Route, RouteKey, bare
@@ -40,6 +40,7 @@ from tests.hostrouting.routes.own_routes import (
 from tests.support.commands import furnish
 from tests.support.examples import scaled
 from tests.support.namespace import private_namespace
+from tests.support.programs import completed
 
 PLACE, OTHER_PLACE, THIRD_PLACE = PREFIXES[IPV4]
 ROUTER_1, ROUTER_2, _, BY_ETH1 = HOPS[IPV4]
@@ -404,6 +405,52 @@ def listed(host: Snapshot) -> list[str]:
     return [str(route) for route in routes]
 
 
+def put_typed(backend: RouteBackend, routes: list[Route], default: Route) -> None:
+    """Have exactly these routes; 7 is the number of a nexthop object."""
+    put(backend, [default])
+    way = entry(default.prefix, HOPS[default.prefix.family][0]).way
+    completed(["ip", "nexthop", "replace", "id", "7", *way.split()], check=True)
+    backend.change(RouteRequest("append", route) for route in routes)
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("family", [IPV4, IPV6])
+@laws
+@given(data=st.data(), refused=st.sampled_from([None, None, 1, 2, 3]))
+def test_typed_routes_that_a_request_could_confuse(
+    linux: NetlinkBackend, family: int, data: st.DataObject, refused: int | None
+) -> None:
+    """A request to delete a route takes the first one that fits it, and not only the one that is
+    meant. All the same, each plan is carried out as planned. If a request is refused, a route that
+    was alone is back.
+    """
+    kernel = FaultyBackend(linux)
+    there = data.draw(typed(family))
+    hops = tuple(HOPS[family][: data.draw(st.integers(1, 2))])
+    default = entry(Prefix(family, 0, 0), hops[0], protocol=9)._replace(next_hops=hops)
+    put_typed(linux, there, default)
+    place, other_place, _ = PREFIXES[family]
+    as_the_default = StaticRoute(place.to_network())
+    wanted = data.draw(st.sampled_from([[], [by(place, hops[0])], [as_the_default]]))
+    plan, before = planned(kernel, [*wanted, by(other_place, hops[0])])
+    if refused is not None:
+        kernel.fail("change", errno.EINVAL, nth=min(refused, len(plan.changes)))
+
+    error = raised_by(lambda: apply_plan(plan, kernel, before=before))
+
+    now = listed(kernel.snapshot())
+    assert kernel.waiting == 0
+    if refused is None:
+        assert error is None
+        assert now == listed(plan.apply_to(before))
+    else:
+        assert isinstance(error, ApplyError)
+        assert (error.after == AS_BEFORE) is (now == listed(before))
+        if len(there) == 1:
+            assert error.after == AS_BEFORE
+
+
 def test_a_plan_that_waits() -> None:
     """It is refused."""
     kernel = faulty()
@@ -456,3 +503,85 @@ def test_a_fault_at_any_request(
         if refusals == 0 and not may_be_misread(before):
             assert in_any_order(now) == in_any_order(before)
     assert take_owned(without_faults).theirs == owned.theirs
+
+
+def test_two_that_are_refused() -> None:
+    """The error names all routes that are refused, and nothing else. The second was added, and is
+    deleted again; another attempt would fail for the first.
+    """
+    kernel = faulty()
+    put(kernel, [entry(PLACE, ROUTER_2)])
+    plan, before = planned(kernel, [by(place, ROUTER_1) for place in PREFIXES[IPV4]])
+    kernel.fail("change", errno.EINVAL, nth=1)
+    kernel.fail("change", errno.ENETDOWN, nth=3)
+    done: list[RouteRequest] = []
+    with pytest.raises(ApplyError) as caught:
+        apply_plan(plan, kernel, before=before, done=done)
+    first, third = caught.value.reasons
+    assert str(PLACE) in first
+    assert f"{THIRD_PLACE}" in third
+    assert "its device is down" in third
+    assert not caught.value.can_retry
+    assert caught.value.after == AS_BEFORE
+    assert done == []
+
+
+class LookingBackend(FaultyBackend):
+    """A backend that looks after each change whether Linux still has a route to the place."""
+
+    def __init__(self, inner: RouteBackend, place: Prefix) -> None:
+        super().__init__(inner)
+        self.place = place
+        self.gaps: list[RouteRequest] = []
+        """The changes after which there was none."""
+
+    def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        """Make the changes one by one, and look."""
+        outcomes: list[Outcome] = []
+        for request in requests:
+            outcomes += super().change([request])
+            [answer] = self.inner.lookup([self.place.ip])
+            if answer.route is None or answer.route.prefix != self.place:
+                self.gaps.append(request)
+        return tuple(outcomes)
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("family", [IPV4, IPV6])
+@laws
+@given(data=st.data(), refused=st.sampled_from([None, None, 1, 2]))
+def test_packets_never_lack_a_route_that_changes(
+    linux: NetlinkBackend, family: int, data: st.DataObject, refused: int | None
+) -> None:
+    """Not while it moves to other next hops, nor if Linux refuses a change, and all is taken back;
+    except where a route of several next hops begins with those of the old one.
+    """
+    hops = HOPS[family]
+    ways: list[tuple[NextHop, ...]] = [(hop,) for hop in hops]
+    if family == IPV4:
+        ways += [tuple(hops[:2]), tuple(hops[1:3]), (hops[1], hops[0])]
+    old, new = data.draw(st.sampled_from(ways)), data.draw(st.sampled_from(ways))
+    assume(set(old) != set(new))
+    place = PREFIXES[family][0]
+    default = entry(Prefix(family, 0, 0), new[0], protocol=9)._replace(next_hops=new)
+    put(linux, [default])
+    route = entry(place, old[0])._replace(next_hops=old)
+    linux.change([RouteRequest("add", route)])
+    kernel = LookingBackend(linux, place)
+    wish = StaticRoute(place.to_network())
+    if len(new) == 1:
+        wish = by(place, new[0])
+    plan, before = planned(kernel, [wish])
+    assert [step.action for step in plan.steps] == ["delete", "add"]
+    if refused is not None:
+        kernel.fail("change", errno.EINVAL, nth=refused)
+
+    error = raised_by(lambda: apply_plan(plan, kernel, before=before))
+
+    assert isinstance(error, ApplyError) is (refused is not None)
+    assert kernel.waiting == 0
+    if new[: len(old)] != old:
+        assert kernel.gaps == []
+    if error is not None:
+        assert listed(kernel.snapshot()) == listed(before)

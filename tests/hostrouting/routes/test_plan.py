@@ -78,6 +78,8 @@ B proto ours; PLACE via 10.0.0.3 dev eth0 proto 186                 | | conflict
 B proto 186; A proto ours                                           | | conflict
 
 # In IPv6, where each next hop is a route of its own
+fd20::/32 proto ours metric 1024 SIX_AB                             | six | keep, delete
+fd20::/32 proto ours metric 1024 SIX_BC                             | six | delete, delete, add
 fd20::/32 proto 186 metric 1024 SIX_AB                              | six | conflict
 SIX_A proto 186 metric 1024; fd20::/32 dev eth1 proto 186 metric 1024 | six | keep
 fd20::/32 dev eth1 proto ours metric 1024; SIX_B proto 186 metric 1024 | six | conflict
@@ -97,14 +99,23 @@ A onlink proto 186    | | keep
 
 -; default via 10.0.0.1 dev eth0 onlink; A proto ours | | keep
 
-# Compared: the weights, which mean nothing in IPv6, where each next hop is a route of its own
+# Several next hops: neither their weights nor their order is compared
+-; default A_AND_B; PLACE proto ours A_AND_B weight 3 | | keep
+-; default A_AND_B; PLACE proto ours B_AND_A          | | keep
+-; default A_AND_B; A proto ours                      | | delete, add
+-; default A_AND_B; PLACE proto 186 A_AND_B           | | keep
+-; default A_AND_B; A proto 186                       | | conflict
+-; default via 10.0.0.1 dev eth0; PLACE proto ours A_AND_B dead | | keep
+PLACE proto ours A_AND_B                              | | delete, add
 -; default nexthop via 10.0.0.1 dev eth0 weight 3 nexthop dev eth1 dead; A proto ours | | keep
 
 # A request to delete a longer route would take the wanted one before it: the longer one stays
+A proto ours; PLACE proto ours A_AND_B              | via 10.0.0.1 dev eth0 | keep
 PLACE proto ours A_AND_B; A proto ours              | via 10.0.0.1 dev eth0 | keep, delete
 
 # Without a default route: ours that Linux uses stays, by devices that are up, as far as it is named
 -; A proto ours                                | | keep
+-; A proto ours; B proto ours                  | | keep, delete
 -; A proto ours                                | dev eth0 | keep
 -; A proto ours                                | via 10.0.0.1 | keep
 -; PLACE dev eth1 proto ours                   | | keep
@@ -117,6 +128,7 @@ PLACE proto ours A_AND_B; A proto ours              | via 10.0.0.1 dev eth0 | ke
 -; A proto ours                                | via 10.0.0.2 | wait
 -; PLACE proto ours nhid 7                     | | wait
 -; A proto 186                                 | | wait
+-; B proto 186; A proto ours                   | | wait
 -; A proto ours metric 7                       | | delete, wait
 
 # With an expected device: in doubt, what leaves by it stays
@@ -128,13 +140,17 @@ WORDS = {
     "SIX_A": SIX_A,
     "SIX_B": SIX_B,
     "SIX_AB": "nexthop via fd00:99::1 dev eth0 nexthop via fd00:99::2 dev eth0",
+    "SIX_BC": "nexthop via fd00:99::2 dev eth0 nexthop via fd00:99::3 dev eth0",
     "A_AND_B": "nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth0",
+    "B_AND_A": "nexthop via 10.0.0.2 dev eth0 nexthop via 10.0.0.1 dev eth0",
     "A": A,
     "B": B,
     "PLACE": "20.0.0.0/16",
 }
 """What stands for a text in the rows."""
 DEFAULTS = "default via 10.0.0.1 dev eth0; ::/0 via fd00:99::1 dev eth0 metric 1024 proto 9"
+
+OTHER_DEFAULT = "default via 10.0.0.1 dev eth0 metric 9"
 
 
 @text_rows(ROWS)
@@ -176,7 +192,6 @@ class TestWhatStays:
         keep, delete = plan.steps
         assert keep.action == "keep"
         assert keep.route == BY_A
-        assert keep.reason.startswith("exists, and stays; a new one would need ")
         assert delete.action == "delete"
         assert delete.route == stale
         [waiting] = plan.waiting
@@ -190,6 +205,45 @@ class TestWhatStays:
             f"after the next boot, {PLACE} will wait for {waiting.missing}; what is there now works"
         )
         assert finding.remedy == waiting.missing.remedy
+
+    @text_rows(
+        """
+default via 10.8.0.1 dev tun0               | A proto ours        |                  | keep
+default dev eth1               | A proto ours        |                  | keep
+default dev eth1               | A proto ours        | dev eth0         | keep
+default dev eth1               | A proto ours        | dev eth1         | delete, add
+default dev eth1               | A proto ours        | via 10.0.0.2 dev eth0 | delete, add
+default dev eth1               | A dead proto ours   |                  | delete, add
+default dev eth1               | A proto ours; B proto ours |           | keep, delete
+default dev eth1               | B proto 186; A proto ours |            | conflict
+default dev eth1               | A proto 186         |                  | conflict
+default dev eth1               | A proto ours metric 7 |                | delete, add
+default dev eth1               |                     |                  | add
+"""
+    )
+    def test_who_may_not_move_routes(self, row: list[str]) -> None:
+        """A route of ours that works stays where it is although another default route is the best
+        one now, also that of a tunnel; a finding says where it leads after a reboot.
+        """
+        better, present, wish, steps = row
+        for short, long in WORDS.items():
+            present = re.sub(rf"\b{short}\b", long, present)
+        there = host_with(*routes_of(f"{better}; {OTHER_DEFAULT}; {present}"))
+        names = dict(zip(wish.split()[::2], wish.split()[1::2], strict=True))
+        wanted = configured(static(PLACE, gateway=names.get("via"), dev=names.get("dev")))
+
+        plan = plan_static_routes(wanted, there, may_move=False)
+
+        assert ", ".join(step.action for step in plan.steps) == steps
+        moved = plan_static_routes(wanted, there)
+        if moved.changes == plan.changes or "tun0" in better:
+            return
+        [warning] = plan.warnings
+        assert warning.name == "route-stays"
+        [wanted_route] = [step.route for step in moved.changes if step.action == "add"]
+        assert warning.sentence == (
+            f"after the next boot, {PLACE} will lead {wanted_route.way}; what is there now works"
+        )
 
     def test_the_default_route_has_moved(self) -> None:
         """The gateway is not on its device: the finding says how to name the way."""
