@@ -24,7 +24,6 @@ from hostrouting.check.marker import leave_marker, remove_markers
 from hostrouting.check.sentences import check_findings
 from hostrouting.errors import BackendError, HostError, HostRoutingError
 from hostrouting.finding import Finding
-from hostrouting.model.route import OURS
 from hostrouting.probe.load import load_table
 from hostrouting.routes.keep import keep_routes
 
@@ -48,7 +47,7 @@ class PassOutcome(NamedTuple):
     verdicts: tuple[str, ...] = ()
     """The verdict of each family that is OK, in a sentence; of the others, the findings say it."""
     changes: tuple[RouteRequest, ...] = ()
-    """The changes of static routes, in order."""
+    """The changes of static routes that are in effect, in order; also if a part has failed."""
 
     def followed_by(self, other: PassOutcome) -> PassOutcome:
         """What two parts have found and done, one after the other."""
@@ -88,13 +87,13 @@ def _delete_routes(backend: RouteBackend, config: HostRoutingConfig) -> PassOutc
     """Delete the routes of hostrouting, of which none is configured any more. No unit waits for
     that, so a failure is a warning.
     """
+    done: list[RouteRequest] = []
+    findings: tuple[Finding, ...] = ()
     try:
-        routes = backend.snapshot(near=()).routes  # ours, and few others
-        if not any(route.protocol == OURS for route in routes):
-            return PassOutcome()
-        return PassOutcome(changes=keep_routes(backend, config).changes)
+        keep_routes(backend, config, done=done)
     except HostRoutingError as error:
-        return PassOutcome(_as_warnings(error))
+        findings = _as_warnings(error)
+    return PassOutcome(findings, changes=tuple(done))
 
 
 def _as_warnings(error: HostRoutingError) -> tuple[Finding, ...]:
@@ -126,16 +125,16 @@ def _set_routes(backend: RouteBackend, config: HostRoutingConfig) -> PassOutcome
     """Set the routes. If one cannot be set, that holds units back in every mode; but not the route
     for replies to probes, which is only a warning.
     """
+    done: list[RouteRequest] = []
     try:
-        applied = keep_routes(backend, config)
+        plan = keep_routes(backend, config, done=done).plan
     except HostRoutingError as error:
         waits = str(error) if error.can_retry else ""
-        return PassOutcome(error.findings, refuses=True, waits=waits)
-    plan = applied.plan
+        return PassOutcome(error.findings, refuses=True, waits=waits, changes=tuple(done))
     if plan.waiting:  # so nothing was changed
         waits = "; ".join(map(str, plan.route_waits))
         return PassOutcome(plan.failed_waits, refuses=True, waits=waits)
-    return PassOutcome(plan.warnings, changes=applied.changes)
+    return PassOutcome(plan.warnings, changes=tuple(done))
 
 
 def _load_probes(host: Host, config: HostRoutingConfig) -> PassOutcome:

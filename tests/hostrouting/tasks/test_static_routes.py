@@ -118,6 +118,20 @@ class TestDefaultRoute:
         assert our_destinations(host) == []
 
 
+def test_another_default_route_becomes_the_best() -> None:
+    """That of a new card: the plan says that the routes would move there, and the task moves
+    them.
+    """
+    host = configured(config(*REPAIR))
+    host.kernel.add_link("eth1")
+    host.kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", metric=1, protocol=16))
+    task = ConfigureStaticRoutes(config(*REPAIR), host=host)
+    assert "+ 172.16.0.0/17 dev eth1 " in str(task.plan())
+    run(task)
+    assert ours(host) == [f"{half} dev eth1 proto hostrouting scope link" for half in REPAIR]
+    assert task.plan().is_empty
+
+
 def test_nothing_to_do() -> None:
     """Where the routes are right, the lock is not taken."""
     host = configured(config(*REPAIR))

@@ -32,6 +32,7 @@ from tests.support.node import (
     without_default,
 )
 from tests.support.nodes import block_of, nodes
+from tests.support.tasks import lose_routes
 from tests.support.topologies import vpn_node
 
 MODES: tuple[Mode, ...] = ("STRICT", "WARN")
@@ -148,6 +149,40 @@ def test_routes_that_cannot_be_set(happens: Happens, name: Name, waits: str, mod
     assert bool(outcome.waits) is bool(waits)
     assert ours(host) == []
     assert host.faults.waiting == 0
+
+
+def test_another_default_route_becomes_the_best() -> None:
+    """That of a new card: our routes stay where they are, and the check says that packets do not
+    leave by the new card. Once they are gone, as after a reboot, the new default route counts.
+    """
+    host = node()
+    make_pass(host, REPAIRED)
+    better = Route.to("0.0.0.0/0", dev="eth1", gateway="10.5.0.1", metric=1, protocol=16)
+    host.kernel.add_link("eth1")
+    host.kernel.add_address("eth1", "10.5.0.4/24")
+    host.kernel.ip_route("add", better)
+
+    outcome = make_pass(host, REPAIRED)
+    assert outcome.changes == ()
+    assert outcome.refuses
+    [stays] = [finding for finding in outcome.findings if finding.name == "route-stays"]
+    assert "will lead via 10.5.0.1 dev eth1; what is there now works" in stays.sentence
+    assert "apply --config /etc/hostrouting/config.json" in str(stays.remedy)
+
+    lose_routes(host)
+    outcome = make_pass(host, REPAIRED)
+    assert [change.route.devs for change in outcome.changes] == [("eth1",), ("eth1",)]
+    assert not outcome.refuses
+
+
+def test_what_linux_does_not_take_back() -> None:
+    """The second route is refused, and so is the deletion of the first one: the outcome has it."""
+    host = node()
+    host.faults.fail("change", errno.ENOBUFS, nth=2)
+    host.faults.fail("change", errno.ENOBUFS, nth=3)
+    outcome = make_pass(host, REPAIRED)
+    assert outcome.refuses
+    assert [str(change.route.prefix) for change in outcome.changes] == ours(host) == [HALVES[0]]
 
 
 @pytest.mark.parametrize("parts", [PARTS, ("routes",)])
