@@ -16,7 +16,6 @@ from hostrouting.config.settings import gated_units
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy, Severity, worst_first
 from hostrouting.gate.unit_names import instance_pattern, is_template, plain_instance
-from hostrouting.gate.unit_states import PREDICATES, to_unmask
 from hostrouting.host.layout import HostLayout
 from hostrouting.release import call
 from hostrouting.text import command_of, spoken
@@ -27,9 +26,7 @@ if TYPE_CHECKING:
     from hostrouting.host.files import Entry
     from hostrouting.host.host import Host
 
-_PROPERTIES = (
-    "Id", "LoadState", "UnitFileState", "NeedDaemonReload", "ExecCondition", "SuccessExitStatus",
-)  # fmt: skip
+_PROPERTIES = ("Id", "LoadState", "NeedDaemonReload", "ExecCondition", "SuccessExitStatus")
 _NEVER_STARTS = {"masked", "not-found", "bad-setting", "error"}
 """The states of a unit that systemd does not start."""
 _REFUSAL = "255"
@@ -46,9 +43,7 @@ class UnitGates(NamedTuple):
     """What systemd makes of the gates of some units."""
 
     findings: tuple[Finding, ...]
-    """Why gates are open, why an opening is ignored, and which units are masked; the worst
-    first.
-    """
+    """Why gates are open, or why an opening is ignored; the worst first."""
     held: tuple[str, ...]
     """The units that are not open: they start only if the gate lets them."""
 
@@ -132,7 +127,7 @@ def _reason_to_open(files: Files, entry: Entry) -> str:
 
 
 def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
-    """Why the gate of this unit, or of an instance of it, is open; and that it is masked."""
+    """Why the gate of this unit, or of an instance of it, is open."""
     drop_in = HostLayout.drop_in_path(unit)
     runs_gate = _runs_gate(host.files, drop_in)
     manager = host.running_manager
@@ -147,9 +142,6 @@ def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
         name = properties["Id"]
         if name == plain_instance(unit):
             name = unit
-        if properties["LoadState"] == "masked":
-            sentence = f"{name} {PREDICATES['masked']}"
-            yield Finding("unit", "error", sentence, name, to_unmask(name, properties))
         reason, remedy = _why_open(name, properties, drop_in, runs_gate=runs_gate)
         if reason:
             yield _open(name, reason, remedy)

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from hostrouting.host.systemd import Manager
 
 State: TypeAlias = Literal[
-    "fails", "masked", "unknown", "waiting", "no answer", "starting", "stopped", "runs", "not gated"
-]
+    "stuck", "masked", "fails", "unknown", "waiting", "no answer", "starting", "stopped", "runs",
+    "not gated",
+]  # fmt: skip
 """The worst first."""
 PREDICATES: dict[State, str] = {
-    "fails": "fails, or was refused by the gate",
+    "stuck": "has failed, and systemd does not start it again",
     "masked": "is masked, so systemd does not start it",
+    "fails": "fails, and systemd will start it again",
     "unknown": "is not known to systemd: it is not installed, or has another name",
     "waiting": "waits in the gate",
     "no answer": "may be in any state: systemd does not run here, or does not answer",
@@ -34,9 +36,9 @@ PREDICATES: dict[State, str] = {
 _PROPERTIES = (
     "Id",
     "LoadState",
-    "UnitFileState",
     "ActiveState",
     "SubState",
+    "UnitFileState",
     "StateChangeTimestamp",
     "ConditionTimestamp",
 )
@@ -104,16 +106,18 @@ def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
     unit = properties["Id"]
     state = UnitState(unit, _name_of(properties), properties["StateChangeTimestamp"])
     if state.state == "masked":
-        return state._replace(remedy=to_unmask(unit, properties))
-    if state.state == "fails":
-        errors = manager.errors_of(unit, properties["ConditionTimestamp"])
+        return state._replace(remedy=_to_unmask(unit, properties))
+    if state.state not in {"stuck", "fails"}:
+        return state
+    errors = manager.errors_of(unit, properties["ConditionTimestamp"])
+    see = Remedy("see", command_of("journalctl -u", unit), needs_root=False)
+    if state.state == "stuck":
         start = Remedy("when that is mended", command_of("systemctl start", unit))
-        see = Remedy("see", command_of("journalctl -u", unit), needs_root=False, otherwise=start)
-        return state._replace(reasons=tuple(dict.fromkeys(errors)), remedy=see)
-    return state
+        see = see._replace(otherwise=start)
+    return state._replace(reasons=tuple(dict.fromkeys(errors)), remedy=see)
 
 
-def to_unmask(unit: str, properties: Mapping[str, str]) -> Remedy:
+def _to_unmask(unit: str, properties: Mapping[str, str]) -> Remedy:
     """How to end that the unit is masked."""
     command = "systemctl unmask"
     if properties["UnitFileState"] == "masked-runtime":
@@ -127,12 +131,14 @@ def _name_of(properties: Mapping[str, str]) -> State:
         return "runs"
     if properties["SubState"] == "condition":
         return "waiting"
-    if active == "failed" or properties["SubState"] in _RESTARTING:
+    if properties["LoadState"] == "masked":
+        return "masked"
+    if active == "failed":
+        return "stuck"
+    if properties["SubState"] in _RESTARTING:
         return "fails"
     if active == "activating":
         return "starting"
-    if properties["LoadState"] == "masked":
-        return "masked"
     if properties["LoadState"] == "not-found":
         return "unknown"
     return "stopped"

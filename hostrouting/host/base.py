@@ -53,6 +53,9 @@ class Files(Protocol):
         absent, HostError for a folder.
         """
 
+    def is_writable(self, path: str) -> bool:
+        """Whether root could write at this path: not on a read-only file system."""
+
     def remove_empty(self, folder: str) -> None:
         """Remove the folder if it exists and is empty. A link to a folder stays."""
 

@@ -58,6 +58,15 @@ class Plan:
         return not (self.files or self.systemd or self.changes_kernel)
 
     @property
+    def work(self) -> list[str]:
+        """What there is to do, a line for each change."""
+        lines = [step.line for step in self.routes.changes]
+        lines += map(str, (*self.systemd, *self.operations))
+        lines += [f"write {path}" for path in self.files.written_paths]
+        lines += [f"remove {path}" for path in self.files.removes]
+        return lines
+
+    @property
     def changes_kernel(self) -> bool:
         """Whether routes or other state of the kernel would change, now or as soon as nothing is
         missing or in the way any more.

@@ -1,10 +1,10 @@
 """A status as lines, from the top: the worst finding, the mode, the units, the routes, the guard,
-what else is wrong, the verdict now, and what to type.
+what else is wrong, the verdict now, what apply would do, and what to type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hostrouting.finding import WRONG
@@ -24,40 +24,69 @@ _MODES = {
 
 
 def status_lines(status: Status) -> Iterator[str]:
-    """The whole page. With a unit that was asked about, that comes first."""
-    if status.asked:
-        for unit in status.units:
-            yield f"{unit.state.upper()}: {unit.sentence}"
-            yield from _below(unit)
+    """The whole page. The unit that was asked about comes first."""
+    for unit in status.asked:
+        yield f"{unit.state.upper()}: {unit.sentence}"
+        yield from _below(unit)
     if status.state == "nothing":
         yield "NOTHING: hostrouting has nothing installed on this host"
         yield f"  to check its routes: {call('check CIDR')}"
         return
-    yield f"{status.state.upper()}: {_sentence(status)}"
-    if status.wrong:
+    headline = _headline(status)
+    yield f"{status.state.upper()}: {headline}"
+    units = [unit for unit in status.units if unit not in status.asked]
+    named = [unit for unit in units if unit.sentence == headline]
+    for unit in named:
+        yield from _below(unit)
+    if status.wrong and status.wrong[0].name != "unit":
         yield from way_lines(status.wrong[0].remedy, without=status.command)
-    if status.mode:
-        yield f"  mode {status.mode}: {_MODES[status.mode]}"
-    yield from _unit_lines(status)
+    yield from _mode_lines(status)
+    yield from _unit_lines([unit for unit in units if unit not in named], status.guard)
     yield from _route_lines(status)
-    others = [finding for finding in status.findings if finding not in status.wrong[:1]]
-    yield from finding_lines(others, without=status.command)
+    # What is wrong with a unit stands in its line.
+    others = [each for each in status.findings if each.name != "unit"]
+    yield from finding_lines(
+        [each for each in others if each.sentence != headline], without=status.command
+    )
     yield from _verdict_lines(status)
-    if status.command:
-        yield "To make this host right, as root:"
-        yield f"  {status.command}"
+    yield from _lines_to_type(status)
 
 
-def _unit_lines(status: Status) -> Iterator[str]:
+def _headline(status: Status) -> str:
+    """What is worst, or that nothing is wrong."""
+    if status.wrong:
+        return status.wrong[0].sentence
+    if status.state != "in force":
+        return status.units[0].sentence
+    return f"this host matches {HostLayout.config_path}"
+
+
+def _mode_lines(status: Status) -> Iterator[str]:
+    """The mode, and what it means unless a gate is open."""
+    if not status.mode:
+        return
+    if any(finding.name == "gate-open" for finding in status.findings):
+        yield f"  mode {status.mode}"
+    else:
+        yield f"  mode {status.mode}: {_MODES[status.mode]}"
+
+
+def _unit_lines(units: Sequence[UnitState], guard: UnitState | None) -> Iterator[str]:
     """The gated units, and the guard."""
-    if not status.asked:
-        for unit in status.units[:SHOWN]:
-            yield f"  {unit.sentence}"
-            yield from _below(unit)
-        yield from count_of_others(status.units)
-    if status.guard is not None and status.guard.state != "unknown":
-        yield f"  {status.guard.sentence}"
-        yield from _below(status.guard)
+    for unit in units[:SHOWN]:
+        yield f"  {unit.sentence}"
+        yield from _below(unit)
+    yield from count_of_others(units)
+    if guard is not None and guard.state != "unknown":
+        yield f"  {guard.sentence}"
+        yield from _below(guard)
+
+
+def _below(unit: UnitState) -> Iterator[str]:
+    """Why the unit fails, which need not hold any more, and what to type."""
+    for reason in unit.reasons:
+        yield f"    when it failed: {reason}"
+    yield from way_lines(unit.remedy, indent=4)
 
 
 def _route_lines(status: Status) -> Iterator[str]:
@@ -81,17 +110,12 @@ def _verdict_lines(status: Status) -> Iterator[str]:
     yield from finding_lines([each for each in explaining if each.severity != "note"])
 
 
-def _sentence(status: Status) -> str:
-    """What is worst, or that nothing is wrong."""
-    if status.wrong:
-        return status.wrong[0].sentence
-    if status.state != "in force":
-        return status.units[0].sentence
-    return f"this host matches {HostLayout.config_path}"
-
-
-def _below(unit: UnitState) -> Iterator[str]:
-    """Why the unit fails, which need not hold any more, and what to type."""
-    for reason in unit.reasons:
-        yield f"    when it failed: {reason}"
-    yield from way_lines(unit.remedy, indent=4)
+def _lines_to_type(status: Status) -> Iterator[str]:
+    """What apply would do, and what to type."""
+    work = [] if status.plan is None else status.plan.work
+    if work:
+        yield "What apply would do:"
+        yield from capped([f"  {line}" for line in work])
+    if status.command:
+        yield "To make this host right, as root:"
+        yield f"  {status.command}"

@@ -6,7 +6,7 @@ cannot be used, hide no other part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, TypeVar, get_args
 
 import attrs
@@ -16,7 +16,7 @@ from hostrouting.check.repair_line import repair_line
 from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, worst_code
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError, is_denied
-from hostrouting.finding import WRONG, Finding, worst_first
+from hostrouting.finding import WRONG, Finding, Remedy, worst_first
 from hostrouting.gate.health import find_faults
 from hostrouting.gate.unit_gates import APPLY
 from hostrouting.gate.unit_states import State as StateOfUnit, UnitState, unit_states
@@ -24,9 +24,11 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import check_host
 from hostrouting.install.installed import read_installed
 from hostrouting.tasks.configure import Configure
-from hostrouting.text import first_of
+from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
+    from hostrouting.check.results import CheckReport
+    from hostrouting.host.base import Files
     from hostrouting.host.host import Host
     from hostrouting.install.host_check import HostCheck
     from hostrouting.install.plan import Plan
@@ -41,8 +43,9 @@ State: TypeAlias = Literal["nothing", "in force", "differs", "waiting"]
 - waiting: something may still come or answer.
 """
 _CODES: dict[StateOfUnit, int] = {
-    "fails": PROBLEM,
+    "stuck": PROBLEM,
     "masked": PROBLEM,
+    "fails": PROBLEM,
     "unknown": BAD_INPUT,
     "waiting": CANNOT_DECIDE,
     "no answer": CANNOT_DECIDE,
@@ -63,12 +66,16 @@ class Status:
     """What apply would do with config.json."""
     check: HostCheck | None = None
     units: tuple[UnitState, ...] = ()
-    """The gated units, the worst first; or the one that was asked about."""
+    """The gated units, the worst first."""
     guard: UnitState | None = None
-    asked: str = ""
-    """The unit that was asked about; empty for all."""
+    asked: tuple[UnitState, ...] = ()
+    """The unit that was asked about, or the instances of a template, the worst first."""
     findings: tuple[Finding, ...] = ()
     """What is wrong, the worst first, and then notes."""
+    command: str = ""
+    """What to type as root, so that the host is as config.json asks, and nothing escapes; empty if
+    there is nothing to do, or the findings say what comes first.
+    """
 
     @property
     def wrong(self) -> list[Finding]:
@@ -83,7 +90,6 @@ class Status:
         codes = {CANNOT_DECIDE if finding.can_retry else PROBLEM for finding in self.wrong}
         if PROBLEM in codes:
             return "differs"
-        # A unit that fails is not counted: so does a kubelet that has not joined a cluster.
         if codes or any(unit.state == "waiting" for unit in self.units):
             return "waiting"
         return "in force"
@@ -92,29 +98,10 @@ class Status:
     def code(self) -> int:
         """The exit code: that of the unit that was asked about, or else of the host."""
         if self.asked:
-            return worst_code(*(_CODES.get(unit.state, FINE) for unit in self.units))
+            return worst_code(*(_CODES.get(unit.state, FINE) for unit in self.asked))
         if self.is_broken:
             return BAD_INPUT
         return {"differs": PROBLEM, "waiting": CANNOT_DECIDE}.get(self.state, FINE)
-
-    @property
-    def command(self) -> str:
-        """What to type as root, so that the host is as config.json asks, and nothing escapes; empty
-        if there is nothing to do, or the findings say what comes first.
-        """
-        plan = self.plan
-        if plan is None or plan.routes.waiting:
-            return ""
-        if any(finding.name == "default-routes" for finding in self.findings):
-            return ""  # a device has to be named first
-        if any(finding.severity == "error" for finding in plan.obstacles):
-            return ""  # every apply would fail
-        report = plan.report
-        if report is None and self.check is not None:
-            report = self.check.report
-        if report is not None and report.routes:
-            return repair_line()
-        return "" if plan.is_empty or plan.errors else APPLY.command
 
     @property
     def mode(self) -> str:
@@ -128,7 +115,7 @@ class Status:
 
 
 def find_status(host: Host, unit: str = "") -> Status:
-    """Ask each part of the host; with `unit`, about no other gated unit. Nothing is changed."""
+    """Ask each part of the host, and how this unit is. Nothing is changed."""
     answers = _Answers()
     config: HostRoutingConfig | None = None
     broken: tuple[Finding, ...] = ()
@@ -141,25 +128,30 @@ def find_status(host: Host, unit: str = "") -> Status:
             broken = error.findings
     on_disk = gated_on_disk(host.files)
     gated = {*on_disk, *gated_units(config or HostRoutingConfig())}
-    units = answers.ask(lambda: _find_units(host, unit, gated)) or []
-    if unit and not units:
-        units = [UnitState(unit, "no answer")]
-    status = Status(config, bool(broken), units=tuple(units), asked=unit)
+    asked: Sequence[UnitState] = ()
+    if unit:
+        asked = answers.ask(lambda: _find_units(host, [unit], gated)) or ()
+        asked = asked or [UnitState(unit, "no answer")]
+    status = Status(config, bool(broken), asked=tuple(asked))
     if config == HostRoutingConfig():
         return status
-    guards = answers.ask(lambda: _find_units(host, HostLayout.guard_unit, ()))
+    units = answers.ask(lambda: _find_units(host, sorted(gated), gated)) or ()
+    guards = answers.ask(lambda: _find_units(host, [HostLayout.guard_unit], ()))
     guard = guards[0] if guards else None
+    status = attrs.evolve(status, units=tuple(units), guard=guard)
     if config is None:
-        faults = answers.ask(lambda: find_faults(host, on_disk, broken))
-        findings = worst_first([*answers.findings, *(faults or ())])
-        return attrs.evolve(status, guard=guard, findings=findings)
-    return _with_routing(attrs.evolve(status, guard=guard), config, host, answers)
+        faults = answers.ask(lambda: find_faults(host, on_disk, broken)) or ()
+        findings = [*faults, *_units_at_rest(units), *answers.findings]
+        return attrs.evolve(status, findings=worst_first(findings))
+    return _with_routing(status, config, host, answers)
 
 
 def _with_routing(
     status: Status, config: HostRoutingConfig, host: Host, answers: _Answers
 ) -> Status:
-    """The status with the plan and the check of this configuration, and all findings."""
+    """The status with the plan and the check of this configuration, all findings, and what to
+    type.
+    """
     findings = [*(answers.ask(lambda: find_faults(host, gated_units(config))) or ())]
     plan = answers.ask(lambda: Configure(config, host=host).plan())
     if plan is not None:
@@ -175,12 +167,73 @@ def _with_routing(
     if config.route_overlap.cidrs:
         check = answers.ask(lambda: check_host(config, host))
     if check is not None:
-        findings += check.named(*WRONG, "default-routes", "route-waits")
+        findings += check.named(*WRONG, "default-routes")
         findings += [doubt._replace(can_retry=True) for doubt in check.doubts]
+    findings += [*_units_at_rest(status.units), *answers.findings]
     by_sentence: dict[str, Finding] = {}
-    for finding in worst_first([*findings, *answers.findings]):
+    for finding in worst_first(findings):
         by_sentence.setdefault(finding.sentence, finding)
-    return attrs.evolve(status, plan=plan, check=check, findings=tuple(by_sentence.values()))
+    findings = [*by_sentence.values()]
+    command = _what_to_type(plan, check, findings)
+    if plan is not None and command:
+        unwritable = _find_unwritable(host.files, plan, command)
+        if unwritable is not None:
+            findings.append(unwritable)
+            command = ""
+    if command != APPLY.command:  # then an apply would fail, or more than that is to be done
+        findings = [_without_apply(finding) for finding in findings]
+    return attrs.evolve(
+        status, plan=plan, check=check, findings=worst_first(findings), command=command
+    )
+
+
+def _without_apply(finding: Finding) -> Finding:
+    return finding._replace(remedy=None) if finding.remedy == APPLY else finding
+
+
+def _what_to_type(plan: Plan | None, check: HostCheck | None, findings: Iterable[Finding]) -> str:
+    """See `Status.command`: a command that would fail is not proposed."""
+    if plan is None or plan.routes.waiting:
+        return ""
+    if any(finding.name == "default-routes" for finding in findings):
+        return ""  # a device has to be named first
+    report = plan.report
+    if report is None and check is not None:
+        report = check.report
+    if report is not None and report.routes:
+        return repair_line() if _is_repaired_by_routes(report, plan) else ""
+    return "" if plan.is_empty or plan.failures else APPLY.command
+
+
+def _is_repaired_by_routes(report: CheckReport, plan: Plan) -> bool:
+    """Whether nothing is wrong any more once the routes are there that the repair proposes. A route
+    that conflicts gets others in its place.
+    """
+    errors = [finding for finding in plan.errors if finding.name != "route-conflict"]
+    unrepairable = any(family.repair.unrepairable for family in report.families)
+    return not (errors or unrepairable or report.missing_defaults)
+
+
+def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
+    """That this command has to write a file, and cannot."""
+    paths = [*plan.files.written_paths, *plan.files.removes]
+    if command == repair_line():
+        paths.append(HostLayout.config_path)
+    for path in paths:
+        if not files.is_writable(path):
+            sentence = f"{path} is on a read-only file system, so apply would fail"
+            remedy = Remedy("mount it writable (dmesg may say why it is not)")
+            return Finding("file", "error", sentence, path, remedy)
+    return None
+
+
+def _units_at_rest(units: Iterable[UnitState]) -> Iterator[Finding]:
+    """The gated units that nobody starts again. One that fails and is started again is not counted:
+    so does a kubelet that has not joined a cluster.
+    """
+    for unit in units:
+        if unit.state in {"stuck", "masked"}:
+            yield Finding("unit", "error", unit.sentence, unit.unit, unit.remedy)
 
 
 class _Answers:
@@ -203,28 +256,33 @@ class _Answers:
             self.findings.append(finding._replace(severity="warning", can_retry=True))
 
 
-def _find_units(host: Host, asked: str, gated: Collection[str]) -> list[UnitState]:
-    """The gated units, the worst first; or the unit that was asked about. None are known where
-    systemd does not run.
-    """
+def _find_units(host: Host, names: Sequence[str], gated: Collection[str]) -> list[UnitState]:
+    """These units, the worst first; none are known where systemd does not run."""
     manager = host.running_manager
     if manager is None:
         return []
-    units = unit_states(manager, [asked] if asked else sorted(gated), gated)
-    if asked and not units:  # a template
-        return [UnitState(asked, "stopped")]
+    units = unit_states(manager, names, gated)
+    if len(names) == 1 and not units:  # a template of which nothing is loaded
+        return [UnitState(names[0], "stopped")]
     return sorted(units, key=lambda unit: _WORST_FIRST.index(unit.state))
 
 
 def _differences(plan: Plan) -> Iterator[Finding]:
-    """What is on the host and not in config.json, or the other way round. Perhaps config.json was
-    edited, so nothing is called wrong.
+    """That this host is not as config.json asks, and in what; the plan has each step. Perhaps
+    config.json was edited, so nothing is called wrong.
     """
-    work = [step.line for step in plan.routes.changes]
-    work += [f"write {path}" for path in plan.files.written_paths]
-    work += [f"remove {path}" for path in plan.files.removes]
-    work += map(str, (*plan.systemd, *plan.operations))
+    actions = [step.action for step in plan.routes.changes]
+    counts = (
+        (actions.count("add"), "route", "add"),
+        (actions.count("delete"), "route", "delete"),
+        (len(plan.files.writes), "file", "write"),
+        (len(plan.files.removes), "file", "remove"),
+        (len(plan.systemd) + len(plan.operations), "other change", "make"),
+    )
+    work = [f"{counted(count, noun)} to {verb}" for count, noun, verb in counts if count]
     if work:
         path = HostLayout.config_path
-        sentence = f"this host is not as {path} asks; apply would {', '.join(first_of(work))}"
-        yield Finding("route-differs", "error", sentence, path)
+        reason = f"this host is not as {path} asks"
+        if plan.files.writes and not plan.changes_kernel:
+            reason = f"what {path} asks for is not applied yet, or no longer whole"
+        yield Finding("route-differs", "error", f"{reason}: {spoken(work, most=5)}", path)

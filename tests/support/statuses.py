@@ -25,6 +25,7 @@ from tests.support.incidents import (
     garble,
     let_pass,
     node,
+    refuse,
     start_vpn,
 )
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, manager_of, type_routes
@@ -253,6 +254,21 @@ INCIDENTS: dict[str, Incident] = {
     "differs: a unit of ours was edited": Incident(
         right_but(written(LAYOUT.unit_path(LAYOUT.routes_unit), "[Service]\n"))
     ),
+    "differs: /etc is read-only": Incident(
+        right_but(
+            lost(LAYOUT.unit_path(LAYOUT.check_unit)),
+            fill(LAYOUT.unit_directory, "Read-only file system"),
+        )
+    ),
+    "differs: addresses escape, and /etc is read-only": Incident(
+        after(escaping_node, let_pass, fill("/etc", "Read-only file system"))
+    ),
+    "differs: kubelet was refused, and nothing holds it back now": Incident(
+        right_but(lambda host: refuse(host, KUBELET, OVERLAP))
+    ),
+    "differs: kubelet is masked until the next boot": Incident(
+        right_but(lambda host: [change(host) for change in UNITS["masked"]])
+    ),
     "differs: the guard has failed, and routes are missing": Incident(
         right_but(end_guard, lose_routes)
     ),
@@ -269,6 +285,9 @@ INCIDENTS: dict[str, Incident] = {
         right_but(lambda host: [change(host) for change in UNITS["fails"]])
     ),
     "open: by an administrator": Incident(right_but(written(LAYOUT.opening_path, "ticket 4711\n"))),
+    "open: by an administrator, and routes are missing": Incident(
+        right_but(lose_routes, written(LAYOUT.opening_path, "ticket 4711\n"))
+    ),
     "open: by a drop-in that systemd has loaded": Incident(right_but(load_override)),
     "open: by a drop-in that systemd has loaded, and routes are missing": Incident(
         right_but(load_override, lose_routes)
@@ -314,14 +333,8 @@ def ungate(host: FakeHost) -> None:
 
 
 UNITS: dict[State, Sequence[Change]] = {
-    "fails": [
-        kubelet(
-            ActiveState="failed",
-            Result="exit-code",
-            ExecMainStatus="255",
-            NRestarts="5",
-        )
-    ],
+    "stuck": [kubelet(ActiveState="failed")],
+    "fails": [kubelet(ActiveState="activating", SubState="auto-restart")],
     "masked": [kubelet(ActiveState="inactive", LoadState="masked", UnitFileState="masked-runtime")],
     "unknown": [kubelet(ActiveState="inactive", LoadState="not-found", StateChangeTimestamp="")],
     "waiting": [lock, kubelet(ActiveState="activating", SubState="condition")],

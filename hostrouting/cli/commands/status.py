@@ -38,6 +38,7 @@ def _document(status: Status) -> dict[str, object]:
         **plan.to_mapping(),
         "check": status.check and status.check.document(),
         "mode": status.mode or None,
+        "asked": [unit.to_mapping() for unit in status.asked],
         "units": [unit.to_mapping() for unit in status.units],
         "guard": status.guard and status.guard.to_mapping(),
         "findings": [finding.to_mapping() for finding in status.findings],

@@ -12,16 +12,21 @@ from collections.abc import Iterator
 
 import pytest
 
+from hostrouting.finding import WRONG
 from hostrouting.model.route import Route
 from hostrouting.status import find_status
 from hostrouting.testing import FakeHost
 from tests.support.cli import say
-from tests.support.incidents import GUARDED, config, let_pass
+from tests.support.incidents import GUARDED, KUBELET, config, let_pass
 from tests.support.statuses import INCIDENTS
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, manager_of
 
 BACKUP = json.dumps(config(*REPAIR, guard=GUARDED))
 WORST_LAST = ("in force", "nothing", "waiting", "differs")
+BEYOND_A_CHECK = re.compile(
+    f"FAILED: ({KUBELET} starts unchecked: another drop-in |cannot write .*: Read-only file system)"
+)
+"""How a repair may fail that `check` proposes, which knows nothing of gates and disks."""
 PAGES = ("status", f"check {CIDR}")
 
 
@@ -52,7 +57,7 @@ def type_in(host: FakeHost, line: str) -> None:
                 words[words.index(LAYOUT.config_path)] = "-"  # else it is a file of the machine
                 printed = host.files.texts[LAYOUT.config_path].encode()
             said = say(*words, host=host, stdin=printed)
-            assert said.code == 0 or is_question(command), f"{command}: {said}"
+            assert said.code == 0 or is_question(command) or BEYOND_A_CHECK.match(said.out), said
             printed = said.out.encode()
 
 
@@ -91,8 +96,8 @@ def type_other(host: FakeHost, command: str) -> None:
             host.files.texts[path] = "".join(kept)
         case ["systemctl", "daemon-reload"]:
             manager.reload()
-        case ["systemctl", "unmask", unit]:
-            manager.properties.pop(unit, None)
+        case ["systemctl", "unmask", "--runtime", unit]:
+            assert manager.properties.pop(unit)["UnitFileState"] == "masked-runtime"
         case ["systemctl", "start" | "restart", unit]:
             manager.properties[unit] = {"LoadState": "loaded", "ActiveState": "active"}
             let_pass(host, unit)
@@ -102,11 +107,12 @@ def type_other(host: FakeHost, command: str) -> None:
 
 @pytest.mark.parametrize("name", INCIDENTS)
 def test_what_is_printed_can_be_typed(name: str) -> None:
-    """No command of any page fails, and none makes the host worse than it was."""
+    """No command of any page fails, none makes the host worse than it was, and the one that is to
+    make it right does.
+    """
     incident = INCIDENTS[name]
-    if "another card is better, and addresses escape" in name or "loaded, and" in name:
-        pytest.skip("no command helps here before something else is done")
-    worst = WORST_LAST.index(find_status(incident.make()).state)
+    before = find_status(incident.make())
+    worst = WORST_LAST.index(before.state)
     printed = {each for words in PAGES for each in commands_of(words, incident.make())}
     for command in printed:
         if re.search(
@@ -115,4 +121,8 @@ def test_what_is_printed_can_be_typed(name: str) -> None:
             continue  # what the operator has to fill in, or only reads
         host = incident.make()
         type_in(host, command)
-        assert WORST_LAST.index(find_status(host).state) <= worst, command
+        after = find_status(host)
+        assert WORST_LAST.index(after.state) <= worst, command
+        if command == before.command:
+            assert not after.command
+            assert {finding.name for finding in after.findings} & {*WRONG, "route-differs"} == set()

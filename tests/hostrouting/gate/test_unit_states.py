@@ -2,6 +2,7 @@
 
 import pytest
 
+from hostrouting.finding import Remedy
 from hostrouting.gate.unit_states import State, UnitState, unit_states
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeManager
@@ -26,8 +27,9 @@ def manager_with(unit: str = UNIT, **properties: str) -> FakeManager:
         ({"ActiveState": "activating", "SubState": "condition"}, "waiting"),
         ({"ActiveState": "activating", "SubState": "start-pre"}, "starting"),
         ({"ActiveState": "activating", "SubState": "auto-restart"}, "fails"),
-        ({"ActiveState": "failed"}, "fails"),
+        ({"ActiveState": "failed"}, "stuck"),
         ({"ActiveState": "inactive", "LoadState": "masked"}, "masked"),
+        ({"ActiveState": "failed", "LoadState": "masked"}, "masked"),
         ({"ActiveState": "inactive", "LoadState": "not-found"}, "unknown"),
         ({"ActiveState": "inactive"}, "stopped"),
         ({"ActiveState": "deactivating"}, "stopped"),
@@ -37,9 +39,23 @@ def test_each_state(properties: dict[str, str], state: State) -> None:
     """What has failed has its errors, which are the gate's if that refused it."""
     [found] = unit_states(manager_with(**properties), [UNIT])
     assert (found.unit, found.state, found.since) == (UNIT, state, NOW)
-    assert found.reasons == (ERRORS if state == "fails" else ())
+    assert found.reasons == (ERRORS if state in {"fails", "stuck"} else ())
     assert found.sentence.startswith(f"{UNIT} ")
     assert found.sentence.endswith(f" (since {NOW})")
+
+
+@pytest.mark.parametrize(
+    ("file_state", "command"),
+    [
+        ("masked", f"systemctl unmask {UNIT}"),
+        ("masked-runtime", f"systemctl unmask --runtime {UNIT}"),
+    ],
+)
+def test_the_end_of_a_mask(file_state: str, command: str) -> None:
+    """A mask until the next boot has another command than one that lasts."""
+    manager = manager_with(ActiveState="inactive", LoadState="masked", UnitFileState=file_state)
+    [unit] = unit_states(manager, [UNIT])
+    assert unit.remedy == Remedy(command=command)
 
 
 def test_what_is_not_gated() -> None:

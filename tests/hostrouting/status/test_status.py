@@ -121,13 +121,14 @@ def test_the_instances_of_a_template() -> None:
     said = say("status", template, host=host)
     assert said.code == 1
     firsts = [line.split()[:2] for line in said.lines if ": systemd-" in line]
-    assert firsts == [["FAILS:", kubes[1]], ["FAILS:", kubes[2]], ["RUNS:", kubes[0]]]
+    states = [["STUCK:", kubes[1]], ["STUCK:", kubes[2]], ["RUNS:", kubes[0]]]
+    assert firsts == [*states, ["DIFFERS:", kubes[1]]]
 
 
 def test_a_unit_where_systemd_does_not_run() -> None:
     """Nothing is known of it, and systemd is not asked."""
     status = find_status(INCIDENTS["open: no systemd"].make(), KUBELET)
-    assert [unit.state for unit in status.units] == ["no answer"]
+    assert [unit.state for unit in status.asked] == ["no answer"]
     assert status.code == 3
 
 
@@ -208,11 +209,17 @@ def test_no_trouble_of_a_gated_unit_is_hidden() -> None:
     assert "kubelet.service starts before network-online.target" in status.wrong[0].sentence
 
 
-def test_a_masked_unit_that_is_gated() -> None:
-    """It is a problem, also where nobody has asked about it: somebody wants it to start."""
-    status = find_status(right_but(*UNITS["masked"])())
+@pytest.mark.parametrize("state", ["masked", "stuck"])
+def test_a_gated_unit_that_nobody_starts(state: State) -> None:
+    """It is a problem, also where nobody has asked about it: somebody wants it to start. Its line
+    is the first one, with the remedy once.
+    """
+    status = find_status(right_but(*UNITS[state])())
     assert (status.state, status.code) == ("differs", 1)
-    assert status.wrong[0].sentence == f"{KUBELET} is masked, so systemd does not start it"
+    assert [(each.name, each.target) for each in status.wrong] == [("unit", KUBELET)]
+    lines = [*status_lines(status)]
+    assert KUBELET in lines[0]
+    assert sum("as root: systemctl" in line for line in lines) == 1
 
 
 def test_a_guard_whose_unit_is_lost() -> None:
