@@ -121,6 +121,8 @@ def fine_by_its_route(_: Judge, other: OtherPackets) -> Opinion | None:
 def wrong_by_any_device(_: Judge, other: OtherPackets) -> Opinion | None:
     """The route keeps or loses packets, whatever its device: by its type, or without a gateway. The
     functions after this one only know that its device is right.
+
+    Field state: anycast-address-on-lo-refused.
     """
     if other.outcome.decision.kind != "unicast" or other.on_route.name == DOUBTFUL_ROUTE:
         return opaque(other)
@@ -169,6 +171,8 @@ def bound_to_its_device(_: Judge, other: OtherPackets) -> Opinion | None:
     and asks the next rule. So this is right whatever device the outcome has.
 
     Policy routing for several uplinks is full of such rules, which would all be in doubt.
+
+    Field state: networkd-oif-rule.
     """
     return FINE if "oif" in other.met else None
 

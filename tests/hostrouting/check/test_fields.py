@@ -32,17 +32,20 @@ like that: a veth has the name, and the snapshot has the kind, and the link type
 """
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 import attrs
 import pytest
 
-from hostrouting.check.check import check_kernel
+from hostrouting.check import judge as routes_and_devices, other_packets
+from hostrouting.check.check import check_kernel, check_snapshot
 from hostrouting.check.judge import Judge
 from hostrouting.check.results import CheckReport, FamilyReport, Grade
 from hostrouting.check.sentences import check_findings
@@ -397,3 +400,54 @@ def test_a_node(name: str) -> None:
         a_pass_agrees(field, report, snapshot, as_meant)
         the_repair_changes_nothing_else(field, report, snapshot)
         the_proposed_commands_work(field, report, namespace, as_meant)
+
+
+RULES = [
+    *(
+        (routes_and_devices, "RULES_FOR_ROUTES", rule)
+        for rule in routes_and_devices.RULES_FOR_ROUTES
+    ),
+    *(
+        (routes_and_devices, "RULES_FOR_DEVICES", rule)
+        for rule in routes_and_devices.RULES_FOR_DEVICES
+    ),
+    *((other_packets, "RULES_FOR_OUTCOMES", rule) for rule in other_packets.RULES_FOR_OUTCOMES),
+]
+LAST = {"by_its_devices", "escapes_by_the_device", "anything_else"}
+"""Without these, a list has no opinion."""
+
+
+@pytest.mark.parametrize(
+    ("module", "of", "rule"),
+    [
+        pytest.param(*row, marks=linux, id=row[2].__name__)
+        for row in RULES
+        if row[2].__name__ not in LAST
+    ],
+)
+def test_each_rule_decides_a_node(
+    module: ModuleType, of: str, rule: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the rule, a node that its docstring names has another verdict, or another range."""
+    names = [word for word in re.findall("[a-z0-9-]+", rule.__doc__) if word in _FIELDS]
+    others = tuple(other for other in getattr(module, of) if other is not rule)
+    for name in names:
+        field = Field.read(name)
+        with field.made() as namespace, namespace.inside(), NetlinkBackend() as backend:
+            snapshot = Dressed(cast("RouteBackend", backend), field).snapshot()
+        right = what_is_said(check_snapshot(snapshot, field.configuration))
+        with monkeypatch.context() as patched:
+            patched.setattr(module, of, others)
+            wrong = what_is_said(check_snapshot(snapshot, field.configuration))
+        if wrong != right:
+            return
+    pytest.fail(f"{rule.__name__} decides none of {names}")
+
+
+def what_is_said(report: CheckReport) -> list[tuple[object, ...]]:
+    """The verdicts, and the ranges that escape or are in doubt."""
+    said: list[tuple[object, ...]] = []
+    for family in report.families:
+        doubts = [(doubt.name, doubt.target) for doubt in family.doubts]
+        said.append((family.verdict, escapes_of(family), doubts))
+    return said
