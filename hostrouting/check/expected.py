@@ -3,16 +3,18 @@
 Theory of operation. A plain packet that no other route takes leaves by the first default route that
 the lookup finds. So the default routes are listed in the order of the lookup. Only those count that
 lead out of the host: InfiniBand's do not, and a dummy's counts where there is no other. The devices
-of the first one are expected. This may be wrong in two ways, which put devices in doubt:
+of the first one are expected. This may be wrong in three ways, which put devices in doubt:
 
 - An equal default route leads through another device, or several routers advertise themselves.
   Field states: two-cards-with-one-metric, networkd-ra-by-two-nexthops.
 - The default route is a tunnel's. If it hides that of a network card, both are in doubt. A
   provider's line or a tap is right if it is the only way out. Field states: wg-quick-full-tunnel;
   pppoe, slirp-tap and open-vswitch-netdev are right.
+- A rule leads only root's packets to the default route, and those of others to another one. Field
+  state: second-card-for-root.
 
-The same is true for the routes of a configuration, so `routes.default_route` says it. Doubt belongs
-to devices: what leaves through others is not in doubt.
+The first two are true for the routes of a configuration, too, so `routes.default_route` says them.
+Doubt belongs to devices: what leaves through others is not in doubt.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -74,9 +76,11 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
         hidden_card = card
     doubtful: frozenset[str] = frozenset()
     if trimmed and not configured:
-        doubtful = doubtful_by_a_tunnel(devs, hidden, fib.snapshot) | doubtful_by_equal_routes(
-            trimmed
-        )
+        doubtful = doubtful_by_a_tunnel(devs, hidden, fib.snapshot)
+        doubtful |= doubtful_by_equal_routes(trimmed)
+        all_devs = devs_of(trimmed)
+        if len(all_devs) > 1 and _is_for_root_alone(fib, trimmed[0]):
+            doubtful |= all_devs
     # Each device in doubt may be the intended one.
     expected = devs | doubtful
     is_named = bool(configured) or any(map(devices.may_be_card, expected))
@@ -119,6 +123,14 @@ def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
     for route in table.routes_to(every):
         if route.type == "unicast":
             yield route
+
+
+def _is_for_root_alone(fib: Fib, default: Route) -> bool:
+    """Whether a rule for root alone is the first that leads to the table of this default route."""
+    for applied in fib.applied:
+        if applied.rule.table == default.table and applied.selects_plain(0):
+            return "uidrange" in dict(applied.conditions)
+    return False
 
 
 def _devs_that_count(defaults: Iterable[Route], links: Mapping[str, Link]) -> frozenset[str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.judge import first_opinion
 from hostrouting.check.results import (
+    DEFAULT_ROUTES,
     DOUBTFUL_ROUTE,
     EXPECTED,
     OTHER_PACKETS,
@@ -87,8 +88,10 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
     if not any(ip in block for ip in sources):
         return None
     is_diverted = judge.opinion(other.plain).is_fine_elsewhere and other.on_route.name == EXPECTED
-    if is_diverted or other.on_route.grade is Grade.DOUBT:
+    if is_diverted:
         return opaque(other)
+    if other.on_route.grade is Grade.DOUBT:
+        return by_a_device_in_doubt(judge, other) or opaque(other)
     if other.on_route.grade is Grade.FINE:
         return FINE
     if all(ip in block for ip in sources):
@@ -188,6 +191,14 @@ def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
     return FINE if devs == (judge.uplinks.card_below_tunnel,) else None
 
 
+def by_a_device_in_doubt(_: Judge, other: OtherPackets) -> Opinion | None:
+    """Which default route is meant has to be said first: then the device is right or wrong.
+
+    Field states: second-card-for-root, mihomo-tun.
+    """
+    return other.on_route if other.on_route.name == DEFAULT_ROUTES else None
+
+
 def opaque(other: OtherPackets) -> Opinion:
     """Nothing else is known about these packets. A rule that is not judged is named here, too.
 
@@ -213,6 +224,8 @@ RULES_FOR_OUTCOMES: tuple[Callable[[Judge, OtherPackets], Opinion | None], ...] 
     by_the_device_of_the_source,
     bound_to_its_device,
     of_a_vpn,
+    # After the one before, which knows these packets.
+    by_a_device_in_doubt,
     anything_else,
 )
 """In the order in which they are asked; the last always has an opinion."""
