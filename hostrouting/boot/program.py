@@ -49,6 +49,7 @@ class Program(File):
     """The program as a file that a configuration wants."""
 
     path: str = HostLayout.program_path
+    mode: int = 0o755  # it can be typed
     interpreter: Interpreter | None = attrs.field(default=None, kw_only=True)
     """The interpreter that is to compile it; None for an image, which gets only sources."""
 

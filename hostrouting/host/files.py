@@ -38,16 +38,16 @@ class Entry(NamedTuple):
     """The permissions; 0 for a link, which has none of its own."""
     target: str = ""
     owner: int = 0
-    """The number of the user; 0 also for what belongs to the current one."""
+    """The number of the user; in an image, 0 also for the one who prepares it."""
 
     @property
     def is_trusted(self) -> bool:
-        """Whether root or the current user owns it: another owner could change it at any time."""
+        """Whether root owns it: another owner could change it at any time."""
         return not self.owner
 
     @property
     def is_open_to_others(self) -> bool:
-        """Whether somebody else than root, or the current user, can write to it."""
+        """Whether somebody else than root can write to it."""
         return bool(self.mode & 0o022) or not self.is_trusted
 
     def __str__(self) -> str:
@@ -112,7 +112,10 @@ class LocalFiles:
                 return None
 
     def look(self, path: str) -> Entry | None:
-        return _look(self._place(path))
+        entry = _look(self._place(path))
+        if entry is not None and self._root and entry.owner == os.geteuid():
+            return entry._replace(owner=0)
+        return entry
 
     def names(self, folder: str) -> tuple[str, ...]:
         place = self._followed(folder)
@@ -219,10 +222,9 @@ def _look(place: str) -> Entry | None:
 
 def _entry(place: str, status: os.stat_result) -> Entry:
     kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
-    owner = 0 if status.st_uid == os.geteuid() else status.st_uid
     if kind == "link":
-        return Entry(kind, target=os.readlink(place), owner=owner)
-    return Entry(kind, stat.S_IMODE(status.st_mode), owner=owner)
+        return Entry(kind, target=os.readlink(place), owner=status.st_uid)
+    return Entry(kind, stat.S_IMODE(status.st_mode), owner=status.st_uid)
 
 
 def require_kind(verb: str, place: str, entry: Entry | None, *kinds: str) -> None:

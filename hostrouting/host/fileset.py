@@ -53,7 +53,8 @@ class File:
 
     def find_obstacle(self, files: Files) -> Finding | None:
         """What is at the path that we do not replace: a mask, a folder, a link in the place of a
-        file, or, in systemd's folders, another program's file. None if there is no such thing.
+        file, or, in systemd's folders, another program's file. And, as a note, that only the mode
+        of our file is another.
         """
         entry = files.look(self.path)
         if entry is None:
@@ -63,6 +64,9 @@ class File:
         if entry.kind != "file" and not (self.target and entry.kind == "link"):
             sentence = f"{self.path} is a {entry}, where a file of hostrouting has to be"
             return Finding("file", "error", sentence, self.path, Remedy("move it away"))
+        if not self.target and entry.mode != self.mode and self.has_content(files):
+            sentence = f"{self.path} has the mode {entry.mode:o}, and not {self.mode:o}"
+            return Finding("file", "note", sentence, self.path)
         if is_shared:
             text = files.read(self.path) or ""
             if not any(mark in text for mark in (MARK, *_ORIGINAL)):

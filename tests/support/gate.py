@@ -94,7 +94,7 @@ def host(
             task = Configure(image, host=Host.offline(root), wait=0)
             phases.execute(task, phases.Context(observers=[]))
             if is_compiled:
-                LocalFiles(root).write(LAYOUT.program_path, compiled_program())
+                LocalFiles(root).write(LAYOUT.program_path, compiled_program(), mode=0o755)
 
     folder = "/etc/systemd/system"
     files = {

@@ -34,7 +34,7 @@ with open(sys.argv[1], "wb") as file:
 
 def files_with(program: bytes) -> FakeFiles:
     """A host with this program."""
-    return FakeFiles(programs={PATH: program})
+    return FakeFiles(programs={PATH: program}, modes={PATH: 0o755})
 
 
 def program_written_by(library: Path, target: Path, kind: str = "sources") -> bytes:

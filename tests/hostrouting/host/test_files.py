@@ -253,7 +253,8 @@ def test_another_device(tmp_path: Path) -> None:
 @pytest.mark.needs("root")
 def test_a_file_of_another_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It differs from what is wanted, because its owner could change it at any time; it is replaced
-    by one of ours. Whoever prepares an image without being root owns the files.
+    by one of ours. Its owner is told so, too; but whoever prepares an image without being root owns
+    the files.
     """
     path, file = tmp_path / "script", File(str(tmp_path / "script"), "text")
     file.write(HERE)
@@ -266,7 +267,8 @@ def test_a_file_of_another_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert is_open_to_others(path)
     with monkeypatch.context() as as_owner:
         as_owner.setattr(os, "geteuid", lambda: 65534)
-        assert not file.differs(HERE)
+        assert file.differs(HERE)
+        assert not File("/script", "text").differs(LocalFiles(tmp_path))
     file.write(HERE)
     assert path.stat().st_uid == 0
     assert not file.differs(HERE)

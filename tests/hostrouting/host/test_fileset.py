@@ -34,7 +34,7 @@ def test_whose(path: str, text: str, *, ours: bool, refused: str) -> None:
     """Folders of ours have only our files; elsewhere ours say so, and only ours and the Go
     original's are replaced.
     """
-    files = FakeFiles({path: text}, {path: 0o600})
+    files = FakeFiles({path: text})
     assert is_ours(files, path) is ours
     file = File(path, OURS)
     obstacle = file.find_obstacle(files)

@@ -7,7 +7,7 @@ import pytest
 from hostrouting.config.settings import GateConfig
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeManager, h200
-from tests.support.tasks import WANTED, manager_of, run
+from tests.support.tasks import LAYOUT, WANTED, configured, manager_of, run
 
 KUBELET = "kubelet.service"
 GATED = WANTED._replace(gate=GateConfig((KUBELET,)))
@@ -41,3 +41,17 @@ def test_variables_that_a_unit_loses(environment: str) -> None:
     assert finding.severity == "note"
     manager_of(host).properties.clear()
     assert Configure(GATED, host=host).plan().findings == ()
+
+
+def test_another_mode_of_the_program() -> None:
+    """It can be typed; another mode is said as that, and a run ends it."""
+    host = configured(WANTED)
+    assert host.files.modes[LAYOUT.program_path] == 0o755
+    host.files.modes[LAYOUT.program_path] = 0o644
+    plan = Configure(WANTED, host=host).plan()
+    assert plan.files.written_paths == (LAYOUT.program_path,)
+    [note] = plan.findings
+    assert (note.severity, note.target) == ("note", LAYOUT.program_path)
+    assert note.sentence == f"{LAYOUT.program_path} has the mode 644, and not 755"
+    run(Configure(WANTED, host=host))
+    assert Configure(WANTED, host=host).plan().is_empty

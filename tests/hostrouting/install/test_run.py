@@ -27,6 +27,7 @@ from tests.support.tasks import (
     lose_routes,
     manager_of,
     ours,
+    paths_on,
     run,
     undo,
 )
@@ -162,3 +163,14 @@ def test_how_bad_an_overlap_is(mode: str, severity: str) -> None:
     host = FakeHost(kernel=h200())
     plan = Configure(config(cidrs=(CIDR,), mode=mode), host=host).plan()
     assert plan.check_findings[0].severity == severity
+
+
+def test_what_was_done_before_a_part_failed() -> None:
+    """The error of the whole has it, whatever has failed after it: files, and routes."""
+    host = FakeHost(kernel=h200())
+    escaping = config("10.9.0.0/16", cidrs=(CIDR,))
+    with pytest.raises(phases.TaskFailed, match="OVERLAP") as caught:
+        run(Configure(escaping, host=host))
+    effects = effects_of(caught.value)
+    assert {*effects.files} == paths_on(host) - {LAYOUT.detected_path}
+    assert [str(change.route) for change in effects.changes] == ours(host)
