@@ -20,7 +20,9 @@ from hostrouting.config.cni import CNIS
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import NAMES
+from hostrouting.gate import unit_states
 from hostrouting.model import Link, Route
+from hostrouting.status import status
 from hostrouting.testing import FakeHost, h200
 from tests.support.cli import say
 from tests.support.programs import completed
@@ -235,6 +237,13 @@ def test_exit_codes() -> None:
                 error.can_retry = True
             assert error.exit_code == int(code), (name, kind)
             assert error.can_retry == (again == "yes"), (name, kind)
+
+
+def test_first_words() -> None:
+    """docs/incident.md has each first word of `status` and of `status UNIT`, and no other."""
+    section = PAGES["docs/incident.md"].partition("## What status says")[2].partition("\n## ")[0]
+    states = (*get_args(status.State), *get_args(unit_states.State))
+    assert {*re.findall(r"`([A-Z ]+)`", section)} == {state.upper() for state in states}
 
 
 def test_findings() -> None:
