@@ -24,7 +24,7 @@ Name: TypeAlias = Literal[
     # what explains a verdict; what a repair is; our routes
     "allowed", "action", "unsafe", "route-conflict", "route-waits", "route-stays", "route-differs",
     # the host
-    "gate-open", "gate-shut", "file", "lock", "requirement", "unit",
+    "gate-open", "gate-shut", "file", "lock", "requirement", "unit", "fight",
     "unit-not-gated", "removal", "probe-rewrite", "azure-vnet",
 ]  # fmt: skip
 """Every name of a finding. A name says what the finding is, and not how bad it is here."""

@@ -25,6 +25,8 @@ class HostLayout:
     networkd_path = "/etc/systemd/networkd.conf.d/50-hostrouting.conf"
     lock_path = "/run/hostrouting/lock"
     """Held by whatever changes the host: a run, a start of a gated unit, a pass of the guard."""
+    fight_path = "/run/hostrouting/fight"
+    """How often the guard has repaired what another program takes away; exists while that lasts."""
     run_directory = "/run/hostrouting"
     opening_path = "/run/hostrouting/gate.open"
     """Break glass: while this file exists, belongs to root and contains a reason, gated units start

@@ -5,7 +5,8 @@ whole pass is 10 s ago; without a change, one is made each minute. A pass change
 wrong, or it would wake the guard again. After a pass, the guard rests for 25 times as long as the
 pass has worked: so it uses at most a twentieth of a processor, however much changes.
 
-What a pass finds is logged once, until a pass of its kind does not find it.
+What a pass finds is logged once, until a pass of its kind does not find it; in a fight
+(`upkeep.fight`), once until its end.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from hostrouting.node.ending import TIME_LIMIT, Stopped, TimeLimit, stop_on_sign
 from hostrouting.node.installed import run_installed_pass, verdict_gone_after_failure
 from hostrouting.node.journal import ERROR, NOTICE, WARNING, describe_failure, lines_of, say
 from hostrouting.node.lock import HostLock
+from hostrouting.upkeep.fight import Fight
 from hostrouting.upkeep.passes import PARTS
 
 if TYPE_CHECKING:
@@ -76,19 +78,23 @@ class Guard:
         self._locked = locked
         self._whole_pass_from = clock.now()
         """The next whole pass is made then, or later."""
-        self._said: dict[_Kind, set[Line]] = {}
-        """By the kind of a pass: what the last one found."""
+        self._fight = Fight(host.files)
+        self._said: dict[_Kind, set[Line]] = {"routes": set(), "all": set()}
+        """By the kind of a pass: what the last one found, or all of a fight."""
         self._has_failed = False
         """Whether units are held back, as far as the last passes say."""
 
     def run(self, watch: Watch) -> None:
         """Make passes for ever; the first is a whole one."""
-        while True:
-            idle_time = self.make_next_pass()
-            has_changed = watch.wait(idle_time, clock=self._clock.for_watch)
-            if has_changed:
-                self._clock.sleep(_GATHER)
-                watch.wait(0.0)  # what was reported meanwhile belongs to the same change
+        try:
+            while True:
+                idle_time = self.make_next_pass()
+                has_changed = watch.wait(idle_time, clock=self._clock.for_watch)
+                if has_changed:
+                    self._clock.sleep(_GATHER)
+                    watch.wait(0.0)  # what was reported meanwhile belongs to the same change
+        finally:
+            self._fight.end()
 
     def make_next_pass(self) -> float:
         """Make a pass, and rest; return the time until the next one if nothing changes, which may
@@ -114,7 +120,7 @@ class Guard:
         self._say_new(kind, lines)
         if refuses:
             self._has_failed = True
-        elif kind == "all" and self._has_failed:
+        elif kind == "all" and self._has_failed and not self._fight.is_on:
             self._has_failed = False
             say(NOTICE, "the guard: all is right again")
         return min(max(seconds * _REST_FACTOR, _SHORTEST_REST), _LONGEST_REST)
@@ -126,11 +132,18 @@ class Guard:
             _, outcome = run_installed_pass(self._host, self._backend, parts)
         except HostRoutingError as error:
             return [(ERROR, words) for words in describe_failure(error)], True
-        return [*lines_of(outcome)], outcome.refuses
+        lines = [*lines_of(outcome)]
+        about_fight = self._fight.note(outcome, self._clock.now())
+        if about_fight:
+            lines.append((WARNING, about_fight))
+        return lines, outcome.refuses
 
     def _say_new(self, kind: _Kind, lines: list[Line]) -> None:
         """Log the lines that the last pass of this kind did not have."""
+        said = self._said[kind]
         for line in lines:
-            if line not in self._said.get(kind, ()):
+            if line not in said:
                 say(*line)
-        self._said[kind] = {*lines}
+        if not self._fight.is_on:
+            said.clear()
+        said.update(lines)

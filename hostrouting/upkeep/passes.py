@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend, RouteRequest
+    from hostrouting.probe.load import Difference
 
 Part: TypeAlias = Literal["routes", "probes", "check"]
 PARTS: tuple[Part, ...] = get_args(Part)
@@ -46,6 +47,8 @@ class PassOutcome(NamedTuple):
     """What may still come, in words, so that a later pass may find something else."""
     verdicts: tuple[str, ...] = ()
     """The verdict of each family that is OK, in a sentence; of the others, the findings say it."""
+    table_was: Difference = ""
+    """What was wrong with the table for probes, which was loaded."""
     changes: tuple[RouteRequest, ...] = ()
     """The changes of static routes that are in effect, in order; also if a part has failed."""
 
@@ -57,6 +60,7 @@ class PassOutcome(NamedTuple):
             refuses=self.refuses or other.refuses,
             waits="; ".join(waits),
             verdicts=self.verdicts + other.verdicts,
+            table_was=self.table_was or other.table_was,
             changes=self.changes + other.changes,
         )
 
@@ -71,29 +75,17 @@ def run_pass(
     """Make these parts of a pass, as far as they are configured, and take away what an edit of the
     configuration has left: routes, and a marker.
     """
-    configured = tuple(configured_parts(config))
+    configured = {*configured_parts(config)}
     outcome = PassOutcome()
-    if "routes" in parts and "routes" not in configured:
-        outcome = _delete_routes(backend, config)
-    for part in configured:
-        if part in parts:
-            outcome = outcome.followed_by(_run_part(part, host, backend, config))
-    if "check" in parts and "check" not in configured:
+    if "routes" in parts:
+        outcome = _set_routes(backend, config, is_configured="routes" in configured)
+    if "probes" in configured.intersection(parts):
+        outcome = outcome.followed_by(_load_probes(host, config))
+    if "check" in configured.intersection(parts):
+        outcome = outcome.followed_by(_check(host, backend, config))
+    elif "check" in parts:
         remove_markers(host.files)
     return outcome
-
-
-def _delete_routes(backend: RouteBackend, config: HostRoutingConfig) -> PassOutcome:
-    """Delete the routes of hostrouting, of which none is configured any more. No unit waits for
-    that, so a failure is a warning.
-    """
-    done: list[RouteRequest] = []
-    findings: tuple[Finding, ...] = ()
-    try:
-        keep_routes(backend, config, done=done)
-    except HostRoutingError as error:
-        findings = _as_warnings(error)
-    return PassOutcome(findings, changes=tuple(done))
 
 
 def _as_warnings(error: HostRoutingError) -> tuple[Finding, ...]:
@@ -111,24 +103,18 @@ def configured_parts(config: HostRoutingConfig) -> Iterator[Part]:
         yield "check"
 
 
-def _run_part(
-    part: Part, host: Host, backend: RouteBackend, config: HostRoutingConfig
+def _set_routes(
+    backend: RouteBackend, config: HostRoutingConfig, *, is_configured: bool
 ) -> PassOutcome:
-    if part == "routes":
-        return _set_routes(backend, config)
-    if part == "probes":
-        return _load_probes(host, config)
-    return _check(host, backend, config)
-
-
-def _set_routes(backend: RouteBackend, config: HostRoutingConfig) -> PassOutcome:
     """Set the routes. If one cannot be set, that holds units back in every mode; but not the route
-    for replies to probes, which is only a warning.
+    for replies to probes, which is only a warning, and not one that is no longer configured.
     """
     done: list[RouteRequest] = []
     try:
         plan = keep_routes(backend, config, done=done).plan
     except HostRoutingError as error:
+        if not is_configured:
+            return PassOutcome(_as_warnings(error), changes=tuple(done))
         waits = str(error) if error.can_retry else ""
         return PassOutcome(error.findings, refuses=True, waits=waits, changes=tuple(done))
     if plan.waiting:  # so nothing was changed
@@ -140,11 +126,11 @@ def _set_routes(backend: RouteBackend, config: HostRoutingConfig) -> PassOutcome
 def _load_probes(host: Host, config: HostRoutingConfig) -> PassOutcome:
     """Load the table. A unit can do without probes, so a failure is a warning."""
     try:
-        load_table(host.nftables, config.probe_rewrite)
+        table_was = load_table(host.nftables, config.probe_rewrite)
     except HostError as error:
         failure = Finding("probe-rewrite", "warning", sentence=str(error), target="nft")
         return PassOutcome((failure,))
-    return PassOutcome()
+    return PassOutcome(table_was=table_was)
 
 
 def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> PassOutcome:

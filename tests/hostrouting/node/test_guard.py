@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from unittest.mock import Mock
 
 import attrs
@@ -23,6 +23,7 @@ from hostrouting.node.ending import Stopped, TimeIsUp
 from hostrouting.node.guard import Guard, run_guard
 from hostrouting.node.journal import describe_failure
 from hostrouting.testing import FakeHost, FaultyBackend
+from hostrouting.upkeep.fight import read_fight
 from tests.support.node import (
     HALVES,
     PROBES,
@@ -34,6 +35,9 @@ from tests.support.node import (
     node,
     wanting,
 )
+
+if TYPE_CHECKING:
+    from hostrouting.finding import Finding
 
 CONFIG = HostLayout.config_path
 GUARDED = REPAIRED._replace(probe_rewrite=PROBES)
@@ -251,6 +255,47 @@ def test_a_rival(capfd: pytest.CaptureFixture[str]) -> None:
     assert {line[:18] for line in lines[:-1]} >= {"3 ROUTE-CONFLICT: "}
     assert lines[-1] == ALL_IS_RIGHT
     assert guarded.ours == {*HALVES}
+
+
+def test_a_fight(capfd: pytest.CaptureFixture[str]) -> None:
+    """Another program deletes our routes again and again: the journal has a line when that begins,
+    one each hour with the number, and one at the end; meanwhile, a file has the number.
+    """
+    guarded = Guarded()
+    often = [10 + number / 2 for number in range(20)]
+    for moment in [*often, *range(40, 2 * 3600, 30)]:
+        guarded.at(moment, guarded.lose_routes)
+    files = guarded.host.files
+    seen: list[Finding | None] = []
+    for moment in (5, 7199, 7400):
+        guarded.at(moment, lambda: seen.append(read_fight(files)))
+    guarded.run_until(7500)
+
+    before, during, after = seen
+    assert (before, after) == (None, None)
+    assert during is not None
+    assert during.facts["repairs"] == 1 + len(often) + 239
+    assert during.name == "fight"
+    assert "260 times by now, last: add 172.16." in during.sentence
+    lines = logged(capfd)
+    changes = [line for line in lines if line.startswith("6 static routes changed: ")]
+    assert len(changes) <= 10
+    said = [line for line in lines if line.startswith("4 another program takes away ")]
+    assert [line.split(" times")[0].split(": ")[1] for line in said] == ["10", "142"]
+    assert "find that program" in said[0]
+    assert lines[-1] == "4 nothing takes away any more what the guard puts back"
+    assert len(lines) < 20
+
+
+def test_a_fight_for_the_table(capfd: pytest.CaptureFixture[str]) -> None:
+    """It is one, too; what is left of it goes with the guard."""
+    guarded = Guarded()
+    for moment in range(30, 1200, 60):
+        guarded.at(moment, guarded.host.nftables.tables.clear)
+    guarded.run_until(1000)
+    [line] = [line for line in logged(capfd) if "another program takes away" in line]
+    assert "10 times by now, last: the table for probes" in line
+    assert HostLayout.fight_path not in guarded.host.files.texts
 
 
 # The configuration
