@@ -14,7 +14,6 @@ import argparse
 import asyncio
 import logging
 import os
-import signal
 import sys
 import urllib.request
 from pathlib import Path
@@ -180,10 +179,7 @@ def agent(settings: Settings, host: Host) -> phases.AnyTask:
 
 async def run(bootstrap: phases.AnyTask) -> phases.Step:
     """Run it beside the agent's other coroutines; SIGTERM cancels it, and what it did is undone."""
-    ctx = phases.Context()
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, ctx.cancel, signal.SIGTERM)
-    return await phases.run_async(bootstrap, ctx=ctx, undo_on_failure=True)
+    return await phases.run_async(bootstrap, undo_on_failure=True)
 
 
 if __name__ == "__main__":

@@ -23,10 +23,10 @@ from phases.errors import (
     UnknownTask,
     WouldFail,
 )
-from phases.execution import execute, inner_step
+from phases.execution import inner_step
 from phases.groups import deadline, parallel, retry, serial, when
 from phases.observers import LogObserver
-from phases.running import plan, run, run_async, undo
+from phases.running import execute, plan, run, run_async, undo
 from phases.step import Observer, Status, Step, TaskFailed
 from phases.tasks import AnyTask, Skip, Task, task
 

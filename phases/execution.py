@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 from functools import partial
 from inspect import iscoroutine, isgenerator
-from typing import TypeVar, cast
 
 from phases.context import (
     Context,
@@ -22,30 +21,7 @@ from phases.context import (
 )
 from phases.errors import Cancelled, InvalidTask, WouldFail
 from phases.step import Status, Step, TaskFailed
-from phases.tasks import AnyTask, Method, Skip, Task, Verb, valid_task
-
-T = TypeVar("T")
-
-
-def execute(task: Task[T], ctx: Context | None = None) -> T:
-    """Run the task and return its result.
-
-    An Exception becomes TaskFailed, with the steps that failed. Cancellation raises Cancelled.
-    SystemExit, KeyboardInterrupt and the like are raised unchanged, after the end of their step was
-    logged.
-
-    No signal is handled: Ctrl-C raises KeyboardInterrupt wherever the main thread is, also in an
-    observer. After one Ctrl-C, running tasks are stopped and waited for; but if the main thread is
-    inside this package at that moment, an observer can miss the end of a step. A program that must
-    stop cleanly calls `run`.
-
-    With the context of a running task, the task becomes a step inside that task's step; if
-    run(skip=…) leaves it out, the result is a Skip. Name it in the `subtasks` of the running task,
-    so that plans and undos find it.
-    """
-    ctx = in_a_run(ctx or Context())
-    step = new_step(valid_task(task).name, ctx)
-    return cast("T", run_step(task, step, ctx))
+from phases.tasks import AnyTask, Method, Skip, Verb
 
 
 class Block:
@@ -81,9 +57,13 @@ def new_step(name: str, ctx: Context, verb: Verb = "do") -> Step:
     """A step inside the context, not yet started, for the method `verb` of the task of this name.
 
     A task that an undo runs is a part of the undo: its action is undo, although its do is called.
+    Raises InvalidTask if a plan would do or undo it.
     """
     step = Step((*ctx.path, name), run=ctx.run_id, action=verb)
     if ctx.step is not None:
+        if ctx.step.action == "plan" and verb != "plan":
+            words = "in a plan, call phases.plan(task, ctx=ctx)"
+            raise InvalidTask(f"{name}: a dry run would {verb} it; {words}")
         if verb == "do" and ctx.step.action == "undo":
             step.action = "undo"
         ctx.step.children.append(step)

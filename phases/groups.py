@@ -54,7 +54,7 @@ def parallel(
 
     The first failure cancels the others. The group waits for every task, however long it takes, and
     then raises one TaskFailed with all failures. Each task runs in a copy of the caller's
-    contextvars. The caller's thread only waits, because signals are delivered to it.
+    contextvars.
     """
     count = len(tasks)
     if at_once is not None:
@@ -89,8 +89,8 @@ def parallel(
                 threads.append(thread)
             ctx.clock.wait(lambda: len(ended) == count)
         except BaseException as error:  # noqa: BLE001  raised at the end
-            # No thread could be started, or Ctrl-C came (under `execute`). No task may outlive the
-            # group: those that run are cancelled, and so are the others when they are taken.
+            # No thread could be started. No task may outlive the group: those that run are
+            # cancelled, and so are the others when they are taken.
             stop(error)
             take_tasks()
         for thread in threads:

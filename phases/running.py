@@ -1,8 +1,10 @@
-"""Run a task as the work of a program, ask it for its plan, or undo it: each returns a report.
+"""Run a task as the work of a program, ask it for its plan, or undo it.
 
 Python calls the handler of a signal in the main thread, between two of its instructions: the thread
 may hold a lock just then. So a handler only notes the signal. The tasks run in a thread of their
-own, and the main thread waits, and stops the run for each signal that was noted.
+own, and the thread that waits for them stops the run for each signal that was noted. Runs can be
+awaited side by side in one event loop: the handlers are set for the first of them, and restored
+after the last.
 """
 
 from __future__ import annotations
@@ -11,21 +13,48 @@ import contextvars
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from phases.context import Context, derived, in_a_run
 from phases.execution import new_step, run_step
 from phases.step import Observer, Status, Step
-from phases.tasks import AnyTask, Verb, require_known, valid_tree, wrapped
+from phases.tasks import AnyTask, Task, Verb, require_known, valid_task, valid_tree, wrapped
 from phases.values import describe_error
 
 if TYPE_CHECKING:
-    import asyncio
     import logging
 
     from phases.context import Clock
+
+T = TypeVar("T")
+
+
+def execute(task: Task[T], ctx: Context | None = None) -> T:
+    """Run the task and return its result.
+
+    An Exception becomes TaskFailed, with the steps that failed. Cancellation raises Cancelled.
+    SystemExit, KeyboardInterrupt and the like are raised unchanged, after the end of their step was
+    logged.
+
+    In the main thread, SIGINT and SIGTERM cancel the run, and reach the program once all tasks have
+    ended: Ctrl-C then raises KeyboardInterrupt here.
+
+    With the context of a running task, the task becomes a step inside that task's step; if
+    run(skip=…) leaves it out, the result is a Skip. Name it in the `subtasks` of the running task,
+    so that plans and undos find it.
+    """
+    ctx = ctx or Context()
+    if ctx.step is not None:
+        return cast("T", run_step(task, new_step(valid_task(task).name, ctx), ctx))
+    run = _Run(task, ctx)
+    run.finish()
+    for number in run.signals:
+        signal.raise_signal(number)
+    if run.error is not None:
+        raise run.error
+    return cast("T", run.result)
 
 
 def run(
@@ -56,39 +85,49 @@ def run(
     report.
     """
     ctx = ctx or Context(observers=observers, clock=clock, logger=logger)
-    require_known(skip, valid_tree(task))
-    if undo_on_failure:
-        task = _undone_on_failure(task)
-    return _report_of(task, derived(ctx, skip=ctx.skip.union(skip)))
+    run = _run_of(task, ctx, skip, undo_on_failure=undo_on_failure)
+    run.finish()
+    return run.report
 
 
-async def run_async(task: AnyTask, *, ctx: Context | None = None, **options: Any) -> Step:
+async def run_async(
+    task: AnyTask,
+    *,
+    ctx: Context | None = None,
+    skip: Collection[str] = (),
+    undo_on_failure: bool = False,
+    observers: Iterable[Observer] | None = None,
+    clock: Clock | None = None,
+    logger: logging.Logger | None = None,
+) -> Step:
     """Run the task beside the event loop, and report: `report = await phases.run_async(task)`.
 
-    Like `run`, in a thread. If the coroutine is cancelled, as asyncio.run does for SIGINT, so is
-    the run; the cancellation is raised when the run has ended. Signals are the loop's: a program
-    that has to stop cleanly after SIGTERM writes
-    `loop.add_signal_handler(signal.SIGTERM, ctx.cancel, signal.SIGTERM)`.
+    Like `run`: SIGINT and SIGTERM cancel the run if the loop runs in the main thread, and the
+    report is returned when the run has stopped. If the coroutine is cancelled, so is the run; the
+    cancellation is raised when the run has ended, and the report is what observers have seen.
     """
     import asyncio  # noqa: PLC0415  it takes long, and a program without a loop needs none
 
-    ctx = ctx or Context()
-    ending = asyncio.ensure_future(asyncio.to_thread(run, task, ctx=ctx, **options))
-    try:
-        return await asyncio.shield(ending)
-    except asyncio.CancelledError as error:
-        ctx.cancel(str(error) or "the coroutine was cancelled")
-        await _end_of(ending)
-        raise
-
-
-async def _end_of(future: asyncio.Future[Step]) -> None:
-    """Wait for it, however often the coroutine is cancelled meanwhile."""
-    import asyncio  # noqa: PLC0415  see run_async
-
-    while not future.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait([future])
+    ctx = ctx or Context(observers=observers, clock=clock, logger=logger)
+    run = _run_of(task, ctx, skip, undo_on_failure=undo_on_failure)
+    cancelled: asyncio.CancelledError | None = None
+    with _noting_signals(run):
+        run.thread.start()
+        try:
+            for pause in run.pauses():
+                try:
+                    await asyncio.sleep(pause)
+                except asyncio.CancelledError as error:
+                    cancelled = error
+                    run.ctx.cancel(str(error) or "the coroutine was cancelled")
+        except BaseException:  # nobody awaits the coroutine any more
+            run.ctx.cancel("the event loop was closed")
+            raise
+        finally:
+            run.wait()
+    if cancelled is not None:
+        raise cancelled
+    return run.report
 
 
 def plan(task: AnyTask, *, ctx: Context | None = None, skip: Collection[str] = ()) -> Step:
@@ -101,8 +140,9 @@ def plan(task: AnyTask, *, ctx: Context | None = None, skip: Collection[str] = (
     are still called.
     """
     ctx = ctx or Context(observers=())
-    require_known(skip, valid_tree(task))
-    return _report_of(task, derived(ctx, skip=ctx.skip.union(skip)), "plan")
+    run = _run_of(task, ctx, skip, verb="plan")
+    run.finish()
+    return run.report
 
 
 def undo(task: AnyTask, ctx: Context | None = None) -> Step:
@@ -114,85 +154,142 @@ def undo(task: AnyTask, ctx: Context | None = None) -> Step:
     """
     ctx = ctx or Context()
     with ctx.shielded() as safe:
-        return _report_of(task, safe, "undo")
+        run = _Run(task, safe, "undo")
+        run.finish()
+    return run.report
 
 
-def _report_of(task: AnyTask, ctx: Context, verb: Verb = "do") -> Step:
-    """Do the work, and return the report. In the main thread, SIGINT and SIGTERM cancel the run; in
-    another thread, no signal is handled.
-    """
-    ctx = in_a_run(ctx)
-    root = new_step(valid_tree(task).name, ctx, verb)
+class _Run:
+    """A run of a task in a thread. `report` is its step, `error` what the task raised."""
 
-    def work() -> None:
-        with suppress(BaseException):  # it is in the report
-            run_step(task, root, ctx, verb)
-        root.signal = root.signal or ctx.run_scope.stop.signal
-
-    if threading.current_thread() is not threading.main_thread():
-        work()
-        return root
-
-    caught: list[int] = []
-    with _handling_signals(caught.append):
+    def __init__(self, task: AnyTask, ctx: Context, verb: Verb = "do") -> None:
+        self.ctx = in_a_run(ctx)
+        self.report = new_step(valid_tree(task).name, self.ctx, verb)
+        self.result: object = None
+        self.error: BaseException | None = None
+        self.signals: list[int] = []
+        """Those that came meanwhile, as the handler has noted them."""
+        self._stopped_for = 0
+        """How many of them have stopped the run."""
+        self._task, self._verb = task, verb
         # Not the clock's: FakeClock counts this thread in place of the main thread, which does not
         # wait by the clock.
         variables = contextvars.copy_context()
-        thread = threading.Thread(target=variables.run, args=(work,), name="phases")
+        self.thread = threading.Thread(target=variables.run, args=(self._work,), name="phases")
+
+    def _work(self) -> None:
         try:
-            thread.start()
-            for _ in _pauses_until_the_end_of(thread):
-                while caught:
-                    _stop(root, ctx, caught.pop(0))
-        except BaseException as error:  # of another handler of the program
-            ctx.cancel(describe_error(error))
-            for _ in _pauses_until_the_end_of(thread):
-                pass
-            raise
-    if caught:  # too late to stop anything
-        root.signal = root.signal or caught[0]
-    return root
+            self.result = run_step(self._task, self.report, self.ctx, self._verb)
+        except BaseException as error:  # noqa: BLE001  it is in the report, or raised by execute
+            self.error = error
+        self.report.signal = self.report.signal or self.ctx.run_scope.stop.signal
+
+    def finish(self) -> None:
+        """Do the work. In the main thread, SIGINT and SIGTERM cancel it; in another thread, no
+        signal is handled.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            self._work()
+            return
+        with _noting_signals(self):
+            self.thread.start()
+            self.wait()
+
+    def wait(self) -> None:
+        """Wait for the end of the thread. What other handlers of the program raise meanwhile
+        cancels the run, and the last of it is raised afterwards.
+        """
+        raised: BaseException | None = None
+        for pause in self.pauses():
+            try:
+                # Not join: before Python 3.13, one that is interrupted takes the thread for ended.
+                time.sleep(pause)
+            except BaseException as error:  # noqa: BLE001  raised below
+                raised = error
+                self.ctx.cancel(describe_error(error))
+        if raised is not None:
+            raise raised
+
+    def pauses(self) -> Iterator[float]:
+        """Seconds to wait, until the thread has ended. In between, signals stop the run."""
+        pause = 0.0001  # it usually ends now
+        while self.thread.is_alive():
+            yield pause
+            pause = min(2 * pause, 0.02)
+            while self._stopped_for < len(self.signals):
+                self._stop(self.signals[self._stopped_for])
+                self._stopped_for += 1
+
+    def _stop(self, number: int) -> None:
+        """Cancel the run. A repeated signal only logs again what the run is waiting for."""
+        self.report.signal = self.report.signal or number
+        reason = signal.Signals(number)
+        self.ctx.cancel(reason)
+        awaited = [step.label for step in self.report.walk() if _is_awaited(step)]
+        words = ", ".join(awaited) or "the end"
+        self.ctx.log.warning("%s: stopping, waiting for %s", reason.name, words)
 
 
-def _stop(root: Step, ctx: Context, number: int) -> None:
-    """Cancel the run. A repeated signal only logs again what the run is waiting for."""
-    root.signal = root.signal or number
-    reason = signal.Signals(number)
-    ctx.cancel(reason)
-    awaited = [step.label for step in root.walk() if _is_awaited(step)]
-    words = ", ".join(awaited) or "the end"
-    ctx.log.warning("%s: stopping, waiting for %s", reason.name, words)
-
-
-def _pauses_until_the_end_of(thread: threading.Thread) -> Iterator[None]:
-    pause = 0.0001  # it usually ends now
-    while thread.is_alive():
-        # Not join: before Python 3.13, one that is interrupted takes the thread for ended.
-        time.sleep(pause)
-        pause = min(2 * pause, 0.01)
-        yield
+def _run_of(
+    task: AnyTask,
+    ctx: Context,
+    skip: Collection[str],
+    *,
+    undo_on_failure: bool = False,
+    verb: Verb = "do",
+) -> _Run:
+    require_known(skip, valid_tree(task))
+    if undo_on_failure:
+        task = _undone_on_failure(task)
+    return _Run(task, derived(ctx, skip=ctx.skip.union(skip)), verb)
 
 
 def _is_awaited(step: Step) -> bool:
     return step.status is Status.RUNNING and step.start is not None and not step.children
 
 
+_awaited_runs: set[_Run] = set()
+"""Those that the main thread waits for."""
+_former_handlers: dict[int, Any] = {}
+
+
+def _note(number: int, _frame: object) -> None:
+    for run in tuple(_awaited_runs):
+        run.signals.append(number)
+
+
 @contextmanager
-def _handling_signals(note: Callable[[int], None]) -> Iterator[None]:
-    """In the block, note SIGINT and SIGTERM, in place of the program's own handlers. A signal that
-    the parent process ignored (nohup) stays ignored.
+def _noting_signals(run: _Run) -> Iterator[None]:
+    """In the block, note SIGINT and SIGTERM, in place of the program's own handlers; in another
+    thread than the main one, nothing.
+
+    A signal that the parent process ignored (nohup) stays ignored. A handler that the program sets
+    meanwhile stays.
     """
-    former: dict[int, Any] = {}
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     try:
+        _awaited_runs.add(run)
         for stopping in (signal.SIGTERM, signal.SIGINT):  # the handler of SIGINT may raise
             handler = signal.getsignal(stopping)
-            if handler is signal.SIG_DFL or callable(handler):
-                former[stopping] = handler
-                signal.signal(stopping, lambda number, _frame: note(number))
+            if handler is not _note and (handler is signal.SIG_DFL or callable(handler)):
+                _former_handlers[stopping] = handler
+                signal.signal(stopping, _note)
         yield
     finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
+        _awaited_runs.discard(run)
+        if not _awaited_runs:
+            _restore_handlers()
+        if run.signals:  # perhaps too late to stop anything
+            run.report.signal = run.report.signal or run.signals[0]
+
+
+def _restore_handlers() -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        former = _former_handlers.pop(number, None)
+        if former is not None and signal.getsignal(number) is _note:
+            signal.signal(number, former)
 
 
 def _undone_on_failure(task: AnyTask) -> AnyTask:

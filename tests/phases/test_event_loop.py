@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -12,6 +13,7 @@ import phases
 from phases import Context, Status, Step
 from phases.testing import FakeClock, StubTask
 from tests.support.recorder import Recorder
+from tests.support.signalled import Program
 
 WAIT = phases.task("wait")(lambda ctx: ctx.sleep(150))
 
@@ -53,24 +55,104 @@ def test_a_report() -> None:
     assert skipped.find("b").reason == "left out by skip"
 
 
-def test_a_signal_stops_a_run() -> None:
-    """If the program gives the loop a handler; the loop goes on."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_every_run(number: signal.Signals) -> None:
+    """Each run that the loop awaits, also after another one has ended; the loop goes on."""
 
-    async def story() -> Step:
+    async def story() -> list[Step]:
         seen = Recorder()
-        ctx = Context(observers=[seen])
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, ctx.cancel, signal.SIGTERM)
-        run = asyncio.ensure_future(phases.run_async(WAIT, ctx=ctx))
-        await soon(lambda: seen.starts)
-        signal.raise_signal(signal.SIGTERM)
-        report = await run
-        loop.remove_signal_handler(signal.SIGTERM)
-        return report
+        one, short, two = (
+            asyncio.ensure_future(phases.run_async(task, observers=[seen]))
+            for task in (WAIT, StubTask("short"), WAIT)
+        )
+        await short
+        await soon(lambda: seen.starts.count("wait") == 2)
+        signal.raise_signal(number)
+        return [await one, await two]
 
-    report = in_loop(story)
-    assert report.status is Status.CANCELLED
-    assert (report.reason, report.exit_code) == ("SIGTERM", 143)
+    for report in in_loop(story):
+        assert report.status is Status.CANCELLED
+        assert (report.reason, report.exit_code) == (number.name, 128 + number)
+
+
+def test_a_handler_of_the_loop() -> None:
+    """A handler that the program gives the loop during a run is called, and stays afterwards; one
+    that it had before is called, too.
+    """
+
+    async def story() -> tuple[list[str], Step]:
+        called: list[str] = []
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, called.append, "before")
+        seen = Recorder()
+        run = asyncio.ensure_future(phases.run_async(WAIT, observers=[seen]))
+        await soon(lambda: seen.starts)
+        loop.add_signal_handler(signal.SIGTERM, called.append, "during")
+        signal.raise_signal(signal.SIGINT)
+        report = await run
+        signal.raise_signal(signal.SIGTERM)
+        await soon(lambda: len(called) == 2)
+        loop.remove_signal_handler(signal.SIGTERM)
+        loop.remove_signal_handler(signal.SIGINT)
+        return called, report
+
+    called, report = in_loop(story)
+    assert called == ["before", "during"]
+    assert report.signal == signal.SIGINT
+
+
+def test_a_loop_that_is_closed() -> None:
+    """Whoever closes the coroutine waits for the end of its run."""
+    seen = Recorder()
+
+    async def story() -> None:
+        run = phases.run_async(WAIT, observers=[seen])
+        run.send(None)
+        while not seen.starts:
+            time.sleep(0.001)  # noqa: ASYNC251  nobody lets the loop run any more
+        run.close()
+
+    in_loop(story)
+    assert seen.ends == [("wait", Status.CANCELLED)]
+
+
+@pytest.mark.linux
+def test_signals_to_a_program() -> None:
+    """SIGTERM cancels and undoes each run of an agent, and a second one changes nothing; a child
+    that it has forked only notes the signals that it gets itself.
+    """
+    code = """
+        import asyncio, os, signal, time
+
+        def undo(ctx):
+            ctx.sleep(0.1)
+            os.write(1, b"undone\\n")
+
+        def forks(ctx):
+            child = os.fork()
+            if child == 0:
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(0.1)
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            wait.do(ctx)
+
+        async def agent():
+            runs = [
+                phases.run_async(phases.task("m", undo=undo)(do), undo_on_failure=True)
+                for do in (forks, forks)
+            ]
+            return await asyncio.gather(*runs)
+
+        reports = asyncio.run(agent())
+        print([report.find("m", action="undo").ok for report in reports])
+        sys.exit(reports[0].exit_code)
+    """
+    program = Program(code, ready=2)
+    assert program.process.poll() is None
+    returned, out, err = program.end(signal.SIGTERM, signal.SIGTERM)
+    assert (returned, out) == (143, "undone\nundone\n[True, True]\n")
+    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize(
