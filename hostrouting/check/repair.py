@@ -15,7 +15,7 @@ Then the proof: the routes are put into the tables, and everything is judged aga
 make fine is named. If anything is worse than before, no route is proposed at all.
 
 Where a rule leads packets away before table main is looked up, no route helps, but another rule may
-(`_rule_for`). It is proven in the same way, without the routes.
+(`_with_rule`). It is proven in the same way, without the routes.
 """
 
 from __future__ import annotations
@@ -63,17 +63,33 @@ def propose_repair(
     if _is_worse(parts, after):
         routes = []
         after = list(parts)
-    still: list[tuple[Part, Why | None]] = []
-    for part in after:
-        before = _part_around(parts, part.first)
-        why = None
-        if before.escape is not None and part.worst_grade is not Grade.FINE:
-            why = hiding[before.first] or _why_still(part, missing)
-        still.append((part, why))
-    if any(why for _, why in still):
-        still = _with_rules(judge, cidrs, blocks, still)
-    unrepairable = tuple(Unrepairable(*each) for each in ranges_of(still))
-    return Repair(tuple(routes), dev, unrepairable)
+    unrepairable: list[Unrepairable] = []
+    for cidr in _outermost(cidrs):
+        reasons: list[tuple[Part, Why | None]] = []
+        for part in _parts_inside(after, cidr):
+            before = _part_around(parts, part.first)
+            why = None
+            if before.escape is not None and part.worst_grade is not Grade.FINE:
+                why = hiding[before.first] or _why_still(part, missing)
+            reasons.append((part, why))
+        if any(why for _, why in reasons):
+            reasons = _with_rule(judge, cidr, reasons)
+        unrepairable += [Unrepairable(*each) for each in ranges_of(reasons)]
+    return Repair(tuple(routes), dev, tuple(unrepairable))
+
+
+def _outermost(cidrs: Sequence[Prefix]) -> Iterator[Prefix]:
+    """Those of these CIDRs that lie in no other, in order."""
+    for cidr in sorted(set(cidrs)):
+        if not any(cidr in other for other in cidrs if other != cidr):
+            yield cidr
+
+
+def _parts_inside(parts: Sequence[Part], cidr: Prefix) -> Iterator[Part]:
+    """What of these parts is in the CIDR."""
+    for part in parts:
+        if part.first <= cidr.last and cidr.first <= part.last:
+            yield part._replace(first=max(part.first, cidr.first), last=min(part.last, cidr.last))
 
 
 def _why_hiding(judge: Judge, part: Part) -> Why | None:
@@ -148,74 +164,44 @@ def _may_lead_out(judge: Judge, dev: str) -> bool:
     return bool(is_configurable_dev(dev)) and (is_named or is_tap(link) or not is_tunnel(link))
 
 
-# The rules that repair what no route does.
+# The rule that repairs what no route does.
 
 
-def _with_rules(
-    judge: Judge,
-    cidrs: Sequence[Prefix],
-    blocks: Sequence[Prefix],
-    still: list[tuple[Part, Why | None]],
+def _with_rule(
+    judge: Judge, cidr: Prefix, reasons: list[tuple[Part, Why | None]]
 ) -> list[tuple[Part, Why | None]]:
-    """These parts, each with why no route repairs it; and with rules, if these repair it.
-
-    More rules only add borders, so each new part lies in one old part.
-    """
-    rules = tuple(_rules_for(judge, cidrs))
-    if not rules:
-        return still
-    why_by_first = {part.first: why for part, why in still}
-    without = [part for part, _ in still]
-    reasons: list[tuple[Part, Why | None]] = []
-    for part in _parts_of(judge.with_rules(rules), blocks):
-        before = _part_around(without, part.first)
-        why = why_by_first[before.first]
-        if why is not None and part.worst_grade is Grade.FINE:
-            why = _why_still(before, None)._replace(rules=rules)
-        reasons.append((part, why))
-    return reasons
-
-
-def _rules_for(judge: Judge, cidrs: Sequence[Prefix]) -> Iterator[Rule]:
-    """The rules for those of these CIDRs that lie in no other. None while a default route is in
-    doubt: the rules would choose that of table main.
-    """
-    if judge.uplinks.doubtful:
-        return
-    for cidr in sorted(set(cidrs)):
-        if any(cidr in other for other in cidrs if other != cidr):
-            continue
-        rule = _rule_for(judge, cidr)
-        if rule is not None:
-            yield rule
-
-
-def _rule_for(judge: Judge, cidr: Prefix) -> Rule | None:
-    """A rule that looks up table main for this CIDR before the rules by which packets escape; None
-    if that ends no escape, makes anything worse, or leads anything away from its CNI.
+    """These parts of a CIDR, each with why no route repairs it; and with a rule that looks up table
+    main for this CIDR first, if that repairs the part. None has one if the rule makes anything
+    worse, or leads anything away from its CNI.
     """
     before = list(_parts_of(judge, [cidr]))
     priority = _priority_before(judge, before)
     if priority is None:
-        return None
-    to_main = Rule(judge.fib.family, priority, table=TABLE_MAIN, dst=cidr)
-    after = list(_parts_of(judge.with_rules([to_main]), [cidr]))
+        return reasons
+    rule = Rule(judge.fib.family, priority, table=TABLE_MAIN, dst=cidr)
+    after = list(_parts_of(judge.with_rules([rule]), [cidr]))
     if _is_worse(before, after):
-        return None
-    helps = False
-    for part in after:
-        old = _part_around(before, part.first)
-        if old.opinion.is_fine_elsewhere and part.decision.devs != old.decision.devs:
-            return None
-        if old.escape is not None and part.escape is None:
-            helps = True
-    return to_main if helps else None
+        return reasons
+    for old, new in zip(before, after, strict=True):  # the rule has no border inside the CIDR
+        if old.opinion.is_fine_elsewhere and old.decision.devs != new.decision.devs:
+            return reasons
+    with_rule: list[tuple[Part, Why | None]] = []
+    for part, why in reasons:
+        is_repaired = _part_around(after, part.first).worst_grade is Grade.FINE
+        if why is not None and is_repaired:
+            with_rule.append((part, _why_still(part, None)._replace(rule=rule)))
+        else:
+            with_rule.append((part, why))
+    return with_rule
 
 
 def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
     """The priority before all rules by which these parts escape; None if there are none, or if
-    table local is looked up later. A rule that refuses packets is meant to.
+    table local is looked up later. A rule that refuses packets is meant to. While a default route
+    is in doubt, there is none either: the new rule would choose that of table main.
     """
+    if judge.uplinks.doubtful:
+        return None
     priorities: list[int] = []
     for part in parts:
         for _, decision in part.escapes:

@@ -191,8 +191,8 @@ class Why(NamedTuple):
     reason: Reason
     cause: str
     """The same in words that follow a colon, with the route or the rule."""
-    rules: tuple[Rule, ...] = ()
-    """The rules that repair it instead, if they come before those there."""
+    rule: Rule | None = None
+    """The rule that repairs it instead, before those there."""
 
 
 class Unrepairable(NamedTuple):

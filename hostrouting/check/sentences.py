@@ -219,9 +219,9 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
         sentence = f"no route repairs {where}: {why.cause}"
         facts: dict[str, Any] = {"reason": why.reason, "ranges": extents}
         remedy: Remedy | None = None
-        if why.rules:
+        if why.rule is not None:
             words = "exclude this network in the program that added the rule; until the next boot"
-            remedy = Remedy(words, " && ".join(map(_command_to_add, why.rules)))
+            remedy = Remedy(words, _command_to_add(why.rule))
         yield Finding("unsafe", severity, sentence, where, remedy, facts)
 
 

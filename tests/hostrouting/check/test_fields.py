@@ -257,7 +257,7 @@ def the_proposed_commands_work(
     commands: list[str] = []
     for finding in check_findings(report, mode="STRICT"):
         if finding.remedy and finding.name in _WITH_COMMANDS:
-            commands += finding.remedy.command.split(" && ")
+            commands.append(finding.remedy.command)
     for command in dict.fromkeys(commands):
         if not command.startswith("ip "):  # a device to be named
             continue

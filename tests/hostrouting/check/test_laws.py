@@ -245,13 +245,15 @@ def test_a_rule_repairs_what_it_is_for_and_takes_nothing_away(
     host = with_rules(there, [Rule(family, priority, table=100)])
     block = block_of(family)
     [report] = checked(host, block.halves()).families
-    proposed = [unsafe for unsafe in report.repair.unrepairable if unsafe.why.rules]
-    assume(proposed)
-    event(f"{len(proposed[0].why.rules)} rules")
-    after = with_rules(host, proposed[0].why.rules)
+    rules: dict[Rule, None] = {}
     named: set[int] = set()
-    for unsafe in proposed:
-        named.update(range(unsafe.first, unsafe.last + 1))
+    for unsafe in report.repair.unrepairable:
+        if unsafe.why.rule is not None:
+            rules[unsafe.why.rule] = None
+            named.update(range(unsafe.first, unsafe.last + 1))
+    assume(rules)
+    event(f"{len(rules)} rules")
+    after = with_rules(host, rules)
     unjudged = [prefix for _, prefix in not_judged(Fib(host, family))]
     for address in addresses_of(block)[place::4]:
         single = Prefix(family, address, width_of(family))
