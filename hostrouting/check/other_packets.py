@@ -121,6 +121,24 @@ def fine_by_its_route(_: Judge, other: OtherPackets) -> Opinion | None:
     return FINE if other.on_route.grade is Grade.FINE else None
 
 
+def of_a_user_network(judge: Judge, other: OtherPackets) -> Opinion | None:
+    """A CNI marks the packets of a network that a user has defined, and keeps that apart from the
+    cluster's own: its table ends with a route that refuses the rest.
+
+    Field states: ovn-kubernetes-user-network; anycast-address-on-lo-refused has no such table.
+    """
+    last = other.outcome.decision.route
+    if other.met.keys() != {"fwmark"} or last is None:
+        return None
+    if last.type != "unreachable" or last.prefix.length:
+        return None
+    for route in judge.fib.routes:
+        is_beside = route.table == last.table
+        if is_beside and any(judge.devices.is_used_as(dev, "network") for dev in route.devs):
+            return FINE
+    return None
+
+
 def wrong_by_any_device(_: Judge, other: OtherPackets) -> Opinion | None:
     """The route keeps or loses packets, whatever its device: by its type, or without a gateway. The
     functions after this one only know that its device is right.
@@ -219,6 +237,7 @@ RULES_FOR_OUTCOMES: tuple[Callable[[Judge, OtherPackets], Opinion | None], ...] 
     # Before all that are about what this host sends.
     from_a_device,
     fine_by_its_route,
+    of_a_user_network,
     # Before the three that look only at the device.
     wrong_by_any_device,
     by_the_device_of_the_source,

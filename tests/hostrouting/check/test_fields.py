@@ -254,10 +254,8 @@ def the_proposed_commands_work(
     """The command that the report gives for what refuses packets, keeps them here or hides a CNI
     deletes just that. Where a rule leads packets away, it stays, and another one comes before it.
     """
-    commands: list[str] = []
-    for finding in check_findings(report, mode="STRICT"):
-        if finding.remedy and finding.name in _WITH_COMMANDS:
-            commands.append(finding.remedy.command)
+    findings = [each for each in check_findings(report) if each.name in _WITH_COMMANDS]
+    commands = [finding.remedy.command for finding in findings if finding.remedy]
     for command in dict.fromkeys(commands):
         if not command.startswith("ip "):  # a device to be named
             continue
