@@ -35,7 +35,7 @@ COMMANDS = {
     ),
     "status": (
         "compare this host with the installed configuration, and check it",
-        ("unit", "--json"),
+        ("unit", "--metrics", "--json"),
     ),
     "remove": (
         "remove everything that hostrouting has installed, and nothing else",
@@ -141,6 +141,10 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--apply": {
         "action": "store_true",
         "help": "delete what is stale; without this option, nothing is changed",
+    },
+    "--metrics": {
+        "action": "store_true",
+        "help": "print metrics for the textfile collector of the node exporter",
     },
     "--json": {"action": "store_true", "help": "print one JSON document"},
 }

@@ -1,5 +1,5 @@
-"""A status as lines, from the top: the worst finding, the mode, the units, the routes, the guard,
-what else is wrong, the verdict now, what apply would do, and what to type.
+"""A status as lines, from the top: the worst finding, the mode, the units, the routes, what
+else is wrong, the verdict now, what apply would do, and what to type.
 """
 
 from __future__ import annotations
@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hostrouting.finding import WRONG
 from hostrouting.host.layout import HostLayout
 from hostrouting.lines import SHOWN, capped, count_of_others, finding_lines, way_lines
 from hostrouting.release import call
@@ -41,7 +40,7 @@ def status_lines(status: Status) -> Iterator[str]:
     if status.wrong and status.wrong[0].name != "unit":
         yield from way_lines(status.wrong[0].remedy, without=status.command)
     yield from _mode_lines(status)
-    yield from _unit_lines([unit for unit in units if unit not in named], status.guard)
+    yield from _unit_lines([unit for unit in units if unit not in named])
     yield from _route_lines(status)
     # What is wrong with a unit stands in its line.
     others = [each for each in status.findings if each.name != "unit"]
@@ -71,15 +70,11 @@ def _mode_lines(status: Status) -> Iterator[str]:
         yield f"  mode {status.mode}: {_MODES[status.mode]}"
 
 
-def _unit_lines(units: Sequence[UnitState], guard: UnitState | None) -> Iterator[str]:
-    """The gated units, and the guard."""
+def _unit_lines(units: Sequence[UnitState]) -> Iterator[str]:
     for unit in units[:SHOWN]:
         yield f"  {unit.sentence}"
         yield from _below(unit)
     yield from count_of_others(units)
-    if guard is not None and guard.state != "unknown":
-        yield f"  {guard.sentence}"
-        yield from _below(guard)
 
 
 def _below(unit: UnitState) -> Iterator[str]:
@@ -100,14 +95,10 @@ def _route_lines(status: Status) -> Iterator[str]:
 
 
 def _verdict_lines(status: Status) -> Iterator[str]:
-    """The verdict on what leaves as it should, and what explains the others."""
-    if status.check is None:
-        return
-    families = status.check.report.families
-    yield from [str(family) for family in families if family.verdict == "ok"]
-    said = {*WRONG, *(finding.name for finding in status.findings)}
-    explaining = [each for each in status.check.findings if each.name not in said]
-    yield from finding_lines([each for each in explaining if each.severity != "note"])
+    """The verdict on what leaves as it should."""
+    if status.check is not None:
+        families = status.check.report.families
+        yield from [str(family) for family in families if family.verdict == "ok"]
 
 
 def _lines_to_type(status: Status) -> Iterator[str]:

@@ -7,7 +7,7 @@ cannot be used, hide no other part.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, get_args
 
 import attrs
 
@@ -16,7 +16,7 @@ from hostrouting.check.repair_line import repair_line
 from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, worst_code
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError, is_denied
-from hostrouting.finding import WRONG, Finding, Remedy, worst_first
+from hostrouting.finding import Finding, Remedy, worst_first
 from hostrouting.gate.health import find_faults
 from hostrouting.gate.unit_gates import APPLY
 from hostrouting.gate.unit_states import State as StateOfUnit, UnitState, unit_states
@@ -24,7 +24,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import check_host
 from hostrouting.install.installed import read_installed
 from hostrouting.tasks.configure import Configure
-from hostrouting.text import counted, spoken
+from hostrouting.text import counted
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
@@ -66,8 +66,7 @@ class Status:
     """What apply would do with config.json."""
     check: HostCheck | None = None
     units: tuple[UnitState, ...] = ()
-    """The gated units, the worst first."""
-    guard: UnitState | None = None
+    """The gated units and the guard, if it is installed; the worst first."""
     asked: tuple[UnitState, ...] = ()
     """The unit that was asked about, or the instances of a template, the worst first."""
     findings: tuple[Finding, ...] = ()
@@ -110,9 +109,6 @@ class Status:
             return ""
         return self.config.route_overlap.mode
 
-    def __bool__(self) -> NoReturn:
-        raise TypeError("a status is always true; write `status.state`")
-
 
 def find_status(host: Host, unit: str = "") -> Status:
     """Ask each part of the host, and how this unit is. Nothing is changed."""
@@ -135,10 +131,10 @@ def find_status(host: Host, unit: str = "") -> Status:
     status = Status(config, bool(broken), asked=tuple(asked))
     if config == HostRoutingConfig():
         return status
-    units = answers.ask(lambda: _find_units(host, sorted(gated), gated)) or ()
-    guards = answers.ask(lambda: _find_units(host, [HostLayout.guard_unit], ()))
-    guard = guards[0] if guards else None
-    status = attrs.evolve(status, units=tuple(units), guard=guard)
+    guard = HostLayout.guard_unit
+    units = answers.ask(lambda: _find_units(host, [*sorted(gated), guard], gated)) or ()
+    units = [unit for unit in units if (unit.unit, unit.state) != (guard, "unknown")]
+    status = attrs.evolve(status, units=tuple(units))
     if config is None:
         faults = answers.ask(lambda: find_faults(host, on_disk, broken)) or ()
         findings = [*faults, *_units_at_rest(units), *answers.findings]
@@ -167,12 +163,14 @@ def _with_routing(
     if config.route_overlap.cidrs:
         check = answers.ask(lambda: check_host(config, host))
     if check is not None:
-        findings += check.named(*WRONG, "default-routes")
-        findings += [doubt._replace(can_retry=True) for doubt in check.doubts]
+        doubts = check.doubts
+        findings += [doubt._replace(can_retry=True) for doubt in doubts]
+        findings += [finding for finding in check.findings if finding not in doubts]
     findings += [*_units_at_rest(status.units), *answers.findings]
     by_sentence: dict[str, Finding] = {}
     for finding in worst_first(findings):
-        by_sentence.setdefault(finding.sentence, finding)
+        if finding.severity != "note" or finding.name == "unit-not-gated":
+            by_sentence.setdefault(finding.sentence, finding)
     findings = [*by_sentence.values()]
     command = _what_to_type(plan, check, findings)
     if plan is not None and command:
@@ -228,7 +226,7 @@ def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
 
 
 def _units_at_rest(units: Iterable[UnitState]) -> Iterator[Finding]:
-    """The gated units that nobody starts again. One that fails and is started again is not counted:
+    """The units that nobody starts again. One that fails and is started again is not counted:
     so does a kubelet that has not joined a cluster.
     """
     for unit in units:
@@ -268,21 +266,19 @@ def _find_units(host: Host, names: Sequence[str], gated: Collection[str]) -> lis
 
 
 def _differences(plan: Plan) -> Iterator[Finding]:
-    """That this host is not as config.json asks, and in what; the plan has each step. Perhaps
-    config.json was edited, so nothing is called wrong.
+    """That this host is not as config.json asks; the page has each step. Perhaps config.json was
+    edited, so nothing is called wrong.
     """
-    actions = [step.action for step in plan.routes.changes]
-    counts = (
-        (actions.count("add"), "route", "add"),
-        (actions.count("delete"), "route", "delete"),
-        (len(plan.files.writes), "file", "write"),
-        (len(plan.files.removes), "file", "remove"),
-        (len(plan.systemd) + len(plan.operations), "other change", "make"),
-    )
-    work = [f"{counted(count, noun)} to {verb}" for count, noun, verb in counts if count]
-    if work:
-        path = HostLayout.config_path
-        reason = f"this host is not as {path} asks"
-        if plan.files.writes and not plan.changes_kernel:
-            reason = f"what {path} asks for is not applied yet, or no longer whole"
-        yield Finding("route-differs", "error", f"{reason}: {spoken(work, most=5)}", path)
+    if not plan.work:
+        return
+    path = HostLayout.config_path
+    reason = f"this host is not as {path} asks"
+    if plan.files and not plan.changes_kernel:
+        reason = f"what {path} asks for is not applied yet, or no longer whole"
+    where: list[str] = []
+    if plan.routes.changes:
+        where.append(counted(len({step.route.key for step in plan.routes.changes}), "route"))
+    if plan.files:
+        where.append(counted(len(plan.files.writes) + len(plan.files.removes), "file"))
+    sentence = f"{reason} ({', '.join(where)})" if where else reason
+    yield Finding("route-differs", "error", sentence, path)

@@ -18,13 +18,14 @@ from hostrouting.cli.output import Answer
 from hostrouting.host.host import Host
 from hostrouting.host.systemd import unit_name
 from hostrouting.install.plan import Plan
-from hostrouting.status import Status, find_status, status_lines
+from hostrouting.status import Status, find_status, metric_lines, status_lines
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     unit = arguments.unit
     status = find_status(host, "" if unit is None else unit_name(unit))
-    return Answer(status.code, _document(status), status_lines(status))
+    lines = metric_lines(status) if arguments.metrics else status_lines(status)
+    return Answer(status.code, _document(status), lines)
 
 
 def _document(status: Status) -> dict[str, object]:
@@ -40,6 +41,5 @@ def _document(status: Status) -> dict[str, object]:
         "mode": status.mode or None,
         "asked": [unit.to_mapping() for unit in status.asked],
         "units": [unit.to_mapping() for unit in status.units],
-        "guard": status.guard and status.guard.to_mapping(),
         "findings": [finding.to_mapping() for finding in status.findings],
     }

@@ -27,9 +27,3 @@ def test_an_emptied_file_does_not_mean_that_nothing_is_installed(text: str) -> N
     assert refused.code == 2
     assert "{}" not in refused.out + refused.err
     assert host.files.texts[LAYOUT.config_path] == text
-
-
-BROKEN = {
-    "shut: config.json is broken": "/etc/hostrouting/config.json is not JSON: ",
-    "shut: /etc/hostrouting is deleted": "/etc/hostrouting/config.json is missing, with all of ",
-}

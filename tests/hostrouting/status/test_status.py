@@ -7,11 +7,12 @@ from collections.abc import Callable
 from itertools import groupby
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.gate.unit_gates import APPLY
 from hostrouting.gate.unit_states import State
-from hostrouting.status import Status, find_status, status_lines
+from hostrouting.status import Status, find_status, metric_lines, status_lines
 from hostrouting.testing import FakeHost
 from tests.support.cli import say
 from tests.support.incidents import KUBELET, escaping_node, garble, refuse
@@ -57,7 +58,7 @@ TROUBLE = right_but(end_guard, lose_routes, hold_place, fill("/run"), start_k3s,
 """A node on which every part of the answer has something to say."""
 PARTS: dict[str, tuple[Callable[[FakeHost], FakeHost], set[str]]] = {
     "the kernel": (with_silent_kernel, {"plan", "check"}),
-    "systemd": (with_silent_systemd, {"plan", "units", "guard"}),
+    "systemd": (with_silent_systemd, {"plan", "units"}),
     "the files": (with_private_files, {"config", "plan", "check"}),
 }
 """What does not answer: how, and the fields of a status that need it."""
@@ -70,7 +71,7 @@ def test_no_part_that_fails_hides_another(part: str) -> None:
     whole = find_status(TROUBLE())
     status = find_status(silence(TROUBLE()))
     assert any(finding.can_retry for finding in status.findings)
-    for field in {"config", "plan", "check", "units", "guard"} - hidden:
+    for field in {"config", "plan", "check", "units"} - hidden:
         assert getattr(status, field) == getattr(whole, field), field
         assert getattr(whole, field), field
 
@@ -81,8 +82,8 @@ def test_a_broken_file_hides_neither_units_nor_gate() -> None:
     host = TROUBLE()
     garble(host)
     broken = find_status(host)
-    assert (broken.units, broken.guard) == (whole.units, whole.guard)
-    assert {finding.name for finding in broken.findings} == {"gate-shut"}
+    assert broken.units == whole.units
+    assert [finding.name for finding in broken.findings] == ["gate-shut", "unit"]
     assert broken.code == 2
 
 
@@ -228,21 +229,19 @@ def test_a_guard_whose_unit_is_lost() -> None:
     manager_of(host).states.clear()
     manager_of(host).boot()
     status = find_status(host)
-    assert status.guard is not None
-    assert status.guard.state == "unknown"
-    assert "  the guard is not enabled" not in status_lines(status)
+    assert [unit.unit for unit in status.units] == [KUBELET]
     garble(host)
-    assert "  the guard is not enabled" not in status_lines(find_status(host))
+    assert [unit.unit for unit in find_status(host).units] == [KUBELET]
 
 
 def test_many_things_of_one_kind() -> None:
-    """Twenty are shown, and the rest is counted; the JSON has all."""
+    """Twenty are shown, and the rest is counted, with the guard; the JSON has all."""
     units = [f"u{number}.service" for number in range(25)]
     host = right_but(gate={"units": units})()
     page = say("status", host=host)
     assert page.out.count(" is not known to systemd") == 20
-    assert "  ... and 5 more; --json shows all" in page.lines
-    assert len(say("status", "--json", host=host).json["units"]) == 25
+    assert "  ... and 6 more; --json shows all" in page.lines
+    assert len(say("status", "--json", host=host).json["units"]) == 26
 
 
 def page_of(name: str, status: Status) -> list[str]:
@@ -281,7 +280,25 @@ def test_the_document() -> None:
     document = say("status", "--json", host=host).json
     assert document["headline"] == page.lines[0]
     assert document["check"] == say("check", "--json", host=host).json
-    [unit] = document["units"]
+    [unit, guard] = document["units"]
     assert (unit["state"], unit["reasons"]) == ("fails", [OVERLAP])
     assert f"  {unit['sentence']}" in page.lines
-    assert document["guard"]["state"] == "runs"
+    assert guard["state"] == "runs"
+
+
+@pytest.mark.parametrize("name", INCIDENTS)
+def test_the_metrics(name: str) -> None:
+    """Prometheus can read them: the state, what is wrong, and how each unit is."""
+    status = find_status(INCIDENTS[name].make())
+    text = "".join(f"{line}\n" for line in metric_lines(status))
+    values: dict[str, float] = {}
+    for metric in text_string_to_metric_families(text):
+        assert metric.type == "gauge"
+        for sample in metric.samples:
+            values[",".join((sample.name, *sample.labels.values()))] = sample.value
+    assert values[f"hostrouting_state,{status.state}"] == 1
+    assert sum(value for key, value in values.items() if "_state," in key) == 1
+    for finding in status.wrong:
+        assert values[f"hostrouting_findings,{finding.name}"] >= 1
+    for unit in status.units:
+        assert values[f"hostrouting_unit,{unit.unit},{unit.state}"] == 1

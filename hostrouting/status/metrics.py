@@ -1,0 +1,27 @@
+"""A status as metrics, in the text format of Prometheus, for the folder of the node exporter."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from hostrouting.status.status import Status
+
+
+def metric_lines(status: Status) -> Iterator[str]:
+    """The state of the host, what is wrong, and the state of each gated unit and of the guard."""
+    yield from _metric("state", "What status begins with.", {f'state="{status.state}"': 1})
+    wrong = Counter(f'name="{finding.name}"' for finding in status.wrong)
+    yield from _metric("findings", "What is wrong, by the names of findings.", wrong)
+    named = {f'unit="{unit.unit}",state="{unit.state}"': 1 for unit in status.units}
+    yield from _metric("unit", "The state of each gated unit and of the guard.", named)
+
+
+def _metric(name: str, meaning: str, values: Mapping[str, int]) -> Iterator[str]:
+    yield f"# HELP hostrouting_{name} {meaning}"
+    yield f"# TYPE hostrouting_{name} gauge"
+    for labels, value in values.items():
+        yield f"hostrouting_{name}{{{labels}}} {value}"
