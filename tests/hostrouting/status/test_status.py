@@ -83,7 +83,7 @@ def test_a_broken_file_hides_neither_units_nor_gate() -> None:
     garble(host)
     broken = find_status(host)
     assert broken.units == whole.units
-    assert [finding.name for finding in broken.findings] == ["gate-shut", "unit"]
+    assert {finding.name for finding in broken.findings} == {"gate-shut", "unit"}
     assert broken.code == 2
 
 
