@@ -121,5 +121,6 @@ def recorded_in_errors(
         earlier = Effects(tuple(changes), tuple(files), tuple(operations), warnings)
         # Any error, also of Python's own, gets the attribute that `effects_of` reads. It is written
         # this way because mypy knows no such attribute of an error.
-        vars(error)["effects"] = earlier + effects_of(error)
+        if earlier != Effects():
+            vars(error)["effects"] = earlier + effects_of(error)
         raise

@@ -177,4 +177,4 @@ class Plan:
 
 
 def _step_mapping(step: Step) -> dict[str, str]:
-    return {"action": step.action, "route": str(step.route), "reason": step.reason_with_remedy}
+    return {"action": step.action, "route": str(step.route), "reason": step.reason}

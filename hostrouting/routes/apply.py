@@ -14,7 +14,7 @@ last first. Then the table is read once more, so that the error says what is tru
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hostrouting.errors import ApplyError, BackendError
 from hostrouting.kernel.base import RouteBackend, RouteRequest, Verb
@@ -28,45 +28,32 @@ if TYPE_CHECKING:
     from hostrouting.routes.steps import RoutePlan
 
 
-class Applied(NamedTuple):
-    """What was done: the plan, and the changes that carried it out; empty if there was nothing to
-    do.
-    """
-
-    plan: RoutePlan
-    changes: tuple[RouteRequest, ...] = ()
-
-
 def apply_plan(
     plan: RoutePlan,
     backend: RouteBackend,
     *,
     before: Snapshot,
+    done: list[RouteRequest],
     check: Callable[[], object] = lambda: None,
-    done: list[RouteRequest] | None = None,
-) -> Applied:
+) -> None:
     """Carry out the plan, which was made from the snapshot `before`, or leave everything as it was.
 
     Raises RouteConflict, before anything is changed, if another program's route holds a key. Raises
     ApplyError if the kernel refuses a change, or if the table does not match the plan afterwards.
     Then the changes were rolled back as far as possible, and the error says what is in the table.
     `check` is called wherever the run can be cancelled; what it raises is raised again after the
-    rollback. `done`, an empty list, gets the changes that are in effect at the end, so they are
-    known also if an error is raised. A plan without changes writes nothing.
+    rollback. `done`, an empty list, gets the changes that are in effect at the end, also if an
+    error is raised. A plan without changes writes nothing.
     """
     plan.require_no_conflict()
-    if plan.waiting:
-        raise ValueError(f"the plan is not ready: {plan.waiting[0]}")
     if not plan.changes:
-        return Applied(plan)
-    if done is None:
-        done = []
+        return
     keys = {step.route.key for step in plan.steps}
     present = _present(before, keys)
     try:
         problems = _carry_out(plan, backend, check, done)
         if not problems:
-            return Applied(plan, tuple(done))
+            return
         after = _undo(backend, present, done)
     except BaseException as stopped:  # even during a rollback, which then begins again
         _add_note(stopped, _undo(backend, present, done))

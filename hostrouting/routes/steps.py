@@ -32,6 +32,11 @@ class Step(NamedTuple):
     """For a conflict: the route of another program with the key that Linux uses."""
 
     @property
+    def line(self) -> str:
+        """The step with its reason."""
+        return f"{_SIGNS[self.action]} {self.route}    # {self.action}: {self.reason}"
+
+    @property
     def remedy(self) -> Remedy | None:
         """How to have a route to this prefix although another one has its key."""
         if self.rival is None:
@@ -43,28 +48,12 @@ class Step(NamedTuple):
         return Remedy(words, deletion_command(self.rival))
 
     @property
-    def reason_with_remedy(self) -> str:
-        """The reason; of a conflict, also the remedy."""
-        return f"{self.reason}; {self.remedy}" if self.rival else self.reason
-
-    @property
-    def line(self) -> str:
-        """The step with its reason."""
-        return self._line(self.reason)
-
-    @property
     def finding(self) -> Finding:
         """The conflict as a finding."""
         prefix = str(self.route.prefix)
         facts = {"held": str(self.rival), "metric": self.route.metric}
         sentence = f"{prefix} cannot be installed: {self.reason}"
         return Finding("route-conflict", "error", sentence, prefix, self.remedy, facts)
-
-    def __str__(self) -> str:
-        return self._line(self.reason_with_remedy)
-
-    def _line(self, reason: str) -> str:
-        return f"{_SIGNS[self.action]} {self.route}    # {self.action}: {reason}"
 
 
 class Incomplete(NamedTuple):
@@ -74,9 +63,6 @@ class Incomplete(NamedTuple):
 
     route: StaticRoute
     missing: Need
-
-    def __str__(self) -> str:
-        return f"{self.route} needs {self.missing}"
 
 
 class RoutePlan(NamedTuple):

@@ -111,7 +111,7 @@ def _set_routes(
     """
     done: list[RouteRequest] = []
     try:
-        plan = keep_routes(backend, config, done=done).plan
+        plan = keep_routes(backend, config, done=done)
     except HostRoutingError as error:
         if not is_configured:
             return PassOutcome(_as_warnings(error), changes=tuple(done))

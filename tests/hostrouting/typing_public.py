@@ -19,7 +19,7 @@ from hostrouting.finding import Remedy
 from hostrouting.host.effects import Effects
 from hostrouting.kernel import Answer, Outcome, RouteRequest
 from hostrouting.model import NextHop, Prefix, default_rules
-from hostrouting.routes.apply import Applied, apply_plan
+from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
 from hostrouting.status import Status, find_status
@@ -93,7 +93,8 @@ def use(backend: hr.RouteBackend, change: RouteRequest) -> Iterator[object]:
     yield assert_type(backend.lookup([ip_address("172.16.0.1")]), tuple[Answer, ...])
     yield assert_type(hr.check_kernel(backend, config), CheckReport)
     yield assert_type(backend.change([change]), tuple[Outcome, ...])
-    yield assert_type(apply_plan(plan, backend, before=snapshot), Applied)
+    done: list[RouteRequest] = []
+    apply_plan(plan, backend, before=snapshot, done=done)
 
 
 use(hr.NetlinkBackend(), RouteRequest("add", hr.Route.to("10.0.0.0/8")))

@@ -174,7 +174,7 @@ def test_all_routes_or_none(linux: NetlinkBackend) -> None:
         owned = put_and_own(linux, there)
         plan, before = planned(linux, wanted)
 
-        error = raised_by(lambda: apply_plan(plan, linux, before=before))
+        error = raised_by(lambda: apply_plan(plan, linux, before=before, done=[]))
 
         now = linux.snapshot()
         if plan.conflicts:
@@ -230,7 +230,7 @@ def test_a_run_that_is_cancelled(nth: int) -> None:
     put(kernel, [entry(PLACE, ROUTER_1)])
     plan, before = planned(kernel, [by(PLACE, ROUTER_2)])
     with pytest.raises(phases.Cancelled) as caught:
-        apply_plan(plan, kernel, before=before, check=cancelling(nth))
+        apply_plan(plan, kernel, before=before, done=[], check=cancelling(nth))
     assert notes_of(caught.value) == [AS_BEFORE]
     assert kernel.snapshot() == before
 
@@ -313,7 +313,7 @@ def test_somebody_else_at_the_same_time(
 
     kernel.meanwhile(moment, somebody_else, nth=nth)
 
-    error = raised_by(lambda: apply_plan(plan, kernel, before=before))
+    error = raised_by(lambda: apply_plan(plan, kernel, before=before, done=[]))
 
     now = kernel.inner.snapshot()
     assert foreign_routes(now) == foreign
@@ -375,7 +375,7 @@ def test_another_program_takes_the_place(
     kernel.meanwhile(moment, lambda: kernel.inner.change(take_the_place), nth=nth)
 
     with pytest.raises(ApplyError) as caught:
-        apply_plan(plan, kernel, before=before)
+        apply_plan(plan, kernel, before=before, done=[])
 
     assert kernel.waiting == 0
     assert f"there should be [{new}], but there is [{prefix} " in str(caught.value)
@@ -437,7 +437,7 @@ def test_typed_routes_that_a_request_could_confuse(
     if refused is not None:
         kernel.fail("change", errno.EINVAL, nth=min(refused, len(plan.changes)))
 
-    error = raised_by(lambda: apply_plan(plan, kernel, before=before))
+    error = raised_by(lambda: apply_plan(plan, kernel, before=before, done=[]))
 
     now = listed(kernel.snapshot())
     assert kernel.waiting == 0
@@ -449,15 +449,6 @@ def test_typed_routes_that_a_request_could_confuse(
         assert (error.after == AS_BEFORE) is (now == listed(before))
         if len(there) == 1:
             assert error.after == AS_BEFORE
-
-
-def test_a_plan_that_waits() -> None:
-    """It is refused."""
-    kernel = faulty()
-    plan, before = planned(kernel, [StaticRoute(PLACE.to_network())])
-    words = r"the plan is not ready: 20.0.0.0/16 needs an IPv4 default route"
-    with pytest.raises(ValueError, match=words):
-        apply_plan(plan, kernel, before=before)
 
 
 @settings(laws, max_examples=scaled(400))
@@ -487,7 +478,7 @@ def test_a_fault_at_any_request(
         kernel.fail("change", errno.EINVAL)
     check = arrange(fault, kernel, nth, refusals)
 
-    raised = raised_by(lambda: apply_plan(plan, kernel, before=before, check=check))
+    raised = raised_by(lambda: apply_plan(plan, kernel, before=before, done=[], check=check))
 
     if fault in FAULTS:
         assert isinstance(raised, ApplyError | RouteConflict | None)
@@ -577,7 +568,7 @@ def test_packets_never_lack_a_route_that_changes(
     if refused is not None:
         kernel.fail("change", errno.EINVAL, nth=refused)
 
-    error = raised_by(lambda: apply_plan(plan, kernel, before=before))
+    error = raised_by(lambda: apply_plan(plan, kernel, before=before, done=[]))
 
     assert isinstance(error, ApplyError) is (refused is not None)
     assert kernel.waiting == 0

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import RouteConflict
-from hostrouting.kernel.base import RouteBackend
+from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import Route
-from hostrouting.routes.apply import Applied
 from hostrouting.routes.keep import keep_routes
 from hostrouting.routes.plan import plan_static_routes
+from hostrouting.routes.steps import RoutePlan
 from hostrouting.testing import FakeKernel
 from tests.hostrouting.routes.own_routes import configured, fake, hosts, put, wishes
 from tests.support.examples import scaled
@@ -35,9 +35,8 @@ def test_a_route_that_waits(kernel: FakeKernel) -> None:
     longer.
     """
     before = kernel.snapshot()
-    plan, _ = keep_routes(
-        kernel, configured(static("20.1.0.0/16"), static("20.3.0.0/16", dev="eth9"))
-    )
+    config = configured(static("20.1.0.0/16"), static("20.3.0.0/16", dev="eth9"))
+    plan = keep_routes(kernel, config, done=[])
     [[waits], [failed]] = plan.route_waits, plan.failed_waits
     assert "the device eth9" in waits.sentence
     assert (waits.severity, failed.severity) == ("warning", "error")
@@ -51,7 +50,7 @@ def test_a_conflict_beside_a_route_that_waits(kernel: FakeKernel) -> None:
     kernel.ip_route("add", route_of("20.1.0.0/16 dev eth1 proto 4"))
     config = configured(static("20.1.0.0/16"), static("20.1.0.0/24", dev="eth9"))
     with pytest.raises(RouteConflict) as caught:
-        keep_routes(kernel, config)
+        keep_routes(kernel, config, done=[])
     assert [finding.name for finding in caught.value.findings] == ["route-conflict", "route-waits"]
     plan = plan_static_routes(config, kernel.snapshot())
     assert [str(step.route.prefix) for step in plan.deletions.steps] == ["20.2.0.0/16"]
@@ -73,13 +72,16 @@ def test_far_routes_do_not_matter(there: list[Route], desired: list[StaticRoute]
         if length:
             far.append(route._replace(prefix=Prefix(family, int(elsewhere[family]), length)))
 
-    def keep(backend_of: Callable[[FakeKernel], RouteBackend]) -> tuple[Applied | str, str]:
+    def keep(
+        backend_of: Callable[[FakeKernel], RouteBackend],
+    ) -> tuple[RoutePlan | str, list[RouteRequest], str]:
         kernel = fake()
         put(kernel, [*far, *there])
+        done: list[RouteRequest] = []
         try:
-            applied = keep_routes(backend_of(kernel), configured(*desired))
+            plan = keep_routes(backend_of(kernel), configured(*desired), done=done)
         except RouteConflict as error:
-            return str(error), str(kernel)
-        return applied, str(kernel)
+            return str(error), done, str(kernel)
+        return plan, done, str(kernel)
 
     assert keep(LeavesOut) == keep(lambda kernel: kernel)
