@@ -17,7 +17,14 @@ from hostrouting.config.cni import devices_of
 from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity
 from hostrouting.model.link_kinds import is_card
 from hostrouting.model.prefix import IPV4, extent, ip_at
-from hostrouting.model.route import OURS, Route, deletion_command, protocol_name, table_name
+from hostrouting.model.route import (
+    OURS,
+    TABLE_MAIN,
+    Route,
+    deletion_command,
+    protocol_name,
+    table_name,
+)
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND
 from hostrouting.routes.uplink import TO_HAVE_DEFAULT
 from hostrouting.text import command_of, counted, grouped, spoken
@@ -73,17 +80,39 @@ def _describe_escape(escape: Escape, family: FamilyReport, severity: Severity) -
     remedy: Remedy | None = None
     route = escape.decision.route
     cni = _cni_that_leads_there(escape, family)
-    if route is not None and not escape.devs:
+    if route is not None and _is_to_be_deleted(route, escape, family):
         remedy = Remedy("if that route is not intended", deletion_command(route))
     elif cni or _may_be_intended(escape, family):
         links = family.snapshot.links_by_name
         facts["mayAllow"] = {dev: links[dev].kind for dev in escape.devs}
-    if cni:
-        remedy = Remedy(
-            "the routes of a repair lead to the default gateway, which need not know pods; if "
-            f"{cni} reaches them through {spoken(escape.devs)}, allow that"
-        )
+        if cni:
+            remedy = Remedy(
+                "the routes of a repair lead to the default gateway, which need not know pods; if "
+                f"{cni} reaches them through {spoken(escape.devs)}, allow that"
+            )
     return Finding(finding_name(escape), severity, family.sentence_of(escape), where, remedy, facts)
+
+
+def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> bool:
+    """Whether only the end of this route, by which packets escape, repairs that: it refuses them or
+    keeps them here, or no route of ours is right or longer there.
+    """
+    if not escape.devs:
+        return True
+    if route.table != TABLE_MAIN or route.prefix.length == 0 or route.protocol == OURS:
+        return False
+    return escape.kind == OVERLAP and _is_stuck(escape, family)
+
+
+def _is_stuck(escape: Escape, family: FamilyReport) -> bool:
+    """Whether no route of ours is right there, or longer, whatever the rules say."""
+    if any(escape.overlaps(route.prefix) for route in family.repair.resolved):
+        return False
+    for unsafe in family.repair.unrepairable:
+        is_inside = unsafe.first <= escape.last and escape.first <= unsafe.last
+        if is_inside and unsafe.why.reason in {"below-a-cni", "not-proven"}:
+            return True
+    return False
 
 
 def _may_be_intended(escape: Escape, family: FamilyReport) -> bool:
@@ -91,16 +120,12 @@ def _may_be_intended(escape: Escape, family: FamilyReport) -> bool:
     allow a network card or InfiniBand would only silence the check: these are the outage that it is
     for.
     """
-    if escape.kind != OVERLAP:
+    if escape.kind != OVERLAP or _is_stuck(escape, family):
         return False
     links = family.snapshot.links_by_name
     for dev in escape.devs:
         link = links.get(dev)
         if link is None or not link.kind or link.type == ARPHRD_INFINIBAND or is_card(link, links):
-            return False
-    for unsafe in family.repair.unrepairable:
-        is_inside = unsafe.first <= escape.last and escape.first <= unsafe.last
-        if is_inside and unsafe.why.reason == "below-a-cni":
             return False
     return True
 
