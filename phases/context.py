@@ -19,14 +19,19 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from copy import copy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 from phases.errors import Cancelled, DeadlineExceeded
 from phases.observers import LOGGER, LogObserver, TaskLogger
-from phases.step import last_named
+from phases.step import nearest
 
 if TYPE_CHECKING:
     from phases.step import Observer, Step
+    from phases.tasks import Task
+
+T = TypeVar("T")
+
+_HANGS = 10.0  # seconds that a callback may take before a line in the log names it
 
 
 class Clock:
@@ -154,16 +159,24 @@ class Context:
         """Whether the task is cancelled, or its time is up."""
         return self._scope.stop.moment <= self.clock.now()
 
-    def find(self, name: str) -> Step:
-        """The step of a task that has run in this run, such as `ctx.find("download").result`, by
-        name or by `group/name`; the last one if there are several.
+    @overload
+    def find(self, task: str) -> Step: ...
 
-        In a dry run, that is the task's plan. A task that an undo runs is not found, not even by
-        the next one there. Raises UnknownTask if no such task has run so far.
+    @overload
+    def find(self, task: Task[T]) -> Step[T]: ...
+
+    def find(self, task: str | Task[T]) -> Step | Step[T]:
+        """The step of a task that has run in this run, such as `ctx.find(download).result`; by the
+        task, its name or `group/name`. It is the nearest one: beside this task, then around it.
+
+        In a dry run, the result is the task's plan. A task that an undo runs is not found, not even
+        by the next one there. Raises UnknownTask if no such task has run so far, or if two are as
+        near.
         """
         steps = [] if self.root is None else self.root.walk()
         ran = [step for step in steps if step.seconds is not None and step.action != "undo"]
-        return last_named(name, ran, "those of the run so far")
+        name = task if isinstance(task, str) else task.name
+        return nearest(name, ran, self.path)
 
     def remaining(self) -> float | None:
         """The seconds until the nearest deadline, never negative; 0 after a cancellation; None
@@ -204,27 +217,39 @@ class Context:
         """While the block runs, call back once on cancellation: `with
         ctx.on_cancel(process.terminate):`.
 
-        The callback runs in a thread of its own, for which the end of the block waits, so it is
-        never called after that. What it raises is logged and changes nothing. The end of the block
-        raises Cancelled if the task is cancelled, because this may be the only reason why the block
-        has ended.
+        It is called whenever the task is cancelled, or a cancellation leaves the block; in a thread
+        of its own, for which the end of the block waits. What it raises is logged and changes
+        nothing. The end of the block raises Cancelled if the task is cancelled, because this may be
+        the only reason why the block has ended.
         """
-        has_ended = threading.Event()
+        ends: list[str] = []
+        """What has ended: the block, then the callback."""
+        left_by: list[BaseException] = []
 
         def watch() -> None:
-            self.clock.wait(lambda: has_ended.is_set() or self.cancelled, self._scope.stop.moment)
-            if not has_ended.is_set():
+            self.clock.wait(lambda: bool(ends) or self.cancelled, self._scope.stop.moment)
+            if left_by or self.cancelled:
                 self._call(callback)
+            ends.append("callback")
+            self.clock.wake()
 
         watcher = self.clock.start(watch, name="phases-on-cancel")
         try:
             yield
+        except Cancelled as error:
+            left_by.append(error)
+            raise
         except CancelledError:  # of a future that the callback has cancelled
             self.check()
             raise
         finally:
-            has_ended.set()
+            ends.append("block")
             self.clock.wake()
+            self.clock.wait(lambda: "callback" in ends, self.clock.now() + _HANGS)
+            if "callback" not in ends:
+                words = "still waiting, after %g s, for the callback of on_cancel: %r"
+                self.log.warning(words, _HANGS, callback)
+                self.clock.wait(lambda: "callback" in ends)
             watcher.join()
         self.check()
 

@@ -7,7 +7,7 @@
             ├── TaskFailed           a task raised; has the steps that failed, the first one first
             ├── DeadlineExceeded     a task did not finish within its time limit
             ├── WouldFail            in a dry run: the plan of a task says why the task would fail
-            ├── UnknownTask          a name in skip= or find() that no task has
+            ├── UnknownTask          a name in skip= or find() that no task has, or two have
             └── InvalidTask          an object was used as a task and is not one
 
 `str()` of each is one sentence that an operator can read. TaskFailed consists of steps, so it is
@@ -46,7 +46,7 @@ class WouldFail(PhasesError):  # noqa: N818  reads as what would happen
 
 
 class UnknownTask(PhasesError, ValueError):  # noqa: N818  reads as what is wrong
-    """skip= names a task that is not in the tree, or find() one that is not in the run."""
+    """skip= names a task that is not in the tree, or find() one that is not in the run, or two."""
 
     can_retry = False
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from phases.arguments import must_be_count, must_be_number
 from phases.context import Context, Scope, derived
 from phases.errors import Cancelled
 from phases.execution import new_step, raise_together, record_unstarted, run_step
@@ -58,7 +57,7 @@ def parallel(
     """
     count = len(tasks)
     if at_once is not None:
-        must_be_count(at_once, "parallel: at_once")
+        _require_positive(at_once, "parallel: at_once")
         count = min(at_once, count)
 
     def do(ctx: Context) -> None:
@@ -100,6 +99,11 @@ def parallel(
     return FunctionTask(name, do, subtasks=tasks)
 
 
+def _require_positive(number: int, name: str) -> None:
+    if number < 1:
+        raise ValueError(f"{name} is {number}; it must be 1 or more")
+
+
 def _taken_from(untaken: deque[tuple[AnyTask, Step]]) -> Iterator[tuple[AnyTask, Step]]:
     with suppress(IndexError):  # none is left
         while True:
@@ -136,7 +140,7 @@ def retry(
     false. If a group failed, all of its failures must qualify. Cancelled is never retried.
     """
     if attempts is not None:
-        must_be_count(attempts, "retry: attempts")
+        _require_positive(attempts, "retry: attempts")
 
     def do(ctx: Context) -> T:
         pause = delay
@@ -184,7 +188,6 @@ def deadline(task: Task[T], seconds: float) -> FunctionTask[T]:
     A task that succeeds late has still succeeded. A thread cannot be stopped from outside, so a
     task that never calls ctx.check() or ctx.sleep() runs to its end.
     """
-    must_be_number(seconds, "deadline: seconds")
 
     def do(ctx: Context) -> T:
         with ctx.within(seconds) as limited:

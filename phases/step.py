@@ -7,8 +7,8 @@ from __future__ import annotations
 import enum
 import json
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Generic, NoReturn
 
 import attrs
 
@@ -22,6 +22,14 @@ from phases.values import (
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from typing_extensions import TypeVar
+
+    T_co = TypeVar("T_co", covariant=True, default=object)
+else:
+    from typing import TypeVar  # its default is new in Python 3.13
+
+    T_co = TypeVar("T_co", covariant=True)
 
 _SCHEMA = "phases/report/1"
 _PLAIN = ("run", "action", "seconds", "signal", "attempts")
@@ -40,7 +48,7 @@ class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
 
 
 @attrs.define(eq=False, repr=False, slots=False)
-class Step:
+class Step(Generic[T_co]):
     """One task of a run and, in `children`, the steps inside it. The step of the whole run is its
     report.
 
@@ -59,7 +67,8 @@ class Step:
     status: Status = Status.RUNNING
     start: datetime | None = None
     seconds: float | None = None
-    result: object = None
+    result: T_co | None = None
+    """What the task has returned: in a dry run, its plan; None for a Skip."""
     fields: Mapping[str, object] = attrs.field(factory=dict)
     """What the `log_fields()` of the result have returned."""
     error: BaseException | None = None
@@ -101,12 +110,14 @@ class Step:
 
     @property
     def exit_code(self) -> int:
-        """The exit code for the program: 0 if the run is ok, else 1; 128 + the signal if that
-        cancelled the run.
+        """The exit code for the program: 0 if the run is ok; after a failure that of TaskFailed;
+        128 + the signal if that cancelled the run, else 1.
         """
         if self.ok:
             return 0
-        if self.status is Status.CANCELLED and self.signal is not None:
+        if self.failures:
+            return TaskFailed(self.failures).exit_code
+        if self.signal is not None:
             return 128 + self.signal
         return 1
 
@@ -158,12 +169,11 @@ class Step:
             yield from child.walk()
 
     def find(self, name: str, *, action: str = "") -> Step:
-        """The last step with this name (`routes`, or `network/routes`): after an undo, that of the
-        undo, unless `action="do"` asks for the run. Without one, UnknownTask names all steps.
+        """The step with this name (`routes`, or `network/routes`): after an undo, that of the undo,
+        unless `action="do"` asks for the run. UnknownTask if there is none, or if it may be two.
         """
         steps = [step for step in self.walk() if action in {"", step.action}]
-        of_action = f" with the action {action}" if action else ""
-        return last_named(name, steps, f"those of this report{of_action}")
+        return nearest(name, steps, self.path)
 
     def __str__(self) -> str:
         """The tree, one line for each step with its status, duration and details; for a plan, what
@@ -248,16 +258,46 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
         self.__cause__ = self.error
         super().__init__("; also ".join(map(_failure_in_words, self.failures)))
 
+    @property
+    def exit_code(self) -> int:
+        """1, or the `exit_code` that the error has itself; of several failures, the lowest."""
+        # No foreign error makes a failure look like a success.
+        return min(getattr(step.error, "exit_code", 1) or 1 for step in self.failures)
 
-def last_named(name: str, steps: Sequence[Step], which: str) -> Step:
-    """The last of the steps with this name (`routes`, or `network/routes`). Without one,
-    UnknownTask says which steps these are, and names them.
+
+def nearest(name: str, steps: Iterable[Step], path: tuple[str, ...]) -> Step:
+    """The step with this name (`routes`, or `network/routes`) that is nearest to the path: inside
+    it, beside it, then around it. Of several steps with one path, the last one.
+
+    UnknownTask if there is none, or if two are as near.
     """
-    for step in reversed(steps):
-        if f"/{'/'.join(step.path)}".endswith(f"/{name}"):
-            return step
-    known = ", ".join("/".join(step.path) for step in steps) or "none"
-    raise UnknownTask(f"no step {name!r} among {which}: {known}")
+    named: dict[tuple[str, ...], Step] = {}
+    known: dict[str, None] = {}  # each once
+    for step in steps:
+        words = "/".join(step.path)
+        known[words] = None
+        if f"/{words}".endswith(f"/{name}"):
+            named[step.path] = step
+    if not named:
+        words = ", ".join(known) or "none"
+        raise UnknownTask(f"there is no step {name!r}; the steps are: {words}")
+
+    shortest = min(_distance(path, other) for other in named)
+    near = [other for other in named if _distance(path, other) == shortest]
+    if len(near) > 1:
+        words = " and ".join("/".join(other) for other in near)
+        raise UnknownTask(f"{name!r} may be {words}, which are as near; write 'group/{name}'")
+    return named[near[0]]
+
+
+def _distance(path: tuple[str, ...], other: tuple[str, ...]) -> tuple[int, int]:
+    """How many groups one has to leave, and then to enter."""
+    common = 0
+    for name, other_name in zip(path, other, strict=False):
+        if name != other_name:
+            break
+        common += 1
+    return len(path) - common, len(other) - common
 
 
 def _failure_in_words(step: Step) -> str:

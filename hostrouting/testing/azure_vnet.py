@@ -9,7 +9,6 @@ from hostrouting.azure_vnet.ebtables import BridgeRule, require_deletable
 from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
 from hostrouting.errors import BackendError, HostError
 from hostrouting.testing.faults import Faulty
-from phases.arguments import must_be
 
 _CHAINS = ("PREROUTING", "OUTPUT", "POSTROUTING")
 """The chains that ebtables lists first; those of a user come after them."""
@@ -20,7 +19,6 @@ class FakeEbtables(Faulty[HostError]):
 
     def __init__(self, rules: Iterable[str] = ()) -> None:
         super().__init__()
-        must_be((list, tuple), rules, "rules", "a list of texts")
         self.rules = list(rules)
         """The text of each rule, as ebtables prints it; for a test to change."""
 

@@ -94,6 +94,19 @@ def test_a_plan_that_says_why_the_run_would_fail() -> None:
     assert str(report.failures[0].result) == "+ 10.9.0.0/16"
 
 
+@pytest.mark.parametrize("verb", ["do", "undo"])
+def test_a_dry_run_never_does_a_task(verb: str) -> None:
+    """A plan that would do or undo one has failed, with the remedy."""
+    log: list[str] = []
+    act: Callable[[phases.AnyTask, Context], object] = phases.execute
+    if verb == "undo":
+        act = phases.undo
+    report = phases.plan(planned("a", lambda ctx: act(disk("b", log), ctx)))
+    words = f"b: a dry run would {verb} it; in a plan, call phases.plan(task, ctx=ctx)"
+    assert str(report.error) == words
+    assert log == []
+
+
 def disk(name: str, log: list[str]) -> FunctionTask[None]:
     """A task that logs which of its methods was called; its undo takes a while."""
 

@@ -12,9 +12,6 @@ from phases import Context, Status
 from phases.testing import StubTask
 from tests.support.recorder import quiet, ran
 
-UNTYPED: Any = phases
-"""phases, for calls that a type checker would refuse."""
-
 
 async def _asynchronous(_ctx: phases.Context) -> None:
     """Would return a coroutine, and nothing in it would run."""
@@ -99,14 +96,10 @@ def _misspell_the_result(ctx: Context) -> None:
 
 
 REFUSED: dict[str, Callable[[], object]] = {
-    "no step 'b' among those of this report: a$": lambda: REPORT.find("b"),
-    "no step 'a' among those of this report with the action undo": lambda: REPORT.find(
-        "a", action="undo"
-    ),
-    "retry: attempts is 0; it must be a whole": lambda: phases.retry(TASK, attempts=0),
-    "attempts is 2.5; it must be a whole number": lambda: UNTYPED.retry(TASK, attempts=2.5),
-    "parallel: at_once is 0; it must be a whole": lambda: phases.parallel(at_once=0),
-    "deadline: seconds is inf; it must be a": lambda: phases.deadline(TASK, float("inf")),
+    "there is no step 'b'; the steps are: a$": lambda: REPORT.find("b"),
+    "there is no step 'a'; the steps are: none$": lambda: REPORT.find("a", action="undo"),
+    "retry: attempts is 0; it must be 1 or more": lambda: phases.retry(TASK, attempts=0),
+    "parallel: at_once is 0; it must be 1 or more": lambda: phases.parallel(at_once=0),
     "'Block' object has no attribute 'resutl'": lambda: error_in_task(_misspell_the_result),
     r"a report is always true; write `report\.ok`": lambda: bool(REPORT),
 }

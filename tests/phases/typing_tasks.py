@@ -50,6 +50,8 @@ assert_type(
 )
 assert_type(phases.run(phases.serial(ConstantName())), phases.Step)
 assert_type(Context().find("function").result, object)
+assert_type(Context().find(function), phases.Step[float])
+assert_type(Context().find(phases.retry(AttrsTask("a"))).result, int | None)
 
 
 class NoName:
