@@ -16,6 +16,8 @@ def metric_lines(status: Status) -> Iterator[str]:
     yield from _metric("state", "What status begins with.", {f'state="{status.state}"': 1})
     wrong = Counter(f'name="{finding.name}"' for finding in status.wrong)
     yield from _metric("findings", "What is wrong, by the names of findings.", wrong)
+    repairs = sum(finding.facts.get("repairs", 0) for finding in status.wrong)
+    yield from _metric("guard_repairs", "Repairs of a fight that lasts.", {"": repairs})
     named = {f'unit="{unit.unit}",state="{unit.state}"': 1 for unit in status.units}
     yield from _metric("unit", "The state of each gated unit and of the guard.", named)
 

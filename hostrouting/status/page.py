@@ -33,20 +33,14 @@ def status_lines(status: Status) -> Iterator[str]:
         return
     headline = _headline(status)
     yield f"{status.state.upper()}: {headline}"
-    units = [unit for unit in status.units if unit not in status.asked]
-    named = [unit for unit in units if unit.sentence == headline]
-    for unit in named:
-        yield from _below(unit)
-    if status.wrong and status.wrong[0].name != "unit":
+    if status.wrong and status.wrong[0].name != "unit":  # the line of a unit has what to do
         yield from way_lines(status.wrong[0].remedy, without=status.command)
     yield from _mode_lines(status)
-    yield from _unit_lines([unit for unit in units if unit not in named])
+    yield from _unit_lines([unit for unit in status.units if unit not in status.asked])
     yield from _route_lines(status)
-    # What is wrong with a unit stands in its line.
-    others = [each for each in status.findings if each.name != "unit"]
-    yield from finding_lines(
-        [each for each in others if each.sentence != headline], without=status.command
-    )
+    said = {headline, *(unit.sentence for unit in status.units)}
+    others = [finding for finding in status.findings if finding.sentence not in said]
+    yield from finding_lines(others, without=status.command)
     yield from _verdict_lines(status)
     yield from _lines_to_type(status)
 
@@ -55,8 +49,6 @@ def _headline(status: Status) -> str:
     """What is worst, or that nothing is wrong."""
     if status.wrong:
         return status.wrong[0].sentence
-    if status.state != "in force":
-        return status.units[0].sentence
     return f"this host matches {HostLayout.config_path}"
 
 

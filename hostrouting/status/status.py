@@ -25,6 +25,7 @@ from hostrouting.install.host_check import check_host
 from hostrouting.install.installed import read_installed
 from hostrouting.tasks.configure import Configure
 from hostrouting.text import counted
+from hostrouting.upkeep.fight import read_fight
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
@@ -51,7 +52,6 @@ _CODES: dict[StateOfUnit, int] = {
     "no answer": CANNOT_DECIDE,
 }
 """The exit codes of the states of units. The others are fine."""
-_WORST_FIRST: tuple[StateOfUnit, ...] = get_args(StateOfUnit)
 
 
 @attrs.frozen
@@ -89,9 +89,7 @@ class Status:
         codes = {CANNOT_DECIDE if finding.can_retry else PROBLEM for finding in self.wrong}
         if PROBLEM in codes:
             return "differs"
-        if codes or any(unit.state == "waiting" for unit in self.units):
-            return "waiting"
-        return "in force"
+        return "waiting" if codes else "in force"
 
     @property
     def code(self) -> int:
@@ -128,16 +126,15 @@ def find_status(host: Host, unit: str = "") -> Status:
     if unit:
         asked = answers.ask(lambda: _find_units(host, [unit], gated)) or ()
         asked = asked or [UnitState(unit, "no answer")]
-    status = Status(config, bool(broken), asked=tuple(asked))
-    if config == HostRoutingConfig():
-        return status
     guard = HostLayout.guard_unit
     units = answers.ask(lambda: _find_units(host, [*sorted(gated), guard], gated)) or ()
     units = [unit for unit in units if (unit.unit, unit.state) != (guard, "unknown")]
-    status = attrs.evolve(status, units=tuple(units))
+    status = Status(config, bool(broken), units=tuple(units), asked=tuple(asked))
+    if config == HostRoutingConfig():
+        return status
     if config is None:
         faults = answers.ask(lambda: find_faults(host, on_disk, broken)) or ()
-        findings = [*faults, *_units_at_rest(units), *answers.findings]
+        findings = [*faults, *_trouble_with(units), *answers.findings]
         return attrs.evolve(status, findings=worst_first(findings))
     return _with_routing(status, config, host, answers)
 
@@ -151,27 +148,19 @@ def _with_routing(
     findings = [*(answers.ask(lambda: find_faults(host, gated_units(config))) or ())]
     plan = answers.ask(lambda: Configure(config, host=host).plan())
     if plan is not None:
-        on_disk = gated_on_disk(host.files)  # a unit that a drop-in still gates is not ungated
-        findings += [
-            each
-            for each in plan.findings
-            if each.name != "unit-not-gated" or each.target not in on_disk
-        ]
-        findings += plan.routes.failed_waits
-        findings += _differences(plan)
+        findings += _findings_of(plan, host.files)
+    fight = answers.ask(lambda: read_fight(host.files))
+    if fight is not None:
+        findings.append(fight)
     check: HostCheck | None = None
     if config.route_overlap.cidrs:
         check = answers.ask(lambda: check_host(config, host))
     if check is not None:
         doubts = check.doubts
         findings += [doubt._replace(can_retry=True) for doubt in doubts]
-        findings += [finding for finding in check.findings if finding not in doubts]
-    findings += [*_units_at_rest(status.units), *answers.findings]
-    by_sentence: dict[str, Finding] = {}
-    for finding in worst_first(findings):
-        if finding.severity != "note" or finding.name == "unit-not-gated":
-            by_sentence.setdefault(finding.sentence, finding)
-    findings = [*by_sentence.values()]
+        others = [finding for finding in check.findings if finding not in doubts]
+        findings += [finding for finding in others if finding.severity != "note"]
+    findings += [*_trouble_with(status.units), *answers.findings]
     command = _what_to_type(plan, check, findings)
     if plan is not None and command:
         unwritable = _find_unwritable(host.files, plan, command)
@@ -180,16 +169,30 @@ def _with_routing(
             command = ""
     if command != APPLY.command:  # then an apply would fail, or more than that is to be done
         findings = [_without_apply(finding) for finding in findings]
+    by_sentence: dict[str, Finding] = {}
+    for finding in worst_first(findings):
+        by_sentence.setdefault(finding.sentence, finding)
     return attrs.evolve(
-        status, plan=plan, check=check, findings=worst_first(findings), command=command
+        status, plan=plan, check=check, findings=tuple(by_sentence.values()), command=command
     )
+
+
+def _findings_of(plan: Plan, files: Files) -> Iterator[Finding]:
+    """What there is to tell about the plan."""
+    on_disk = gated_on_disk(files)
+    for finding in plan.findings:
+        # A unit that a drop-in still gates is not ungated.
+        if finding.name != "unit-not-gated" or finding.target not in on_disk:
+            yield finding
+    yield from plan.routes.failed_waits
+    yield from _differences(plan)
 
 
 def _without_apply(finding: Finding) -> Finding:
     return finding._replace(remedy=None) if finding.remedy == APPLY else finding
 
 
-def _what_to_type(plan: Plan | None, check: HostCheck | None, findings: Iterable[Finding]) -> str:
+def _what_to_type(plan: Plan | None, check: HostCheck | None, findings: list[Finding]) -> str:
     """See `Status.command`: a command that would fail is not proposed."""
     if plan is None or plan.routes.waiting:
         return ""
@@ -213,25 +216,25 @@ def _is_repaired_by_routes(report: CheckReport, plan: Plan) -> bool:
 
 
 def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
-    """That this command has to write a file, and cannot."""
-    paths = [*plan.files.written_paths, *plan.files.removes]
-    if command == repair_line():
-        paths.append(HostLayout.config_path)
-    for path in paths:
-        if not files.is_writable(path):
-            sentence = f"{path} is on a read-only file system, so apply would fail"
-            remedy = Remedy("mount it writable (dmesg may say why it is not)")
-            return Finding("file", "error", sentence, path, remedy)
-    return None
+    """That this command has to write files, and cannot."""
+    path = HostLayout.config_path
+    writes = plan.files or command == repair_line()
+    if not writes or files.is_writable(path):
+        return None
+    sentence = f"{path} is on a read-only file system, so apply would fail"
+    remedy = Remedy("mount it writable (dmesg may say why it is not)")
+    return Finding("file", "error", sentence, path, remedy)
 
 
-def _units_at_rest(units: Iterable[UnitState]) -> Iterator[Finding]:
-    """The units that nobody starts again. One that fails and is started again is not counted:
-    so does a kubelet that has not joined a cluster.
+def _trouble_with(units: Iterable[UnitState]) -> Iterator[Finding]:
+    """The units that wait in the gate, and those that nobody starts again. One that fails and is
+    started again is not counted: so does a kubelet that has not joined a cluster.
     """
     for unit in units:
-        if unit.state in {"stuck", "masked"}:
-            yield Finding("unit", "error", unit.sentence, unit.unit, unit.remedy)
+        if unit.state in {"stuck", "masked", "waiting"}:
+            may_end = unit.state == "waiting"
+            finding = Finding("unit", "warning", unit.sentence, unit.unit, unit.remedy)
+            yield finding._replace(can_retry=may_end)
 
 
 class _Answers:
@@ -262,7 +265,8 @@ def _find_units(host: Host, names: Sequence[str], gated: Collection[str]) -> lis
     units = unit_states(manager, names, gated)
     if len(names) == 1 and not units:  # a template of which nothing is loaded
         return [UnitState(names[0], "stopped")]
-    return sorted(units, key=lambda unit: _WORST_FIRST.index(unit.state))
+    order = get_args(StateOfUnit)  # the worst first
+    return sorted(units, key=lambda unit: order.index(unit.state))
 
 
 def _differences(plan: Plan) -> Iterator[Finding]:
@@ -277,8 +281,8 @@ def _differences(plan: Plan) -> Iterator[Finding]:
         reason = f"what {path} asks for is not applied yet, or no longer whole"
     where: list[str] = []
     if plan.routes.changes:
-        where.append(counted(len({step.route.key for step in plan.routes.changes}), "route"))
+        where.append(f"{counted(len(plan.routes.changes), 'change')} of routes")
     if plan.files:
-        where.append(counted(len(plan.files.writes) + len(plan.files.removes), "file"))
+        where.append(counted(len([*plan.files.writes, *plan.files.removes]), "file"))
     sentence = f"{reason} ({', '.join(where)})" if where else reason
     yield Finding("route-differs", "error", sentence, path)

@@ -257,7 +257,7 @@ INCIDENTS: dict[str, Incident] = {
     "differs: /etc is read-only": Incident(
         right_but(
             lost(LAYOUT.unit_path(LAYOUT.check_unit)),
-            fill(LAYOUT.unit_directory, "Read-only file system"),
+            fill("/etc", "Read-only file system"),
         )
     ),
     "differs: addresses escape, and /etc is read-only": Incident(
@@ -280,6 +280,9 @@ INCIDENTS: dict[str, Incident] = {
     ),
     "differs: the opening is ignored": Incident(
         right_but(written(LAYOUT.opening_path, "ticket", 0o666))
+    ),
+    "differs: another program fights with the guard": Incident(
+        right_but(written(LAYOUT.fight_path, "412\nanother program takes away our routes\n"))
     ),
     "in force: kubelet fails": Incident(
         right_but(lambda host: [change(host) for change in UNITS["fails"]])
