@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from copy import copy
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
 
 from phases.errors import Cancelled, DeadlineExceeded
 from phases.observers import LOGGER, LogObserver, TaskLogger
@@ -27,9 +27,9 @@ from phases.step import nearest
 
 if TYPE_CHECKING:
     from phases.step import Observer, Step
-    from phases.tasks import Task
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 _HANGS = 10.0  # seconds that a callback may take before a line in the log names it
 
@@ -101,6 +101,17 @@ class Scope:
         self.clock.wake()
 
 
+class Returns(Protocol[T_co]):
+    """A task, as `find` looks at it: its name, and what it returns."""
+
+    @property
+    def name(self) -> str:
+        """See Task."""
+
+    def do(self, ctx: Context, /) -> T_co:
+        """See Task."""
+
+
 class Context:
     """A task's view of the run it is part of.
 
@@ -163,9 +174,9 @@ class Context:
     def find(self, task: str) -> Step: ...
 
     @overload
-    def find(self, task: Task[T]) -> Step[T]: ...
+    def find(self, task: Returns[T]) -> Step[T]: ...
 
-    def find(self, task: str | Task[T]) -> Step | Step[T]:
+    def find(self, task: str | Returns[T]) -> Step | Step[T]:
         """The step of a task that has run in this run, such as `ctx.find(download).result`; by the
         task, its name or `group/name`. It is the nearest one: beside this task, then around it.
 
