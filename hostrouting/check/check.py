@@ -30,7 +30,7 @@ from hostrouting.check.sentences import describe_doubts
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib
 from hostrouting.fib.not_judged import not_judged
-from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, ip_at, joined
+from hostrouting.model.prefix import IP, IPV4, Prefix, ip_at, joined
 from hostrouting.model.route import TABLE_LOCAL
 from hostrouting.model.rule import default_rules
 from hostrouting.text import spoken
@@ -157,15 +157,14 @@ def _doubts_in(parts: Iterable[Part]) -> Iterator[RangeInDoubt]:
 
 
 def _unanswered(judge: Judge) -> Iterator[RangeInDoubt]:
-    """The addresses of this host on which it answers nobody: the rule for table local was deleted,
-    or another one comes before it. IPv6 looks up that table until a rule is added.
+    """The addresses of this host on which it may answer nobody: the rule for table local was
+    deleted, or another one comes before it. IPv6 looks up that table all the same until a rule is
+    added for the first time, which nobody can see later.
 
-    Field states: networkd-took-the-local-rule, netbird-and-vrf; ipv6-without-rules answers.
+    Field states: networkd-took-the-local-rule, netbird-and-vrf.
     """
     fib = judge.fib
-    usual = default_rules(fib.family)
-    is_untouched = fib.family == IPV6 and set(usual).issuperset(fib.rules)
-    if is_untouched or fib.rules[:1] == usual[:1]:
+    if fib.rules[:1] == default_rules(fib.family)[:1]:
         return
     local = {route.prefix for route in fib.snapshot.routes if route.table == TABLE_LOCAL}
     for address in judge.devices.addresses:

@@ -331,7 +331,9 @@ def without_its_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | 
     """
     route = taken.route
     # A single address may be a neighbour, and a default route is not for neighbours.
-    if not taken.is_wide or route.prefix.length == 0 or has_gateway(route, dev):
+    if not taken.is_wide or route.prefix.length == 0:
+        return None
+    if all(hop.gateway is not None for hop in route.next_hops if hop.dev == dev):
         return None
     if judge.devices.is_connected(dev, route) or not _are_others_elsewhere(judge, dev):
         return None

@@ -253,6 +253,8 @@ def _helping_routes(parts: Sequence[Part], after: Sequence[Part]) -> set[Route |
 def _why_still(part: Part, missing: Why | None) -> Why:
     """Why this part is not fine with the routes."""
     _, decision = part.escape or (part.opinion, part.decision)
+    if decision.rule is not None and decision.rule.table == TABLE_LOCAL:
+        return Why("earlier-rule", f"[{decision.route}] comes before table main")
     if decision.rule is not None and decision.rule.table != TABLE_MAIN:
         return Why("earlier-rule", f"[rule {decision.rule}] comes before table main")
     return missing or _NOT_PROVEN

@@ -16,7 +16,7 @@ from hostrouting.config.settings import StaticRoute
 from hostrouting.fib.engine import NOT_JUDGED, Decision
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, extent, prefixes_between
-from hostrouting.model.route import REFUSING, TABLE_MAIN, Route
+from hostrouting.model.route import REFUSING, TABLE_LOCAL, TABLE_MAIN, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.text import spoken
@@ -173,9 +173,9 @@ class Escape(NamedTuple):
         words = [extent(self.cidr.family, self.first, self.last), self._fate]
         if self.decision.route is not None:
             words.append(f"[{self.decision.route}]")
-        is_by_main = self.decision.rule is not None and self.decision.rule.table == TABLE_MAIN
-        if self.decision.rule is not None and not is_by_main:
-            words.append(f"by [rule {self.decision.rule}]")
+        rule = self.decision.rule
+        if rule is not None and rule.table not in {TABLE_MAIN, TABLE_LOCAL}:
+            words.append(f"by [rule {rule}]")
         if self.hidden is not None:
             words.append(f"and misses the pods of [{self.hidden}]")
         return " ".join(words)

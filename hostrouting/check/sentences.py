@@ -291,7 +291,7 @@ DOUBTS = {
         "if the rule is intended, write its selectors into routeOverlap.intendedRules",
     ),
     "missing-rule": Wording(
-        "this host does not answer on {where}: no rule looks up table local first",
+        "this host may answer nobody on {where}: no rule looks up table local first",
         "add the rule",
         "rule add pref 0 lookup local",
     ),

@@ -59,6 +59,7 @@ by these, TCP connects in IPv6 alone
 for a route of the scope of the host, Linux finds no source by a device without an address
   ok        | 172.16.5.1/32 dev cali1 scope 254 src 10.0.0.4; address fe80::1/64 dev cali1
 one next hop without a gateway loses some connections; DHCP knows who is a neighbour
+  undecided | 172.16.0.0/16 proto 4 nexthop via 10.0.0.1 dev eth0 nexthop dev eth0
   ok        | 172.16.0.0/16 proto 16 nexthop via 10.0.0.1 dev eth0 nexthop dev eth0
 who sets a default route without a gateway means it; any other may be a mistake
   ok        | default dev eth0 proto 3
