@@ -17,14 +17,7 @@ from hostrouting.config.cni import devices_of
 from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity
 from hostrouting.model.link_kinds import is_card
 from hostrouting.model.prefix import IPV4, extent, ip_at
-from hostrouting.model.route import (
-    OURS,
-    TABLE_MAIN,
-    Route,
-    deletion_command,
-    protocol_name,
-    table_name,
-)
+from hostrouting.model.route import OURS, TABLE_MAIN, Route, deletion_command
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND
 from hostrouting.routes.uplink import TO_HAVE_DEFAULT
 from hostrouting.text import command_of, counted, grouped, spoken
@@ -156,6 +149,7 @@ def finding_name(escape: Escape) -> Name:
 def _facts_of(escape: Escape) -> dict[str, Any]:
     """The escape for programs."""
     family = escape.cidr.family
+    decision = escape.decision
     facts: dict[str, Any] = {
         "cidr": str(escape.cidr),
         "first": str(ip_at(family, escape.first)),
@@ -163,32 +157,12 @@ def _facts_of(escape: Escape) -> dict[str, Any]:
         "prefixes": [str(prefix) for prefix in escape.prefixes],
         "kind": escape.kind,
         "devs": list(escape.devs),
-        "via": _first_way_out(escape),
+        "route": "" if decision.route is None else str(decision.route),
+        "rule": "" if decision.rule is None else str(decision.rule),
     }
     if escape.hidden is not None:
         facts["pods"] = str(escape.hidden.prefix)
     return facts
-
-
-def _first_way_out(escape: Escape) -> dict[str, Any]:
-    """The first device by which packets escape, with what leads there."""
-    rule = escape.decision.rule
-    route = escape.decision.route
-    dev = escape.devs[0] if escape.devs else None
-    way: dict[str, Any] = dict.fromkeys(("dev", "gateway", "route", "table", "protocol", "rule"))
-    way["dev"] = dev
-    if rule is not None:
-        way["rule"] = rule.priority
-    if route is None:
-        return way
-    way["route"] = str(route.prefix)
-    way["table"] = table_name(route.table)
-    way["protocol"] = protocol_name(route.protocol)
-    for hop in route.next_hops:
-        if hop.dev == dev and hop.gateway is not None:
-            way["gateway"] = str(hop.gateway)
-            break
-    return way
 
 
 # What repairs it.

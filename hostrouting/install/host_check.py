@@ -77,9 +77,12 @@ def _findings_of(
     """The findings of the check, with the commands that are typed, and what hinders the probe
     rewrite.
     """
+    configured = {route.key for route in config.static_routes.routes}
     for finding in check_findings(report, mode=config.route_overlap.mode):
         remedy = finding.remedy
         if finding.name == "action":
+            if configured.issuperset(route.key for route in report.routes):
+                remedy = None  # they are configured, and `apply` moves them
             remedy = Remedy("for good", repair_line(repair_options), otherwise=remedy)
         elif remedy is not None and "mayAllow" in finding.facts:
             line = line_to_allow(repair_options, finding.facts["mayAllow"])

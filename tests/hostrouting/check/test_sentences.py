@@ -13,7 +13,7 @@ from hostrouting.check.sentences import (
 from hostrouting.config.settings import Mode
 from hostrouting.finding import WRONG, Finding
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import NextHop, Route
+from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import plain_vm
@@ -145,24 +145,17 @@ def test_to_allow_a_card_is_no_remedy(link: Link) -> None:
     host = vm_with(Route.to(CIDR, dev=link.name), links=(link,))
     [escape, *_] = findings(host, mode="WARN")
     assert escape.name == "overlap"
-    assert escape.facts["via"]["gateway"] is None
     assert escape.remedy is None
 
 
-def test_the_gateway_of_an_escape() -> None:
-    """Programs read that of the next hop by which packets escape, and what leads there."""
-    expected = NextHop("eth0", gateway=as_ip("10.0.0.1"))
-    other = NextHop("docker0", gateway=as_ip("10.9.0.1"))
-    [escape, *_] = findings(vm_with(Route(INSIDE, (expected, other)), links=(DOCKER,)))
-    assert escape.facts["devs"] == ["docker0"]
-    assert escape.facts["via"] == {
-        "dev": "docker0",
-        "gateway": "10.9.0.1",
-        "route": str(INSIDE),
-        "table": "main",
-        "protocol": "unspec",
-        "rule": 32766,
-    }
+def test_the_route_and_the_rule_of_an_escape() -> None:
+    """Programs read by which devices packets escape, and what leads there."""
+    [escape, *_] = findings(vm_of("172.16.5.0/24 nexthop via 10.0.0.1 dev eth0 nexthop dev ib0"))
+    assert escape.facts["devs"] == ["ib0"]
+    assert escape.facts["route"].startswith(
+        "172.16.5.0/24 proto unspec nexthop via 10.0.0.1 dev eth0"
+    )
+    assert escape.facts["rule"] == "32766: from all lookup main"
 
 
 def test_the_kind_of_an_escape() -> None:

@@ -32,8 +32,6 @@ def test_the_findings_with_a_name() -> None:
     [action] = check.named("action")
     assert action.remedy is not None
     assert action.remedy.command == repair_line(check.repair_options)
-    assert action.remedy.otherwise is not None
-    assert action.remedy.otherwise.words.startswith("add to staticRoutes.routes: [{")
     assert check.named("action", "overlap") == [*check.findings]
     assert check.named(*ESCAPES) == [check.findings[0]]
     assert check.named("unsafe") == []
@@ -42,6 +40,16 @@ def test_the_findings_with_a_name() -> None:
     assert len(check.document()["findings"]) == 2
     assert check.findings[0].severity == "error"
     assert check.code() == 1
+
+
+def test_the_routes_of_a_repair_are_added_to_the_configuration_if_it_lacks_them() -> None:
+    """If it has them, `apply` sets or moves them."""
+    host = FakeHost(kernel=h200())
+    for configured, ways in ((REPAIR[:1], 2), (REPAIR, 1)):
+        check = check_host(config(*configured, cidrs=(CIDR,)), host)
+        [action] = check.named("action")
+        assert action.remedy is not None
+        assert len(list(action.remedy.ways())) == ways
 
 
 def test_what_makes_the_verdict_undecided() -> None:
