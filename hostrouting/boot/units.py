@@ -37,11 +37,17 @@ _SAY_THAT_IT_DID_NOT_RUN = (
     "above; to see what to do, as root: $h status; or, to start ALL gated units without "
     f'any check until the next boot: {HostLayout.opening_command}" >&2'
 )
+_SAY_THAT_IT_ENDED = 'echo "<3>hostrouting: $u was refused: a signal ended the gate" >&2'
 _GATE = "; ".join(
     (
         # Python runs in the background, and the shell waits: so a signal ends the gate at once, and
         # a unit that counts SIGTERM as a success (SuccessExitStatus=) is refused all the same.
-        "stop() { kill $! 2>/dev/null; wait; exit 255; }",
+        "u=$1",
+        "stop() { kill $! 2>/dev/null",
+        "wait $!",
+        # A program that is still being loaded ends without a word.
+        f"[ $? = {REFUSED} ] || {_SAY_THAT_IT_ENDED}",
+        "exit 255; }",
         "trap stop HUP INT QUIT TERM USR1 USR2",
         # The opening is a regular file of root's that only root can write and nobody can execute,
         # with a reason in its first line. `status` has the same rule (gate/unit_gates.py).

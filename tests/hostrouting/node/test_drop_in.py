@@ -285,6 +285,22 @@ def test_a_signal(node: SandboxedNode, shell: tuple[str, ...], signal: str) -> N
     assert log[-1] == f"<3>hostrouting: {UNIT} was refused: see the lines above"
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_signal_before_the_program_hears_it(node: SandboxedNode, shell: tuple[str, ...]) -> None:
+    """While the program is being loaded, a signal ends it without a word: the shell says why the
+    unit was refused.
+    """
+    script = "#!/bin/sh\ntouch /run/begun\nexec sleep 60\n"
+    node.files.write(HostLayout.python_path, script, mode=0o755)
+    node.place(PROGRAM).touch()
+    script = TERMINATE.format(condition="[ -e /run/begun ]", signal="TERM")
+    done = node.run("sh", "-c", script, "sh", *gate(shell))
+    assert done.stdout.splitlines() == [
+        "255",
+        f"<3>hostrouting: {UNIT} was refused: a signal ended the gate",
+    ]
+
+
 # Another process than this shell, whose descriptor 9 it is, has then opened the lock.
 
 
