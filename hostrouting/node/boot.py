@@ -6,47 +6,36 @@ whose gated units start late or never, and an operator can start one by hand.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from hostrouting.host.host import Host
 from hostrouting.node.clock import MachineClock, NodeClock
 from hostrouting.node.ending import TIME_LIMIT, TimeLimit, stop_on_signals
 from hostrouting.node.installed import await_pass
-from hostrouting.node.journal import ERROR, describe_failure, lines_of, say
-from hostrouting.node.lock import HostLock
-from hostrouting.upkeep.passes import PARTS, Part
+from hostrouting.node.journal import lines_of, say, say_failure
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-_FAILED = 1
+    from hostrouting.upkeep.passes import Part
 
 
 def run_service(part: str) -> int:
     """Make this part of a pass; the exit status of the service."""
     stop_on_signals()
-    [known] = [each for each in PARTS if each == part]
-    return make_part(known, Host.local(), clock=MachineClock())
+    return make_part(cast("Part", part), Host.local(), clock=MachineClock())
 
 
-def make_part(
-    part: Part,
-    host: Host,
-    *,
-    clock: NodeClock,
-    locked: Callable[[], AbstractContextManager[str]] = HostLock,
-) -> int:
+def make_part(part: Part, host: Host, *, clock: NodeClock) -> int:
     """Make the part, and log what is wrong; 0 if it is done, and holds no unit back."""
     try:
         with TimeLimit(TIME_LIMIT):
-            _, outcome = await_pass(host, [part], clock=clock, locked=locked)
+            _, outcome = await_pass(host, [part], clock=clock)
     except BaseException as error:  # noqa: BLE001  whatever it is, the journal has to have it
-        for line in describe_failure(error):
-            say(ERROR, line)
-        return _FAILED
+        say_failure(error)
+        return 1
     for level, words in lines_of(outcome):
         say(level, words)
     # Probes hold no unit back, but systemd has to try again.
     is_table_missing = part == "probes" and bool(outcome.findings)
-    return _FAILED if outcome.refuses or is_table_missing else 0
+    if outcome.refuses or is_table_missing:
+        return 1
+    return 0

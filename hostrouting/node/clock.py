@@ -1,16 +1,25 @@
-"""The time, as a process of the node needs it: `phases.Clock` would load threads."""
+"""The time, and the lock of the host, as a process of the node waits for them: `phases.Clock` would
+load threads.
+"""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Protocol
 
+from hostrouting.node.lock import HostLock
+
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from phases import Clock
 
 
 class NodeClock(Protocol):
     """The time, and waiting."""
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Hold the lock of the host during the block; wait for it without a limit."""
 
     @property
     def for_watch(self) -> Clock | None:
@@ -29,13 +38,8 @@ class NodeClock(Protocol):
 class MachineClock:
     """The clock of this machine; see NodeClock."""
 
+    locked = HostLock
     for_watch = None
-
-    def now(self) -> float:
-        return time.monotonic()
-
-    def processor_time(self) -> float:
-        return time.process_time()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
+    now = staticmethod(time.monotonic)
+    processor_time = staticmethod(time.process_time)
+    sleep = staticmethod(time.sleep)

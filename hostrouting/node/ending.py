@@ -67,7 +67,7 @@ class TimeLimit:
         signal.signal(signal.SIGALRM, self._end)
         # Again and again: if a signal comes just before this process blocks, Python raises nothing
         # until the next one ends the wait.
-        signal.setitimer(signal.ITIMER_REAL, max(self._seconds, 0.001), 0.25)
+        signal.setitimer(signal.ITIMER_REAL, self._seconds, 0.25)
 
     def __exit__(self, *_: object) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -11,31 +11,33 @@ What a pass finds is logged once, until a pass of its kind does not find it; in 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from hostrouting.errors import HostRoutingError
 from hostrouting.host.host import Host
 from hostrouting.node.clock import MachineClock
 from hostrouting.node.ending import TIME_LIMIT, Stopped, TimeLimit, stop_on_signals
-from hostrouting.node.installed import run_installed_pass, verdict_gone_after_failure
-from hostrouting.node.journal import ERROR, NOTICE, WARNING, describe_failure, lines_of, say
-from hostrouting.node.lock import HostLock
+from hostrouting.node.installed import GATHER, run_installed_pass, verdict_gone_after_failure
+from hostrouting.node.journal import (
+    ERROR,
+    NOTICE,
+    WARNING,
+    describe_failure,
+    lines_of,
+    say,
+    say_failure,
+)
 from hostrouting.upkeep.fight import Fight
-from hostrouting.upkeep.passes import PARTS
+from hostrouting.upkeep.passes import PARTS, Part
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+    from collections.abc import Collection
 
     from hostrouting.kernel.base import RouteBackend, Watch
     from hostrouting.node.clock import NodeClock
     from hostrouting.node.journal import Line
 
-_Kind: TypeAlias = Literal["routes", "all"]
-
 # In seconds.
-_GATHER = 0.02
-"""So long after a change, others belong to it."""
 _SHORTEST_REST = 0.1
 _LONGEST_REST = 60.0
 _WHOLE_AGAIN_AFTER = 10.0
@@ -56,8 +58,7 @@ def run_guard() -> int:
     except Stopped:
         return 0
     except BaseException as error:  # noqa: BLE001  whatever it is, the journal has to have it
-        for line in describe_failure(error):
-            say(ERROR, line)
+        say_failure(error)
     return 1
 
 
@@ -70,17 +71,15 @@ class Guard:
         backend: RouteBackend,
         *,
         clock: NodeClock,
-        locked: Callable[[], AbstractContextManager[str]] = HostLock,
     ) -> None:
         self._host = host
         self._backend = backend
         self._clock = clock
-        self._locked = locked
         self._whole_pass_from = clock.now()
         """The next whole pass is made then, or later."""
         self._fight = Fight(host.files)
-        self._said: dict[_Kind, set[Line]] = {"routes": set(), "all": set()}
-        """By the kind of a pass: what the last one found, or all of a fight."""
+        self._said: dict[bool, set[Line]] = {False: set(), True: set()}
+        """By whether a pass is a whole one: what the last of them found, or all of a fight."""
         self._has_failed = False
         """Whether units are held back, as far as the last passes say."""
 
@@ -91,7 +90,7 @@ class Guard:
                 idle_time = self.make_next_pass()
                 has_changed = watch.wait(idle_time, clock=self._clock.for_watch)
                 if has_changed:
-                    self._clock.sleep(_GATHER)
+                    self._clock.sleep(GATHER)
                     watch.wait(0.0)  # what was reported meanwhile belongs to the same change
         finally:
             self._fight.end()
@@ -100,35 +99,31 @@ class Guard:
         """Make a pass, and rest; return the time until the next one if nothing changes, which may
         be over.
         """
-        kind: _Kind = "routes"
-        if self._clock.now() >= self._whole_pass_from:
-            kind = "all"
+        is_whole = self._clock.now() >= self._whole_pass_from
+        if is_whole:
             self._whole_pass_from = self._clock.now() + _WHOLE_AGAIN_AFTER
-        self._clock.sleep(self._make_pass(kind))
-        if kind == "all":
+        self._clock.sleep(self._make_pass(is_whole=is_whole))
+        if is_whole:
             return _WHOLE_AGAIN_UNTIL
         return self._whole_pass_from - self._clock.now()
 
-    def _make_pass(self, kind: _Kind) -> float:
-        """Make a pass of this kind, and say what is new; return how long to rest after it."""
-        with TimeLimit(TIME_LIMIT), self._locked() as why_not_locked:
+    def _make_pass(self, *, is_whole: bool) -> float:
+        """Make a pass, and say what is new; return how long to rest after it."""
+        with TimeLimit(TIME_LIMIT), self._clock.locked():
             began = self._clock.processor_time()
-            lines, refuses = self._find_lines(kind)
+            lines, refuses = self._find_lines(PARTS if is_whole else ("routes",))
             seconds = self._clock.processor_time() - began
-        if why_not_locked:
-            lines.append((WARNING, why_not_locked))
-        self._say_new(kind, lines)
+        self._say_new(lines, self._said[is_whole])
         if refuses:
             self._has_failed = True
-        elif kind == "all" and self._has_failed and not self._fight.is_on:
+        elif is_whole and self._has_failed and not self._fight.is_on:
             self._has_failed = False
             say(NOTICE, "the guard: all is right again")
         return min(max(seconds * _REST_FACTOR, _SHORTEST_REST), _LONGEST_REST)
 
-    def _find_lines(self, kind: _Kind) -> tuple[list[Line], bool]:
-        """What a pass finds, and whether it holds units back."""
+    def _find_lines(self, parts: Collection[Part]) -> tuple[list[Line], bool]:
+        """What these parts of a pass find, and whether that holds units back."""
         try:
-            parts = PARTS if kind == "all" else ("routes",)
             _, outcome = run_installed_pass(self._host, self._backend, parts)
         except HostRoutingError as error:
             return [(ERROR, words) for words in describe_failure(error)], True
@@ -138,9 +133,8 @@ class Guard:
             lines.append((WARNING, about_fight))
         return lines, outcome.refuses
 
-    def _say_new(self, kind: _Kind, lines: list[Line]) -> None:
-        """Log the lines that the last pass of this kind did not have."""
-        said = self._said[kind]
+    def _say_new(self, lines: list[Line], said: set[Line]) -> None:
+        """Log the lines that were not said of the last pass of this kind."""
         for line in lines:
             if line not in said:
                 say(*line)

@@ -8,16 +8,15 @@ an old one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hostrouting.check.marker import remove_markers
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, HostError
 from hostrouting.host.layout import HostLayout
-from hostrouting.node.journal import INFO, WARNING, say
-from hostrouting.node.lock import HostLock
+from hostrouting.node.journal import INFO, say
 from hostrouting.upkeep.passes import PARTS, Part, PassOutcome, run_pass
 
 if TYPE_CHECKING:
@@ -31,8 +30,8 @@ WAIT = 60.0
 """Seconds for what may still come: of the 75 that a process has, the rest is for its work."""
 _LOOK_AGAIN = 1.0
 """Seconds to the next attempt: Linux does not report every change."""
-_GATHER = 0.02
-"""Seconds in which changes come together."""
+GATHER = 0.02
+"""So long after a change, others belong to it."""
 
 
 def read_config(files: Files) -> HostRoutingConfig:
@@ -76,38 +75,37 @@ def await_pass(
     parts: Collection[Part] = PARTS,
     *,
     clock: NodeClock,
-    locked: Callable[[], AbstractContextManager[str]] = HostLock,
 ) -> tuple[HostRoutingConfig, PassOutcome]:
     """Make these parts of a pass, and again after each change, until nothing may come any more, or
     the time for that is over. What is awaited is said each time that it changes.
     """
     until = clock.now() + WAIT
     with verdict_gone_after_failure(host.files), host.open_kernel() as backend:
-        config, outcome = _locked_pass(host, backend, parts, locked)
+        config, outcome = _locked_pass(host, backend, parts, clock)
         if not outcome.waits:
             return config, outcome
         said = ""
+        changes = outcome.changes
         with backend.watch() as watch:
             while True:
                 # The first one again: the change may have come before the watch.
-                config, outcome = _locked_pass(host, backend, parts, locked)
+                config, outcome = _locked_pass(host, backend, parts, clock)
+                changes += outcome.changes
                 seconds_left = until - clock.now()
                 if not outcome.waits or seconds_left <= 0:
-                    return config, outcome
+                    return config, outcome._replace(changes=changes)
                 if outcome.waits != said:
                     said = outcome.waits
                     say(INFO, f"waiting for up to {seconds_left:.0f} s: {said}")
                 watch.wait(min(_LOOK_AGAIN, seconds_left), clock=clock.for_watch)
-                clock.sleep(_GATHER)
+                clock.sleep(GATHER)
 
 
 def _locked_pass(
     host: Host,
     backend: RouteBackend,
     parts: Collection[Part],
-    locked: Callable[[], AbstractContextManager[str]],
+    clock: NodeClock,
 ) -> tuple[HostRoutingConfig, PassOutcome]:
-    with locked() as why_not_locked:
-        if why_not_locked:
-            say(WARNING, why_not_locked)
+    with clock.locked():
         return run_installed_pass(host, backend, parts)

@@ -59,6 +59,12 @@ def lines_of(outcome: PassOutcome) -> Iterator[Line]:
         yield INFO, verdict
 
 
+def say_failure(error: BaseException) -> None:
+    """Log why a process of the node ended before its work was done."""
+    for line in describe_failure(error):
+        say(ERROR, line)
+
+
 def describe_failure(error: BaseException) -> list[str]:
     """Why a process of the node ended before its work was done; and what is true now, if that was
     added to the error.

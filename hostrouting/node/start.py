@@ -12,9 +12,6 @@ because it has to work on a host whose Python does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 from hostrouting.config.settings import gated_units
 from hostrouting.gate.trusted import find_untrusted
 from hostrouting.gate.unit_names import template_of
@@ -23,12 +20,8 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.node.clock import MachineClock, NodeClock
 from hostrouting.node.ending import TIME_LIMIT, Stopped, TimeLimit, stop_on_signals
 from hostrouting.node.installed import await_pass
-from hostrouting.node.journal import ERROR, NOTICE, describe_failure, lines_of, say
-from hostrouting.node.lock import HostLock
+from hostrouting.node.journal import ERROR, NOTICE, lines_of, say, say_failure
 from hostrouting.release import PASSED, REFUSED
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
 
 _ADVICE = (
     "to start ALL gated units without any check until the next boot, as root: "
@@ -42,22 +35,15 @@ def decide_start(unit: str) -> int:
     return decide(unit, Host.local(), clock=MachineClock())
 
 
-def decide(
-    unit: str,
-    host: Host,
-    *,
-    clock: NodeClock,
-    locked: Callable[[], AbstractContextManager[str]] = HostLock,
-) -> int:
+def decide(unit: str, host: Host, *, clock: NodeClock) -> int:
     """Whether the unit may start on this host; the reasons are logged."""
     advice = _ADVICE
     try:
         with TimeLimit(TIME_LIMIT):
-            if _may_start(unit, host, clock, locked):
+            if _may_start(unit, host, clock):
                 return PASSED
     except BaseException as error:  # noqa: BLE001  whatever it is, the unit must not start
-        for line in describe_failure(error):
-            say(ERROR, line)
+        say_failure(error)
         if isinstance(error, Stopped):
             advice = ""  # an operator who stops a unit that is starting needs none
     say(ERROR, f"{unit} was refused: see the lines above")
@@ -66,12 +52,7 @@ def decide(
     return REFUSED
 
 
-def _may_start(
-    unit: str,
-    host: Host,
-    clock: NodeClock,
-    locked: Callable[[], AbstractContextManager[str]],
-) -> bool:
+def _may_start(unit: str, host: Host, clock: NodeClock) -> bool:
     """Whether nothing holds the unit back; what does is logged."""
     untrusted = [*find_untrusted(host.files)]
     for finding in untrusted:
@@ -79,7 +60,7 @@ def _may_start(
     if untrusted:
         return False
 
-    config, outcome = await_pass(host, clock=clock, locked=locked)
+    config, outcome = await_pass(host, clock=clock)
     for level, words in lines_of(outcome):
         say(level, words)
     if {unit, template_of(unit)}.isdisjoint(gated_units(config)):

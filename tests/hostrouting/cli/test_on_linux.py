@@ -169,8 +169,14 @@ def passes_the_gate(machine: Machine, unit: str) -> bool:
     return done.returncode == 0
 
 
+class Unlocked(MachineClock):
+    """Nobody locks this machine."""
+
+    locked = nullcontext  # type: ignore[assignment]  # of no type of lock
+
+
 def pass_the_guard(machine: Machine, kernel: NetlinkBackend) -> None:
     """Let the guard make a pass."""
     files = LocalFiles(str(machine.outside("/")))
     host = Host(backend=NetlinkBackend, files=files, manager=None)
-    Guard(host, kernel, clock=MachineClock(), locked=lambda: nullcontext("")).make_next_pass()
+    Guard(host, kernel, clock=Unlocked()).make_next_pass()

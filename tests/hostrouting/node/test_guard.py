@@ -66,17 +66,17 @@ class Guarded:
     """A guard, from 0 s on, on a node that is right after its first pass."""
 
     def __init__(self, config: HostRoutingConfig = GUARDED, *, seconds: float = 0.0) -> None:
-        self.clock = FakeNodeClock()
+        self.lock = FakeLock(self._note_pass)
+        self.clock = FakeNodeClock(self.lock)
         self.host = node(config)
         self.passes: list[tuple[float, Literal["routes", "all"]]] = []
         """When each began, and of which kind it was."""
-        self.lock = FakeLock(self._note_pass)
         self._backend = Slow(self.host, self.clock, seconds)
 
     def run_until(self, moment: float) -> None:
         """Guard until then."""
         self.clock.raise_at(moment, Stopped("SIGTERM"))
-        ours = Guard(self.host, self._backend, clock=self.clock, locked=self.lock)
+        ours = Guard(self.host, self._backend, clock=self.clock)
         with suppress(Stopped), self._backend.watch() as watch:
             ours.run(watch)
 

@@ -17,7 +17,6 @@ from hostrouting.testing.gate import why_refused
 from tests.support.node import (
     HALVES,
     UNIT,
-    FakeLock,
     FakeNodeClock,
     logged,
     marker_of,
@@ -104,7 +103,7 @@ def test_the_gate_of_a_node(
     config = wanting(*routes, mode=mode)
     fake, real = installed(config, make), installed(config, make)
     reasons = why_refused(fake, UNIT)
-    status = decide(UNIT, real, clock=FakeNodeClock(), locked=FakeLock())
+    status = decide(UNIT, real, clock=FakeNodeClock())
     assert (reasons == ()) is (status == PASSED)
     errors = [line.removeprefix("3 ") for line in logged(capfd) if line.startswith("3 ")]
     assert [*reasons] == [f"hostrouting: {error}" for error in errors]
