@@ -26,7 +26,6 @@ from hostrouting import (
     Configure,
     Host,
     HostRoutingConfig,
-    exit_code,
 )
 from hostrouting.install.plan import Plan
 from hostrouting.reading import must, read_file, section
@@ -193,7 +192,7 @@ if __name__ == "__main__":
         settings = read_file(Settings, given.config)
     except ConfigError as error:
         print(error, file=sys.stderr)
-        sys.exit(exit_code(error))
+        sys.exit(error.exit_code)
     bootstrap = agent(settings, Host.local() if given.here else FakeHost(kernel=h200()))
     if given.plan:
         dry_run = phases.plan(bootstrap)
@@ -201,4 +200,4 @@ if __name__ == "__main__":
         sys.exit(dry_run.exit_code)
     report = asyncio.run(run(bootstrap))
     print(report.to_json())
-    sys.exit(exit_code(report))
+    sys.exit(report.exit_code)

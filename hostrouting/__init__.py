@@ -45,7 +45,6 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
         RequirementError as RequirementError,
         RouteConflict as RouteConflict,
         RouteOverlapError as RouteOverlapError,
-        exit_code as exit_code,
     )
     from hostrouting.finding import Finding as Finding
     from hostrouting.host import Host as Host, HostLayout as HostLayout
@@ -81,7 +80,6 @@ _MODULES = {
     "NotReady": "errors",
     "HostError": "errors",
     "BackendError": "errors",
-    "exit_code": "errors",
     "Finding": "finding",
     "check_kernel": "check",
     "check_snapshot": "check",

@@ -16,14 +16,11 @@ The word before the colon says where the fault is.
 import errno
 from collections.abc import Iterable
 from copyreg import __newobj__  # type: ignore[attr-defined]  # how pickle makes an object
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, PROBLEM, worst_code
+from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, PROBLEM
 from hostrouting.finding import Finding, Name, Remedy
 from hostrouting.text import first_of
-
-if TYPE_CHECKING:
-    import phases
 
 HostPart: TypeAlias = Literal["file", "systemd", "nft", "ebtables", "azure-vnet", "executor"]
 
@@ -73,8 +70,8 @@ class HostRoutingError(Exception):
 
     @property
     def exit_code(self) -> int:
-        """What a program exits with because of it. Without a permission or an answer, nothing can
-        be decided.
+        """What a program exits with because of it; the report of a run has it, too. Without a
+        permission or an answer, nothing can be decided.
         """
         if is_denied(self) or self.has_no_answer:
             return CANNOT_DECIDE
@@ -311,25 +308,3 @@ def is_denied(error: BaseException | None) -> bool:
     if isinstance(error, HostRoutingError) and error.kind == "not-permitted":
         return True
     return is_denied(error.__cause__)
-
-
-def exit_code(outcome: "phases.Step | phases.TaskFailed | HostRoutingError") -> int:
-    """The exit code for the report of a run with tasks of hostrouting, as docs/scripts.md lists
-    them: of several failures, the worst. Or the code for an error of hostrouting that came before
-    the run. A dry run that would fail has the code 1.
-
-    An error that is not hostrouting's counts as a problem. After a signal with which no step
-    failed, the code is 128 plus its number.
-    """
-    if isinstance(outcome, HostRoutingError):
-        return outcome.exit_code
-    import phases  # noqa: PLC0415  a command that runs no task needs none of it
-
-    codes = [
-        step.error.exit_code if isinstance(step.error, HostRoutingError) else PROBLEM
-        for step in outcome.failures
-    ]
-    code = worst_code(*codes)
-    if isinstance(outcome, phases.TaskFailed):
-        return code
-    return code or outcome.exit_code

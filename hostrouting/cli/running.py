@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import phases
 from hostrouting.cli.output import error_document
-from hostrouting.errors import exit_code
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.lines import indented
@@ -84,7 +83,7 @@ def run_task(task: phases.AnyTask, host: Host) -> Run:
             effects += effects_of(step.result) + effects_of(step.error)  # it has one of the two
     wrote = tuple(path for path in effects.files if host.files.look(path) is not None)
     removed = tuple(path for path in effects.files if path not in wrote)
-    return Run(report, exit_code(report), effects, wrote, removed)
+    return Run(report, report.exit_code, effects, wrote, removed)
 
 
 class _Escaped(logging.Formatter):

@@ -27,7 +27,6 @@ import phases
 from hostrouting.boot.program import Program
 from hostrouting.cli import main
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import exit_code
 from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
 from tests.support.children import LONGEST, enter_namespaces
@@ -158,7 +157,7 @@ def _configure(path: str, wait: str) -> int:
     task = Configure(config, host=Host.local(), wait=float(wait), allow_removal=True)
     report = phases.run(task)
     sys.stdout.write(f"{report}\n")
-    return exit_code(report)
+    return report.exit_code
 
 
 def _as_the_interpreter(words: tuple[str, ...]) -> int:
