@@ -2,6 +2,7 @@
 somewhere.
 """
 
+import ast
 import json
 import re
 import shlex
@@ -250,6 +251,31 @@ def test_findings() -> None:
     """docs/findings.md has a section for each finding, and no other."""
     headings = re.findall(r"^### (.*)$", PAGES["docs/findings.md"], re.MULTILINE)
     assert sorted(headings) == sorted(NAMES)
+
+
+def sentences_in_code() -> Iterator[str]:
+    """Each text in the library, with … for what is filled in."""
+    for path in (ROOT / "hostrouting").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                yield "".join(
+                    str(part.value) if isinstance(part, ast.Constant) else "…"
+                    for part in node.values
+                )
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield re.sub(r"\{\w*\}", "…", node.value)
+
+
+def test_messages() -> None:
+    """Below the name of a finding, docs/findings.md has the words of its message, with … for what
+    is filled in: an operator searches for them.
+    """
+    texts = "\n".join(sentences_in_code())
+    for section in PAGES["docs/findings.md"].split("\n### ")[1:]:
+        quotes = re.findall(r'"([^"]+)"', section.split("\n\n")[1])
+        assert quotes, section
+        for words in "…".join(quotes).split("…"):
+            assert words.strip(" […];:") in texts, section
 
 
 def test_reasons_why_no_route_repairs() -> None:
