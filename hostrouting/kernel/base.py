@@ -8,7 +8,7 @@ refusal. The contract suite in `hostrouting.testing` checks these promises on an
 import errno
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from hostrouting.errors import BackendError
 from hostrouting.model.prefix import IP, Prefix
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from phases import Clock
-
-T = TypeVar("T")
 
 Verb: TypeAlias = Literal["add", "append", "delete"]
 

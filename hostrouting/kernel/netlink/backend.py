@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError
-from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest
+from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Watch
 from hostrouting.kernel.netlink.host import (
     forwards_ipv6,
     list_addresses,
@@ -24,7 +24,6 @@ from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
 from hostrouting.model.snapshot import Address, Snapshot
 
 if TYPE_CHECKING:
-    from hostrouting.kernel.netlink.watch import NetlinkWatch
     from hostrouting.model.route import Route
     from hostrouting.model.rule import Rule
 
@@ -44,7 +43,7 @@ class NetlinkBackend(RouteBackend):
         self._is_closed = False
         self._timeout = timeout
         with kernel_errors("use netlink"):
-            Netlink(timeout=timeout).close()
+            self._connected().close()
 
     def snapshot(self, *, near: Collection[Prefix] | None = None) -> Snapshot:
         """The present links, addresses, rules and routes, in the kernel's order."""
@@ -52,17 +51,18 @@ class NetlinkBackend(RouteBackend):
             self._attempt("read the host's routes") as netlink,
             # The kernel sends a list in parts. For routes it does not say whether they changed in
             # between, so a second socket receives the reports of changes.
-            closing(Netlink(groups=GROUPS_OF_CHANGES)) as guard,
+            closing(self._connected(GROUPS_OF_CHANGES)) as guard,
         ):
-
-            def read() -> Snapshot:
+            pauses = iter(_PAUSES)
+            while True:
                 netlink.is_torn = False
                 guard.reports()  # what changed before does not count
-                snapshot = read_host(netlink, near)
-                has_changed = bool(guard.reports())
-                return snapshot._replace(restless=snapshot.restless or has_changed)
-
-            return _settled(read)
+                snapshot = _read_host(netlink, near)
+                is_torn = netlink.is_torn or bool(guard.reports())
+                pause = next(pauses, None)
+                if not is_torn or pause is None:
+                    return snapshot._replace(restless=is_torn)
+                time.sleep(pause)
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         """What the kernel would do with a plain packet of this host to each destination."""
@@ -74,7 +74,7 @@ class NetlinkBackend(RouteBackend):
         with self._attempt("change routes") as netlink:
             return change_routes(netlink, tuple(requests))
 
-    def watch(self) -> NetlinkWatch:
+    def watch(self) -> Watch:
         """Begin to listen for changes of links, addresses, rules and routes."""
         from hostrouting.kernel.netlink.watch import NetlinkWatch  # noqa: PLC0415  a check does not listen
 
@@ -90,27 +90,18 @@ class NetlinkBackend(RouteBackend):
         """The socket; an error in the block is a BackendError that says what was attempted."""
         if self._is_closed:
             raise BackendError("this backend was closed", kind="unusable")
-        with kernel_errors(words), closing(Netlink(timeout=self._timeout)) as netlink:
+        with kernel_errors(words), closing(self._connected()) as netlink:
             yield netlink
+
+    def _connected(self, groups: int = 0) -> Netlink:
+        return Netlink(groups=groups, timeout=self._timeout)
 
 
 _PAUSES = (0.01, 0.05)
 """Seconds before the second and the third reading: a device that comes makes several changes."""
 
 
-def _settled(read: Callable[[], Snapshot]) -> Snapshot:
-    """A reading during which nothing has changed, or the third."""
-    snapshot = read()
-    for pause in _PAUSES:
-        if not snapshot.restless:
-            break
-        time.sleep(pause)
-        snapshot = read()
-    return snapshot
-
-
-def read_host(netlink: Netlink, near: Collection[Prefix] | None) -> Snapshot:
-    """One reading; it is restless if the kernel says that one of the lists changed meanwhile."""
+def _read_host(netlink: Netlink, near: Collection[Prefix] | None) -> Snapshot:
     families = [IPV4, IPV6]
     ipv6_forwarding = forwards_ipv6(netlink)
     # Instead of the lists of a family that it does not have, Linux sends those of the others.
@@ -135,5 +126,4 @@ def read_host(netlink: Netlink, near: Collection[Prefix] | None) -> Snapshot:
         rules=tuple(rules),
         routes=tuple(routes),
         ipv6_forwarding=ipv6_forwarding,
-        restless=netlink.is_torn,
     )

@@ -1,14 +1,14 @@
-"""The kernel's list of routes, of which few may be asked for: a check of one CIDR needs few of
-100,000 routes.
+"""The kernel's list of routes. It may have 100,000 of them, of which a check of one CIDR needs few.
 
-To decode a message takes ten times as long as to skip it. Most messages of a list differ only in
-their destination, whose bytes are at the same place in most of them. All other bytes are the kind
-of the message. The first message of a kind is decoded, and says whether others of this kind may be
-skipped. Of those, the ones whose destination overlaps an asked prefix are decoded, too.
+To decode a message takes long, and most messages of a list differ only in their destination, whose
+bytes are at the same place in most of them. All other bytes are the kind of the message. The first
+message of a kind is decoded; the routes of the others are copies of its route with another
+destination, or are left out.
 """
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_right
 from collections.abc import Collection, Mapping
 from functools import cache
@@ -19,9 +19,9 @@ from hostrouting.kernel.netlink.socket import ATTRIBUTE, NUMBER, Netlink
 from hostrouting.model.prefix import Prefix, width_of
 from hostrouting.model.route import OURS, Route
 
-_DST_HEADER_AT = ROUTE_ATTRIBUTES_AT + ATTRIBUTE.size + NUMBER.size  # behind the table
-_DST_AT = _DST_HEADER_AT + ATTRIBUTE.size
-"""Where the destination is in most messages."""
+_DST_AT = ROUTE_ATTRIBUTES_AT + ATTRIBUTE.size + NUMBER.size + ATTRIBUTE.size
+"""Where the destination is in most messages: in the second attribute, behind the table."""
+_EVERYWHERE = [0]
 
 
 def list_routes(
@@ -31,47 +31,56 @@ def list_routes(
     near: Collection[Prefix] | None = None,
 ) -> list[Route]:
     """The routes of all tables, in the kernel's order; `near` as in `RouteBackend.snapshot`."""
-    messages = netlink.dump(RTM_GETROUTE, question_rtmsg(family))
-    if near is None:
-        return [decode(message, names) for message in messages]
 
     @cache
-    def borders_of(length: int) -> list[int]:
-        return _borders_of_overlapping(near, family, length)
+    def borders_near(length: int) -> list[int]:
+        return _borders_of_overlapping(near or (), family, length)
 
     width = width_of(family) // 8
-    dst_end = _DST_AT + width
     dst_header = ATTRIBUTE.pack(ATTRIBUTE.size + width, RTA_DST)
-    skippable: dict[bytes, list[int]] = {}
-    """By kind: where those begin and end that are not skipped."""
+    kinds: dict[bytes, tuple[Route, list[int]]] = {}
+    """The first route of each kind, and the borders between which others are kept."""
     routes: list[Route] = []
-    for message in messages:
-        kind = message[:_DST_AT] + message[dst_end:]
-        borders = skippable.get(kind)
-        if borders is not None:
-            network = int.from_bytes(message[_DST_AT:dst_end], "big")
-            is_between = bisect_right(borders, network) % 2 == 1
-            if not is_between:
+    for size, run in netlink.dump_in_runs(RTM_GETROUTE, question_rtmsg(family)):
+        for before, destination, after in _layout(size, width).iter_unpack(run):
+            kind = before + after
+            network = int.from_bytes(destination, "big")
+            if kind in kinds:
+                first, borders = kinds[kind]
+                if bisect_right(borders, network) % 2 == 1:
+                    prefix = Prefix(family, network, first.prefix.length)
+                    routes.append(first._replace(prefix=prefix))
                 continue
-        route = decode(message, names)
-        routes.append(route)
-        has_usual_place = message[_DST_HEADER_AT:_DST_AT] == dst_header
-        if has_usual_place and _may_be_skipped(route):
-            skippable[kind] = borders_of(route.prefix.length)
+            route = decode(before + destination + after, names)
+            routes.append(route)
+            if before.endswith(dst_header):
+                borders = _EVERYWHERE
+                if near is not None and _may_be_left_out(route):
+                    borders = borders_near(route.prefix.length)
+                kinds[kind] = route, borders
     return routes
 
 
-def _may_be_skipped(route: Route) -> bool:
-    """Whether routes that differ from this one only in their destination may be skipped.
+def _layout(size: int, width: int) -> struct.Struct:
+    """What is before the destination, the destination, and what is behind it, in messages of this
+    size; a message that has no place for a destination is all before it.
+    """
+    after = size - _DST_AT - width
+    if after < 0:
+        return struct.Struct(f"{size}s 0s 0s")
+    return struct.Struct(f"{_DST_AT}s {width}s {after}s")
 
-    Default routes and their halves are not, routes without a gateway are not, and ours are not.
+
+def _may_be_left_out(route: Route) -> bool:
+    """Whether routes that differ from this one only in their destination may be left out: not
+    default routes or their halves, not routes without a gateway, and not ours.
     """
     return route.prefix.length > 1 and route.has_gateway and route.protocol != OURS
 
 
 def _borders_of_overlapping(blocks: Collection[Prefix], family: int, length: int) -> list[int]:
-    """The first addresses of prefixes of this length that overlap a block lie in ranges: where the
-    first range begins, where it ends, where the second begins, and so on.
+    """The first addresses of the prefixes of this length that overlap a block lie in ranges: where
+    the first range begins, where it ends, where the second one begins, and so on.
     """
     ranges: set[Prefix] = set()
     for block in blocks:
@@ -79,7 +88,7 @@ def _borders_of_overlapping(blocks: Collection[Prefix], family: int, length: int
             ranges.add(Prefix.around(family, block.first, min(length, block.length)))
     borders: list[int] = []
     for each in sorted(ranges):
-        is_inside_the_last = borders and each.first < borders[-1]
-        if not is_inside_the_last:
+        is_in_the_last = borders and each.first < borders[-1]
+        if not is_in_the_last:
             borders += [each.first, each.last + 1]
     return borders

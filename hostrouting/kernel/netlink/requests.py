@@ -73,27 +73,21 @@ _LOOKUP_FLAGS = {
 
 def lookup_routes(netlink: Netlink, destinations: Sequence[IP]) -> tuple[Answer, ...]:
     """The route that decides for a plain packet to each destination."""
-    questions = [_question(address, _LOOKUP_FLAGS[address.version]) for address in destinations]
-    return _answers(netlink, questions)
-
-
-def _answers(netlink: Netlink, questions: Sequence[bytes]) -> tuple[Answer, ...]:
-    answers = [*netlink.ask(RTM_GETROUTE, questions)]  # all of them, before the first name is asked
+    questions = [
+        _plain_packet(address.version) + attribute(RTA_DST, address.packed)
+        for address in destinations
+    ]
+    answers = [*netlink.ask(RTM_GETROUTE, questions)]
     # Many destinations have the same entry, and their answers are the same bytes, because `ask`
     # sends every lookup with the sequence number 0.
     answer_of = cache(partial(_answer, names=names_of(list_links(netlink))))
     return tuple(map(answer_of, answers))
 
 
-def _question(destination: IP, flags: int) -> bytes:
-    """The body of a lookup."""
-    return _plain_packet(destination.version, flags) + attribute(RTA_DST, destination.packed)
-
-
 @cache
-def _plain_packet(family: int, flags: int) -> bytes:
+def _plain_packet(family: int) -> bytes:
     """The beginning of a lookup: an ICMP packet of root, to an address that follows."""
-    fixed = question_rtmsg(family, width_of(family), flags)
+    fixed = question_rtmsg(family, width_of(family), _LOOKUP_FLAGS[family])
     of_root = attribute(_RTA_UID, NUMBER.pack(0))
     by_icmp = attribute(_RTA_IP_PROTO, bytes([_ICMP[family]]))
     return fixed + of_root + by_icmp

@@ -9,9 +9,8 @@ buffer. As many requests are sent at once as have answers that fit into a buffer
 size. A batch asks for an acknowledgement of its last message only; the kernel answers the other
 messages only if it refuses them.
 
-There is one conversation at a time, and one that fails is the last one of its socket. Who
-has sent an answer is not looked at: Linux lets only root send messages to a socket of another
-process.
+There is one conversation at a time, and one that fails is the last one of its socket. Who has sent
+an answer is not looked at: Linux lets only root send messages to a socket of another process.
 """
 
 from __future__ import annotations
@@ -178,22 +177,18 @@ class Netlink:
         """
         self.is_torn = False
         """Set if a list changed while the kernel wrote it; whoever asks for lists resets it."""
-        self._timeout = timeout
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC)
-        self._set_options(self._socket)
-        self._socket.bind((0, groups))
-
-    def _set_options(self, opened: socket.socket) -> None:
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+        set_option = self._socket.setsockopt
+        set_option(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
         with suppress(OSError):
-            opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
-            opened.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _BUFFER)
-        opened.setsockopt(_SOL_NETLINK, _NETLINK_CAP_ACK, 1)
-        opened.setsockopt(_SOL_NETLINK, _NETLINK_EXT_ACK, 1)
-        opened.setsockopt(_SOL_NETLINK, _NETLINK_GET_STRICT_CHK, 1)
+            set_option(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
+            set_option(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _BUFFER)
+        for option in (_NETLINK_CAP_ACK, _NETLINK_EXT_ACK, _NETLINK_GET_STRICT_CHK):
+            set_option(_SOL_NETLINK, option, 1)
         # This takes one system call for each answer; Python's own time-out takes two.
-        timeval = struct.pack("=qq", math.ceil(self._timeout), 1)  # zeros would mean: wait for ever
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
+        timeval = struct.pack("=qq", math.ceil(timeout), 1)  # zeros would mean: wait for ever
+        set_option(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
+        self._socket.bind((0, groups))
 
     def close(self) -> None:
         """Close the socket; may be called twice."""
@@ -248,6 +243,14 @@ class Netlink:
 
     def dump(self, type_: int, body: bytes) -> Iterator[bytes]:
         """The messages of one of the kernel's lists."""
+        for size, run in self.dump_in_runs(type_, body):
+            for at in range(0, len(run), size):
+                yield run[at : at + size]
+
+    def dump_in_runs(self, type_: int, body: bytes) -> Iterator[tuple[int, bytes]]:
+        """The messages of one of the kernel's lists: those that follow each other and have the same
+        header together, behind the size of one.
+        """
         self._send([message(type_, NLM_F_DUMP, body)])
         while True:
             part = self.receive()
@@ -261,8 +264,13 @@ class Netlink:
                     if error.number:
                         raise error
                     return
-                yield part[at : at + length]
-                at += aligned(length)
+                size = aligned(length)
+                header = part[at : at + HEADER.size]
+                end = at + size
+                while part[end : end + HEADER.size] == header:
+                    end += size
+                yield size, part[at:end]
+                at = end
 
     def _send(self, messages: Sequence[bytes]) -> None:
         self._socket.send(b"".join(messages))

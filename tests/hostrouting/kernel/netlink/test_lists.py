@@ -2,14 +2,14 @@
 
 import socket
 import struct
-from unittest import mock
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from hostrouting.kernel.netlink.lists import list_routes
 from hostrouting.kernel.netlink.routes import decode
-from hostrouting.kernel.netlink.socket import attribute, message
+from hostrouting.kernel.netlink.socket import Netlink, attribute, message
 from hostrouting.model.prefix import Prefix, as_ip, width_of
 from hostrouting.model.route import OURS, TABLE_MAIN
 from tests.support.examples import scaled
@@ -19,6 +19,25 @@ NAMES = {1: "eth0", 9: "eth1"}
 AF = {4: socket.AF_INET, 6: socket.AF_INET6}
 GATEWAY = {4: as_ip("10.0.0.1").packed, 6: as_ip("fd00::1").packed}
 MULTIPATH, GATEWAY_AND_DEVICE, DEVICE_ONLY = range(3)
+
+
+DONE = message(3, 2, bytes(4))
+
+
+class Recorded(Netlink):
+    """A socket to a kernel that answers with these parts of a list."""
+
+    def __init__(self, parts: list[bytes]) -> None:
+        """Take the parts."""
+        self.is_torn = False
+        self._parts = [*parts]
+
+    def _send(self, messages: Sequence[bytes]) -> None:
+        assert len(messages) == 1
+
+    def receive(self) -> bytes:
+        """The next part."""
+        return self._parts.pop(0)
 
 
 def network_of(family: int, number: int) -> int:
@@ -87,9 +106,9 @@ def test_the_routes_near_some_prefixes(family: int, data: st.DataObject) -> None
     ):
         near.append(Prefix.around(family, network_of(family, number), length))
     near.append(Prefix.parse("::/0" if family == 4 else "0.0.0.0/0"))
-    netlink = mock.Mock()
-    netlink.dump.return_value = messages
+    cut = data.draw(st.integers(0, len(messages)))
+    parts = [b"".join(messages[:cut]), b"".join([*messages[cut:], DONE])]
 
     every_route = [decode(each, NAMES) for each in messages]
-    assert list_routes(netlink, family, NAMES) == every_route
-    assert list_routes(netlink, family, NAMES, near) == kept_near(every_route, near)
+    assert list_routes(Recorded(parts), family, NAMES) == every_route
+    assert list_routes(Recorded(parts), family, NAMES, near) == kept_near(every_route, near)
