@@ -50,6 +50,7 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
     from hostrouting.host import Host as Host, HostLayout as HostLayout
     from hostrouting.kernel import RouteBackend as RouteBackend
     from hostrouting.kernel.netlink import NetlinkBackend as NetlinkBackend
+    from hostrouting.kernel.pyroute2 import Pyroute2Backend as Pyroute2Backend
     from hostrouting.model import Route as Route, Snapshot as Snapshot
     from hostrouting.tasks.configure import Configure as Configure, Remove as Remove
     from hostrouting.tasks.overlap_check import (
@@ -88,6 +89,7 @@ _MODULES = {
     "HostLayout": "host",
     "RouteBackend": "kernel",
     "NetlinkBackend": "kernel.netlink",
+    "Pyroute2Backend": "kernel.pyroute2",
     "Snapshot": "model",
     "Route": "model",
 }

@@ -1,10 +1,11 @@
-"""Test kit for code that uses hostrouting: a fake kernel and ready-made hosts.
+"""Test kit for code that uses hostrouting: a fake kernel, ready-made hosts, a contract suite.
 
 FakeKernel         a fake kernel in memory that behaves like Linux
 FaultyBackend      any backend, with the faults that a test sets
 FakeEbtables …     fake ebtables and MAC addresses (FakeLinkLayer)
 FakeHost           the fake kernel with files and a service manager; `.image()` is an image
 plain_vm, h200     the kernels of ready-made hosts
+contract           the suite of RouteBackend: subclass `contract.BackendContract`
 """
 
 from hostrouting.testing.azure_vnet import FakeEbtables, FakeLinkLayer

@@ -70,13 +70,17 @@ def test_the_catalogue_of_a_package(package: str) -> None:
 
 @pytest.mark.linux
 def test_import_loads_nothing() -> None:
-    """To import hostrouting loads none of its packages."""
+    """To import hostrouting loads none of its packages, and the backend of pyroute2 loads that only
+    when it is used.
+    """
     code = """if True:
         import sys, hostrouting
         print([name for name in sys.modules if name.startswith("hostrouting.")])
+        hostrouting.Pyroute2Backend
+        print("pyroute2" in sys.modules)
     """
     done = completed([sys.executable, "-c", code], cwd=ROOT.parent)
-    assert done.stdout.splitlines() == ["['hostrouting.release']"]
+    assert done.stdout.splitlines() == ["['hostrouting.release']", "False"]
 
 
 @pytest.mark.linux

@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pyroute2
 import pytest
 
 from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.kernel.pyroute2 import Pyroute2Backend
+from hostrouting.testing.contract import ADDRESSES, RULES, BackendContract
 from tests.support.commands import ports, rule_command, up
-from tests.support.contract import ADDRESSES, RULES, BackendContract
 from tests.support.namespace import private_namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
@@ -50,4 +52,14 @@ class TestNetlinkBackend(BackendContract):
     def make(self) -> Iterator[NetlinkBackend]:
         """A backend on such a host."""
         with contract_host(), NetlinkBackend() as backend:
+            yield backend
+
+
+class TestPyroute2Backend(BackendContract):
+    """Every promise, on a handle of pyroute2."""
+
+    @contextmanager
+    def make(self) -> Iterator[Pyroute2Backend]:
+        """A backend on such a host."""
+        with contract_host(), pyroute2.IPRoute() as handle, Pyroute2Backend(handle) as backend:
             yield backend

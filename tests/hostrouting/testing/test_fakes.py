@@ -23,7 +23,7 @@ from hostrouting.testing import (
     h200,
     plain_vm,
 )
-from tests.support.contract import BackendContract, contract_host
+from hostrouting.testing.contract import BackendContract, contract_host
 from tests.support.kinds import raises
 from tests.support.tasks import config, run
 

@@ -1,0 +1,162 @@
+"""Pyroute2Backend: the routing edge through a pyroute2 handle of the caller.
+
+The handle, which may lead to another namespace, is borrowed as a pipe: it sends the messages of
+`hostrouting.kernel.netlink` unchanged, and returns the answers. Its method `nlm_request_batch`, and
+what that calls of a message, have public names in pyroute2, but are not documented; so
+pyproject.toml allows only the versions that were tried. This module does not import pyroute2.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hostrouting.kernel.base import Watch
+from hostrouting.kernel.netlink.backend import NetlinkBackend
+from hostrouting.kernel.netlink.socket import (
+    HEADER,
+    NLM_F_ACK,
+    NLM_F_DUMP,
+    NLM_F_DUMP_INTR,
+    NLM_F_REQUEST,
+    KernelError,
+    Netlink,
+    message,
+)
+
+if TYPE_CHECKING:
+    from phases import Clock
+
+_BETWEEN_READINGS = 1.0  # seconds
+
+
+class Pyroute2Backend(NetlinkBackend):
+    """The routing of a kernel that a pyroute2 handle reaches: see `RouteBackend`.
+
+    The handle is a `pyroute2.IPRoute`, which the caller closes; nothing else may use it at the same
+    time. A call waits for an answer as long as the handle does, and pyroute2 refuses it inside a
+    running event loop. A snapshot is restless only if the kernel says that one of the lists has
+    changed, which it says of devices, addresses and rules, but not of routes.
+    """
+
+    def __init__(self, handle: Any) -> None:
+        """Use this handle; BackendError if it cannot be used."""
+        self._handle = handle
+        super().__init__()
+
+    def watch(self) -> PollingWatch:
+        """Begin to watch: the handle has one socket, so the host is read once a second."""
+        return PollingWatch(self)
+
+    def _connected(self, groups: int = 0) -> Netlink:  # noqa: ARG002  the handle reports nothing
+        return _Pipe(self._handle)
+
+
+class PollingWatch(Watch):
+    """See `Watch`. Each wait reads the host at once, and then once a second, and compares."""
+
+    def __init__(self, backend: Pyroute2Backend) -> None:
+        self._backend = backend
+        self._last = backend.snapshot()
+        self._awakened = threading.Event()
+
+    def wait(
+        self,
+        timeout: float,
+        *,
+        clock: Clock | None = None,  # noqa: ARG002  a kernel has only the machine's clock
+    ) -> bool:
+        deadline = time.monotonic() + timeout
+        while True:
+            before = self._last
+            self._last = self._backend.snapshot()
+            if self._last != before:
+                return True
+            seconds_left = deadline - time.monotonic()
+            if self._awakened.wait(min(seconds_left, _BETWEEN_READINGS)):
+                self._awakened.clear()
+                return False
+            if seconds_left <= 0:
+                return False
+
+    def wake(self) -> None:
+        self._awakened.set()
+
+    def close(self) -> None:
+        """Stop watching. May be called twice."""
+
+
+class _Pipe(Netlink):
+    """The conversations of `Netlink`, one request at a time: pyroute2 sends our messages."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+        self.is_torn = False
+
+    def close(self) -> None:
+        """The caller closes the handle."""
+
+    def reports(self) -> list[bytes]:
+        return []
+
+    def ask(self, type_: int, bodies: Sequence[bytes]) -> Iterator[bytes | KernelError]:
+        for body in bodies:
+            try:
+                [answer] = self._answers(type_, NLM_F_ACK, body)
+            except KernelError as error:
+                yield error
+            else:
+                yield answer
+
+    def batch(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
+        errors: dict[int, KernelError] = {}
+        for packed in messages:
+            _, type_, flags, sequence, _ = HEADER.unpack_from(packed)
+            try:
+                self._answers(type_, flags | NLM_F_ACK, packed[HEADER.size :])
+            except KernelError as error:
+                errors[sequence] = error
+        return errors
+
+    def dump_in_runs(self, type_: int, body: bytes) -> Iterator[tuple[int, bytes]]:
+        for answer in self._answers(type_, NLM_F_DUMP, body):
+            yield len(answer), answer
+
+    def _answers(self, type_: int, flags: int, body: bytes) -> list[bytes]:
+        """The messages that answer a request, without the acknowledgement."""
+        request = _Request(type_, NLM_F_REQUEST | flags, body)
+        try:
+            messages = self._handle.nlm_request_batch([request])
+        except Exception as error:
+            number = getattr(error, "code", None)
+            if number is None:  # not pyroute2's NetlinkError
+                raise
+            words = str(error.args[-1])
+            if words == os.strerror(number):  # pyroute2's own, because the kernel gave none
+                words = ""
+            raise KernelError(number, words) from error
+        answers: list[bytes] = []
+        for answer in messages:
+            if answer["header"]["flags"] & NLM_F_DUMP_INTR:
+                self.is_torn = True
+            answers.append(bytes(answer.data[answer.offset : answer.offset + answer.length]))
+        return answers
+
+
+class _Request(dict[str, dict[str, int]]):
+    """A message for pyroute2, which fills in the header, calls `encode` and sends `data`."""
+
+    def __init__(self, type_: int, flags: int, body: bytes) -> None:
+        super().__init__(header={"type": type_, "flags": flags})
+        self._body = body
+        self.data = b""
+
+    def reset(self) -> None:
+        """Nothing was encoded yet."""
+
+    def encode(self) -> None:
+        header = self["header"]
+        self.data = message(header["type"], header["flags"], self._body, header["sequence_number"])

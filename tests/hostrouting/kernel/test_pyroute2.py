@@ -1,0 +1,99 @@
+"""hostrouting.kernel.pyroute2: what differs from NetlinkBackend. That a real handle keeps the
+contract is proven in test_contract.py.
+"""
+
+import errno
+import socket
+import time
+from typing import Any
+from unittest import mock
+
+import pyroute2
+import pytest
+
+from hostrouting.errors import BackendError
+from hostrouting.kernel.netlink.host import IFNAME, LINK
+from hostrouting.kernel.netlink.numbers import RTM_GETLINK
+from hostrouting.kernel.netlink.socket import HEADER, NLM_F_DUMP_INTR, attribute
+from hostrouting.kernel.pyroute2 import Pyroute2Backend
+from tests.support.kinds import raises
+
+
+def test_a_handle_that_fails() -> None:
+    """An error of its socket is one of the backend; and so is a call after `close`."""
+    lost = OSError(errno.ENOBUFS, "x")
+    handle = mock.Mock(nlm_request_batch=mock.Mock(side_effect=lost))
+    with Pyroute2Backend(handle) as backend, raises(BackendError, "unsettled", match="were lost"):
+        backend.snapshot()
+    with raises(BackendError, "unusable", match="this backend was closed"):
+        backend.snapshot()
+
+
+class Listed(dict[str, dict[str, int]]):
+    """A message of pyroute2: a device, in a list that changed while it was read or did not."""
+
+    offset = 0
+
+    def __init__(self, *, is_torn: bool) -> None:
+        """Keep the flag in the header, where pyroute2 has it."""
+        super().__init__(header={"flags": NLM_F_DUMP_INTR if is_torn else 0})
+        self.data = bytes(HEADER.size) + LINK.pack(1, 2, 0) + attribute(IFNAME, b"eth0\0")
+        self.length = len(self.data)
+
+
+class OneDevice:
+    """A handle of a kernel without IPv6, which lists one device and nothing else."""
+
+    def __init__(self, torn: int = 0, number: int = errno.EAFNOSUPPORT) -> None:
+        """Let the list change the first times that it is read; what is about IPv6 is refused with
+        this number.
+        """
+        self.left = torn
+        self.number = number
+
+    def nlm_request_batch(self, requests: list[Any]) -> tuple[Any, ...]:
+        """See pyroute2."""
+        [request] = requests
+        request["header"]["sequence_number"] = 1
+        request.encode()
+        if request["header"]["type"] == RTM_GETLINK:
+            self.left -= 1
+            return (Listed(is_torn=self.left >= 0),)
+        if request.data[16] == socket.AF_INET6:
+            raise pyroute2.NetlinkError(self.number)
+        return ()
+
+
+def test_a_list_that_is_refused() -> None:
+    """It is an error: the host is not read as one without IPv6."""
+    backend = Pyroute2Backend(OneDevice(number=errno.ENOMEM))
+    with backend, pytest.raises(BackendError) as caught:
+        backend.snapshot()
+    assert caught.value.errno == errno.ENOMEM
+    assert caught.value.kernel == "Cannot allocate memory"
+
+
+@pytest.mark.parametrize(("torn", "is_restless"), [(0, False), (2, False), (3, True)])
+def test_a_list_that_changes_while_it_is_read(torn: int, *, is_restless: bool) -> None:
+    """The host is read again, up to three times in all; then the snapshot is restless."""
+    with Pyroute2Backend(OneDevice(torn)) as backend:
+        snapshot = backend.snapshot()
+    assert [link.name for link in snapshot.links] == ["eth0"]
+    assert snapshot.restless is is_restless
+
+
+def test_a_watch_reads_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change is reported although the host is as before when the wait begins."""
+
+    class Growing(OneDevice):
+        def nlm_request_batch(self, requests: list[Any]) -> tuple[Any, ...]:
+            answers = super().nlm_request_batch(requests)
+            return answers if self.left < -3 else ()
+
+    monkeypatch.setattr("hostrouting.kernel.pyroute2._BETWEEN_READINGS", 0.001)
+    with Pyroute2Backend(Growing()) as backend, backend.watch() as watch:
+        assert watch.wait(60) is True
+        monkeypatch.setattr("hostrouting.kernel.pyroute2._BETWEEN_READINGS", 9.0)
+        began = time.monotonic()
+        assert watch.wait(0) is False
+        assert time.monotonic() - began < 9
