@@ -23,6 +23,7 @@ from hostrouting.check.results import (
     Grade,
     Opinion,
 )
+from hostrouting.fib.engine import conditions_of
 from hostrouting.model.prefix import IPV4
 
 if TYPE_CHECKING:
@@ -70,22 +71,23 @@ def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """The plain route gives its packets a source that the rule selects. TCP looks up twice: first
+    """The plain route gives its packets a source that has this outcome. TCP looks up twice: first
     without a source, and then with that one. So these are the host's usual packets, and they belong
     where the plain ones do: at Flannel's device, for example.
 
     Pods of this node are also answered with the address of the node, by kubelet for example.
 
-    Field states: node-address-into-a-vpn, src-that-has-a-rule, next-hops-by-flannel-first;
-    policy-routing-hides-cni0.
+    Field states: node-address-into-a-vpn, src-that-has-a-rule, next-hops-by-flannel-first,
+    clash-with-a-source, repaired-for-the-first-lookup-only; policy-routing-hides-cni0.
     """
     block = other.outcome.rule.src
-    if other.met.keys() != {"from"} or block is None:
+    if block is None or len(conditions_of(other.outcome.rule)) > 1:
         return None
-    sources = _sources_of(judge, other.plain)
-    if other.on_route.name == PODS_HIDDEN and not any(ip in block for ip in sources):
-        sources = judge.node_ips
-    if not any(ip in block for ip in sources):
+    is_inside = bool(other.met)  # or these are the packets from all other sources
+    are_taken = [(ip in block) is is_inside for ip in _sources_of(judge, other.plain)]
+    if other.on_route.name == PODS_HIDDEN and not any(are_taken):
+        are_taken = [(ip in block) is is_inside for ip in judge.node_ips]
+    if not any(are_taken):
         return None
     is_diverted = judge.opinion(other.plain).is_fine_elsewhere and other.on_route.name == EXPECTED
     if is_diverted:
@@ -94,7 +96,7 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
         return by_a_device_in_doubt(judge, other) or opaque(other)
     if other.on_route.grade is Grade.FINE:
         return FINE
-    if all(ip in block for ip in sources):
+    if all(are_taken):
         return other.on_route._replace(decision=other.outcome.decision)
     return opaque(other)
 

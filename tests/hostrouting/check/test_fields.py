@@ -15,7 +15,7 @@ asked. A file has:
     sysctl           settings under /proc/sys/net with their values, before the commands
     ip               commands of `ip -batch`, for both families; a rule of IPv6 begins with -6
     config           further keys of routeOverlap: `expected_devs`, `allowed_devs`, `service_cidrs`,
-                     `pod_cidrs`, `intended_rules`
+                     `intended_rules`
     ipv4, ipv6       what is said in each family, without which it has no address there:
         cidrs        those that are expected by `devs` (the uplink); `service_cidrs` are, too
         escapes      first-last, and the devices or blackhole, unreachable, prohibit, own-range; an

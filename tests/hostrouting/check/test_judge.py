@@ -228,7 +228,7 @@ what connections lose is one range across the parts and own addresses inside
 what escapes both as plain packets and as connections is named as plain packets
 + link ib1 ib; 172.16.0.0/16 dev ib0
   overlap, escape ib0 | 172.16.0.0/16 dev ib1 table 100; rule from 10.0.0.4/32
-nothing is expected of packets of pods that podCidrs does not name
+nothing is expected of packets that pods send
 + link cali1 veth; default dev eth1 table 7; rule from 10.244.1.0/24 lookup 7
   ok
 of packets of pods, the source is known; the rest of a rule can still lead elsewhere

@@ -290,7 +290,7 @@ def led_astray(judge: Judge, added: Collection[Route], addresses: Iterable[int])
 
 def may_uncover_a_refusal(snapshot: Snapshot) -> bool:
     """Whether a rule that suppresses a route may find a refusal once that is gone. What hides what
-    is not exact then, as `check.hiding` says.
+    is not exact then.
     """
     tables = {rule.table for rule in snapshot.rules if rule.suppress_prefixlength is not None}
     return any(route.table in tables and route.type in REFUSING for route in snapshot.routes)
