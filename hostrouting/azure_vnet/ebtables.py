@@ -52,6 +52,10 @@ class Ebtables(Protocol):
 
 
 _BACKENDS = ("ebtables-nft", "ebtables-legacy")
+_TWO_BACKENDS = (
+    "both ebtables-nft and ebtables-legacy have rules in table nat; delete the rules of the "
+    "backend that this node does not use"
+)
 _CHAIN = re.compile(r"Bridge chain: (\S+), entries: ")
 
 
@@ -77,7 +81,7 @@ class EbtablesProgram:
             raise unusable[0]
         filled = [rules for rules in listed if rules]
         if len(filled) > 1:
-            raise _two_backends(filled)
+            raise HostError(_TWO_BACKENDS, what="ebtables", kind="wrong-backend")
         return filled[0] if filled else ()
 
     def delete(self, texts: Sequence[str]) -> None:
@@ -104,13 +108,6 @@ class EbtablesProgram:
         if saved.err or "Table `nat' is incompatible" in saved.out:
             raise tool_error(saved, save, purpose=purpose, what="ebtables")
         return ()
-
-
-def _two_backends(listed: Sequence[Sequence[BridgeRule]]) -> HostError:
-    counts = [f"{len(rules)} by {rules[0].program}" for rules in listed]
-    sentence = f"both backends of ebtables have rules in table nat ({' and '.join(counts)})"
-    remedy = "delete the rules of the backend that this node does not use"
-    return HostError(f"{sentence}; {remedy}", what="ebtables", kind="wrong-backend")
 
 
 def read_listing(text: str, program: str) -> tuple[BridgeRule, ...]:

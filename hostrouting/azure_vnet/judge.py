@@ -32,7 +32,7 @@ from hostrouting.azure_vnet.rules import VIRTUAL_MAC, PodRule, pod_rule
 from hostrouting.azure_vnet.state import STATE_FILE, Endpoint, read_state
 from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import IP, Prefix
-from hostrouting.model.route import NextHop, Route, bare_hop
+from hostrouting.model.route import NextHop, Route, bare
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ class CleanupEntry:
     kind: Literal["rule", "neighbour", "route"]
     spec: str
     """The thing itself: a rule as ebtables prints it, a neighbour or a route as ip prints it."""
+    ip: IP
+    """The address of the pod."""
     fate: Fate
     reason: str
     thing: BridgeRule | Neighbour | Route = attrs.field(repr=False)
@@ -113,8 +115,11 @@ def judge(
     """
     pods = read_state(facts.state)
     node = _node(facts, config, pods or ())
-    rules = tuple(_judge_rules(node))
-    entries = (*rules, *_judge_neighbours(node), *_judge_routes(node, facts.snapshot))
+    entries = (
+        *_judge_rules(node),
+        *_judge_neighbours(node),
+        *_judge_routes(node, facts.snapshot),
+    )
 
     findings: list[Finding] = []
     if facts.active_file:
@@ -123,14 +128,11 @@ def judge(
         findings.append(_UNREADABLE_STATE)
     if facts.rules is None and node.bridges:
         findings.append(_NO_EBTABLES)
-    stale_ips: set[IP] = set()
-    for (_, pod), entry in zip(node.rules, rules, strict=True):
-        if entry.fate == "delete":
-            stale_ips.add(pod.ip)
+    stale = [entry for entry in entries if entry.fate == "delete"]
+    stale_ips = {entry.ip for entry in stale if entry.kind == "rule"}
     listed = [pod.name for pod in pods or () if not stale_ips.isdisjoint(pod.ips)]
     if listed:
         findings.append(_still_listed(listed))
-    stale = [entry for entry in entries if entry.fate == "delete"]
     if len(stale) > MOST:
         findings.append(_too_many(len(stale)))
     if config.dry_run:
@@ -177,7 +179,7 @@ class _Node:
     """The facts that decide."""
 
     config: AzureVnetCleanupConfig
-    bridges: Collection[str]
+    bridges: set[str]
     """The bridges of azure-vnet."""
     uplinks: Collection[str]
     """Where frames from the node's network arrive at a bridge: any bridge, because the rules act in
@@ -298,24 +300,21 @@ adds itself has a source, or is to an address of this host, which is kept.
 def _judge_rules(node: _Node) -> Iterator[CleanupEntry]:
     """Each rule that azure-vnet adds for a pod."""
     for rule, pod in node.rules:
-        fate, reason = _fate_of_rule(node, pod)
-        yield CleanupEntry("rule", rule.text, fate, reason, rule)
-
-
-def _fate_of_rule(node: _Node, pod: PodRule) -> tuple[Fate, str]:
-    if pod.uplink is not None and pod.uplink not in node.uplinks:
-        return "keep", "it matches no bridged uplink"
-    macs: Sequence[str] = [pod.mac]
-    if pod.mac == VIRTUAL_MAC:
-        macs = node.macs_of_ip.get(pod.ip, ())
-    return _fate_of_address(node, pod.ip, macs)
+        macs: Sequence[str] = [pod.mac]
+        if pod.mac == VIRTUAL_MAC:
+            macs = node.macs_of_ip.get(pod.ip, ())
+        fate, reason = _fate_of_address(node, pod.ip, macs)
+        if pod.uplink is not None and pod.uplink not in node.uplinks:
+            fate, reason = "keep", "it matches no bridged uplink"
+        yield CleanupEntry("rule", rule.text, pod.ip, fate, reason, rule)
 
 
 def _judge_neighbours(node: _Node) -> Iterator[CleanupEntry]:
     """Each permanent neighbour on a bridge of azure-vnet."""
     for neighbour in node.neighbours:
-        fate, reason = _fate_of_address(node, neighbour.ip, [neighbour.mac])
-        yield CleanupEntry("neighbour", str(neighbour), fate, reason, neighbour)
+        ip = neighbour.ip
+        fate, reason = _fate_of_address(node, ip, [neighbour.mac])
+        yield CleanupEntry("neighbour", str(neighbour), ip, fate, reason, neighbour)
 
 
 def _judge_routes(node: _Node, snapshot: Snapshot) -> Iterator[CleanupEntry]:
@@ -325,14 +324,14 @@ def _judge_routes(node: _Node, snapshot: Snapshot) -> Iterator[CleanupEntry]:
         if pod_route is not None:
             ip = route.prefix.ip
             fate, reason = _fate_of_address(node, ip, node.macs_of_ip.get(ip, ()))
-            yield CleanupEntry("route", str(pod_route), fate, reason, route)
+            yield CleanupEntry("route", str(pod_route), ip, fate, reason, route)
 
 
-def _as_pod_route(route: Route, bridges: Collection[str]) -> Route | None:
+def _as_pod_route(route: Route, bridges: set[str]) -> Route | None:
     """The route without the state of its next hop; None if azure-vnet would not give a pod such a
     route: in table main, to one address, by one of these bridges, and nothing else.
     """
-    if route.protocol not in _PROTOCOLS or not any(dev in bridges for dev in route.devs):
+    if route.protocol not in _PROTOCOLS or bridges.isdisjoint(route.devs):
         return None
     pod_route = Route(
         Prefix.of(route.prefix.ip),
@@ -341,10 +340,7 @@ def _as_pod_route(route: Route, bridges: Collection[str]) -> Route | None:
         scope=route.scope,
         protocol=route.protocol,
     )
-    without_state = route._replace(next_hops=tuple(map(bare_hop, route.next_hops)))
-    if without_state != pod_route:
-        return None
-    return pod_route
+    return pod_route if bare(route) == pod_route else None
 
 
 def _fate_of_address(node: _Node, ip: IP, macs: Sequence[str]) -> tuple[Fate, str]:

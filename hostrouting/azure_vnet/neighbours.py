@@ -102,7 +102,7 @@ _IFLA_TARGET_NETNSID = 46
 
 _READINGS = 5
 _ABSENT = {errno.ENOENT, errno.ENODEV}
-"""The entry or its device is not there. No list is refused with one of these."""
+"""The entry or its device is not there."""
 
 
 class KernelLinkLayer:
@@ -122,12 +122,7 @@ class KernelLinkLayer:
             kernel_errors(f"delete the neighbour {neighbour}"),
             closing(Netlink()) as netlink,
         ):
-            try:
-                return _delete(netlink, neighbour)
-            except KernelError as error:
-                if error.number not in _ABSENT:
-                    raise
-                return True
+            return _delete(netlink, neighbour)
 
 
 def _look(netlink: Netlink) -> LinkLayerView:
@@ -237,8 +232,8 @@ def _delete(netlink: Netlink, neighbour: Neighbour) -> bool:
     if present != [expected]:
         return False
     request = _NEIGHBOUR.pack(family, index, 0, 0) + attribute(_NDA_DST, packed_ip)
-    errors = netlink.batch([message(_RTM_DELNEIGH, 0, request)])
-    if errors:
-        (error,) = errors.values()
-        raise error
+    refused = netlink.batch([message(_RTM_DELNEIGH, 0, request)])
+    for error in refused.values():
+        if error.number not in _ABSENT:
+            raise error
     return True

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
@@ -21,13 +21,11 @@ from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, Operation, recorded_in_errors
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from hostrouting.kernel.base import RouteBackend, RouteRequest
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.route import Route
 from hostrouting.text import first_of
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from hostrouting.azure_vnet.ebtables import BridgeRule
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.finding import Finding
@@ -70,14 +68,6 @@ class CleanupPlan:
             "entries": [entry.to_mapping() for entry in self.entries],
             "findings": [finding.to_mapping() for finding in self.findings],
         }
-
-    def __str__(self) -> str:
-        lines: list[str] = []
-        for fate in get_args(Fate):
-            lines += [f"{fate} {entry}" for entry in self.with_fate(fate)]
-        if not lines:
-            lines.append("nothing to delete")
-        return "\n".join([*lines, *map(str, self.findings)])
 
 
 @attrs.frozen(kw_only=True)
@@ -153,7 +143,7 @@ class CleanStaleAzureVnet:
             return self._clean(ctx)
 
     def _read_facts(self) -> CleanupFacts:
-        with self._kernel() as backend:
+        with self.host.open_kernel() as backend:
             rules = self._list_rules()
             # The devices are read after the rules, so that the rules of a new pod do not seem
             # stale.
@@ -166,13 +156,6 @@ class CleanStaleAzureVnet:
             state=self.host.files.read(STATE_FILE),
             active_file=active_file(self.host.files),
         )
-
-    def _kernel(self) -> AbstractContextManager[RouteBackend]:
-        """The routes of this host; HostError for an image."""
-        if self.host.is_image:
-            reasons = ["this is an image, which has no kernel"]
-            raise _error("nothing can be deleted", reasons, kind="refused")
-        return self.host.open_kernel()
 
     def _list_rules(self) -> tuple[BridgeRule, ...] | None:
         """The rules of ebtables; None if this host has no ebtables that could be asked."""
@@ -253,7 +236,7 @@ class CleanStaleAzureVnet:
 
     def _delete_routes(self, plan: CleanupPlan, deleted: list[CleanupEntry]) -> list[str]:
         entries = {entry.thing: entry for entry in plan.deletions if isinstance(entry.thing, Route)}
-        with self._kernel() as backend:
+        with self.host.open_kernel() as backend:
             outcomes = backend.change(RouteRequest("delete", route) for route in entries)
         remaining: list[str] = []
         for outcome in outcomes:

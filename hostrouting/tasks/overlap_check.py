@@ -17,7 +17,7 @@ from hostrouting.check.document import check_document
 from hostrouting.check.marker import leave_marker, remove_markers
 from hostrouting.check.sentences import check_findings
 from hostrouting.errors import HostError, NotReady, RouteOverlapError
-from hostrouting.finding import WRONG, Finding, worst_first
+from hostrouting.finding import WRONG, worst_first
 from hostrouting.host.effects import Effects
 from hostrouting.install.plan import Plan
 from hostrouting.install.task import SectionTask, own_constructor
@@ -27,6 +27,7 @@ from hostrouting.text import first_of
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
     from hostrouting.config.settings import HostRoutingConfig, Mode
+    from hostrouting.finding import Finding
     from hostrouting.install.wanted import Wanted
     from hostrouting.model.prefix import IP
     from hostrouting.model.snapshot import Snapshot
@@ -155,16 +156,9 @@ class CheckRouteOverlap(SectionTask):
     def _log_or_raise(self, ctx: phases.Context, report: CheckReport, mode: Mode) -> None:
         """Log the findings; in STRICT, raise what is wrong instead, with its remedies."""
         findings = check_findings(report, mode=mode)
-        wrong: list[str] = []
-        remedies: list[str] = []
-        others: list[Finding] = []
-        for finding in findings:
-            if finding.name in WRONG:
-                wrong.append(finding.line)
-            elif finding.name in _REMEDY_NAMES:
-                remedies.append(finding.line)
-            else:
-                others.append(finding)
+        wrong = [finding.line for finding in findings if finding.name in WRONG]
+        remedies = [finding.line for finding in findings if finding.name in _REMEDY_NAMES]
+        others = [each for each in findings if each.name not in (*WRONG, *_REMEDY_NAMES)]
         for finding in worst_first(others)[:_SHOWN]:
             ctx.log.log(finding.level, "%s", finding, extra={"verdict": report.verdict})
 

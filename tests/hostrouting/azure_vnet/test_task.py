@@ -12,7 +12,7 @@ import pytest
 import phases
 from hostrouting.azure_vnet.neighbours import Neighbour
 from hostrouting.azure_vnet.state import STATE_FILE
-from hostrouting.azure_vnet.task import CleanStaleAzureVnet, CleanupResult
+from hostrouting.azure_vnet.task import CleanStaleAzureVnet, CleanupPlan, CleanupResult
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, HostError
 from hostrouting.host.effects import Effects, effects_of
@@ -146,15 +146,14 @@ def test_nothing_configured() -> None:
     task = azure.task(HostRoutingConfig(), host=host)
     before = state_of(host)
     assert isinstance(run(task), phases.Skip)
-    assert str(task.plan()) == "nothing to delete"
+    assert task.plan() == CleanupPlan()
     assert state_of(host) == before
 
 
 def test_an_image(tmp_path: Path) -> None:
     """It is refused, because it has no kernel."""
     task = CleanStaleAzureVnet(azure.config(), host=Host.offline(str(tmp_path)))
-    error = failure_of(run, task, of=HostError)
-    assert "this is an image" in str(error)
+    failure_of(run, task, of=BackendError, match="an image has no kernel")
 
 
 def test_a_host_with_another_kernel() -> None:
@@ -185,7 +184,6 @@ def test_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     assert tuple(map(str, plan.errors)) == error.lines
     assert (plan.would_fail, dry_run.plan.would_fail) == (plan.errors[0], "")
     assert len(plan.deletions) == 13
-    assert {f"delete {entry}" for entry in plan.deletions} <= set(str(plan).splitlines())
     assert dry_run.plan.deletions == plan.deletions
 
 
