@@ -271,14 +271,12 @@ def test_messages() -> None:
     is filled in: an operator searches for them.
     """
     texts = "\n".join(sentences_in_code())
-    missing: list[str] = []
+    quoted: list[str] = []
     for section in PAGES["docs/findings.md"].split("\n### ")[1:]:
         quotes = re.findall(r'"([^"]+)"', section.split("\n\n")[1])
         assert quotes, section
-        for words in "…".join(quotes).split("…"):
-            if words.strip(" […];:") not in texts:
-                missing.append(words)
-    assert missing == []
+        quoted += "…".join(quotes).split("…")
+    assert [words for words in quoted if words.strip(" […];:") not in texts] == []
 
 
 def test_reasons_why_no_route_repairs() -> None:
