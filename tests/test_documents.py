@@ -192,14 +192,19 @@ def anchors_of(page: Path) -> list[str]:
     return anchors
 
 
+def golden_documents() -> list[str]:
+    """The documents that commands print, as text."""
+    golden = ROOT / "tests/hostrouting/cli/__snapshots__/test_pages.ambr"
+    return re.findall(r"^  = \d+ (\{.*)$", golden.read_text(encoding="utf-8"), re.MULTILINE)
+
+
 def test_documents() -> None:
     """docs/scripts.md has every key of each document that a golden page shows, and none that is
     never there.
     """
-    golden = ROOT / "tests/hostrouting/cli/__snapshots__/test_pages.ambr"
     printed: dict[str, set[str]] = {}
     with_inner: dict[str, set[str]] = {}
-    for line in re.findall(r"^  = \d+ (\{.*)$", golden.read_text(encoding="utf-8"), re.MULTILINE):
+    for line in golden_documents():
         document = json.loads(line)
         schema = document.pop("schema")
         printed.setdefault(schema, set()).update(document)
@@ -251,6 +256,17 @@ def test_findings() -> None:
     """docs/findings.md has a section for each finding, and no other."""
     headings = re.findall(r"^### (.*)$", PAGES["docs/findings.md"], re.MULTILINE)
     assert sorted(headings) == sorted(NAMES)
+
+
+def test_facts() -> None:
+    """docs/findings.md has the facts of an escape."""
+    printed: set[str] = set()
+    for line in golden_documents():
+        for finding in json.loads(line).get("findings", ()):
+            if finding["name"] == "overlap":
+                printed.update(finding["facts"])
+    shown = PAGES["docs/findings.md"].partition("`facts` has")[2].partition("\n\n")[0]
+    assert {*re.findall(r"`(\w+)`", shown), "mayAllow"} == printed
 
 
 def sentences_in_code() -> Iterator[str]:
