@@ -15,14 +15,13 @@ The word before the colon says where the fault is.
 
 import errno
 from collections.abc import Iterable
-from copyreg import __newobj__  # type: ignore[attr-defined]  # how pickle makes an object
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, PROBLEM
 from hostrouting.finding import Finding, Name, Remedy
 from hostrouting.text import first_of
 
-HostPart: TypeAlias = Literal["file", "systemd", "nft", "ebtables", "azure-vnet", "executor"]
+HostPart: TypeAlias = Literal["file", "systemd", "nft", "ebtables", "azure-vnet"]
 
 _RETRIED = {
     "failed",
@@ -35,7 +34,6 @@ _RETRIED = {
     "device-down",
     "gateway-not-on-link",
     "no-such-device",
-    "executor-lost",
 }
 """The kinds that may go away by themselves, so that the next attempt succeeds."""
 
@@ -66,7 +64,7 @@ class HostRoutingError(Exception):
     @property
     def has_no_answer(self) -> bool:
         """Whether nobody answered, so that what was asked for may have been done, or not."""
-        return self.kind in {"no-answer", "timeout", "executor-lost"}
+        return self.kind in {"no-answer", "timeout"}
 
     @property
     def exit_code(self) -> int:
@@ -80,12 +78,6 @@ class HostRoutingError(Exception):
     def _is_a(self, name: Name, target: str = "") -> None:
         """Have the message as the only finding, with this name."""
         self.findings = (Finding(name, "error", str(self), target, can_retry=self.can_retry),)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the attributes without calling the constructor again: processes judge the
-        snapshots of a fleet.
-        """
-        return __newobj__, (type(self), *self.args), vars(self)
 
     def to_mapping(self) -> dict[str, object]:
         """The class, the kind and the facts as JSON, for the report of a run; `effects` is what was
@@ -188,7 +180,7 @@ class RouteConflict(HostRoutingError):  # noqa: N818  reads as what is wrong
 class ApplyError(HostRoutingError):
     """Routes could not be applied. `reasons` says why, `after` how the routes are now."""
 
-    def __init__(self, *reasons: str, after: str, can_retry: bool = True) -> None:
+    def __init__(self, *reasons: str, after: str, can_retry: bool) -> None:
         self.reasons = reasons
         self.after = after
         sentences = "; ".join((*first_of(reasons), after))

@@ -34,3 +34,4 @@ def test_the_single_file(tmp_path: Path) -> None:
     assert done.stderr == ""
     assert done.returncode == 1
     assert "172.16.0.0/16 leaves through ib0" in done.stdout
+    assert f"  {file} repair 172.16.0.0/16 | {file} apply --config -\n" in done.stdout

@@ -7,6 +7,7 @@ is typed.
 from __future__ import annotations
 
 import argparse
+import sys
 from functools import partial
 from importlib import import_module
 
@@ -57,27 +58,35 @@ _NEED_A_FILE = ("plan", "apply", "render", "clean")
 SUMMARY = f"""\
 Check which devices a host's packets leave through, and correct its routes.
 
-  expected   networks (CIDRs) that have to be right, and the devices that they
-             have to leave through; if none is named, those of the default route
-  escape     an address escapes if its packets leave through another device,
-             have no route, or are refused
-  gate       runs before each start of kubelet, or of a machine in which kubelet
-             runs: it sets the routes, checks them, and can refuse the start
-  STRICT     the gate refuses a start while an address escapes
-  WARN       the gate only logs it
-  guard      a service that sets routes again when something deletes them
+  expected  networks (CIDRs) that have to be right, and the
+            devices that they have to leave through: unless
+            some are named, those of the default route
+  escape    an address escapes if its packets leave through
+            another device, have no route, or are refused
+  gate      runs before each start of kubelet, or of its
+            machine: it sets the routes, checks them, and
+            can refuse the start
+  STRICT    the gate refuses a start while an address escapes
+  WARN      the gate only logs it
+  guard     a service that sets routes again when something
+            deletes them
 
-In trouble: {PROGRAM} status
-To repair a host for good, first see what would change, then apply it:
-  {PROGRAM} repair | {PROGRAM} plan --config -
-  {PROGRAM} repair | {PROGRAM} apply --config -
+In trouble:
+  {PROGRAM} status
+
+To see whether the addresses of your networks escape, what a repair would change, and to repair the
+host for good:
+  {PROGRAM} check CIDR
+  {PROGRAM} repair CIDR | {PROGRAM} plan --config -
+  {PROGRAM} repair CIDR | {PROGRAM} apply --config -
 """
 EXIT_CODES = """\
 exit codes in general:
   0  fine
   1  a problem
-  2  bad input: the command line, the configuration or a snapshot
-  3  no answer: no default route, no permission, or a rule or route not judged
+  2  bad input: the command line, the configuration, a snapshot
+  3  no answer: no default route, no permission, or a rule or
+     route that is not judged
 """
 
 
@@ -150,12 +159,44 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
 }
 
 
-class _Command(argparse.ArgumentParser):
-    """The parser of a command, whose help is the docstring of its module."""
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Wraps each paragraph of a description, and leaves lists, which are indented, as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs: list[str] = []
+        for paragraph in text.strip().split("\n\n"):
+            sentence, newline, lines = paragraph.partition(":\n  ")
+            if paragraph.startswith("  "):
+                paragraphs.append(paragraph)
+                continue
+            wrapped = argparse.HelpFormatter._fill_text(self, sentence, width, indent)
+            paragraphs.append(f"{wrapped}{newline}{lines}")
+        return "\n\n".join(paragraphs)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose help is as wide as the terminal; that of a command begins with the docstring
+    of its module.
+    """
 
     def format_help(self) -> str:
-        self.description = command_of(self.prog.rpartition(" ")[2]).__doc__
+        from shutil import get_terminal_size  # noqa: PLC0415  argparse would load it for each option
+
+        self.formatter_class = partial(_Help, width=get_terminal_size().columns)
+        name = self.prog.rpartition(" ")[2]
+        if name in COMMANDS:
+            self.description = command_of(name).__doc__
         return super().format_help()
+
+
+class _Version(argparse.Action):
+    """Prints the release, and by which sources two builds of it can be told apart."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from hostrouting.boot.program import sources_digest  # noqa: PLC0415  nothing else needs it
+
+        sys.stdout.write(f"hostrouting {__version__} (sources {sources_digest()[:12]})\n")
+        parser.exit()
 
 
 def command_of(name: str) -> Any:
@@ -166,17 +207,14 @@ def command_of(name: str) -> Any:
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     # With the width of the terminal, argparse would load shutil for each option.
-    formatter = partial(argparse.RawDescriptionHelpFormatter, width=80)
     common: dict[str, Any] = {
         "epilog": EXIT_CODES,
-        "formatter_class": formatter,
+        "formatter_class": partial(_Help, width=80),
         "allow_abbrev": False,
     }
-    parser = argparse.ArgumentParser(prog=PROGRAM, description=SUMMARY, **common)
-    parser.add_argument("--version", action="version", version=f"hostrouting {__version__}")
-    commands = parser.add_subparsers(
-        dest="command", metavar="COMMAND", required=True, parser_class=_Command
-    )
+    parser = _Parser(prog=PROGRAM, description=SUMMARY, **common)
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, (summary, arguments) in COMMANDS.items():
         command = commands.add_parser(name, help=summary, **common)
         for argument in arguments:

