@@ -47,7 +47,7 @@ for _name, _text in PAGES.items():
 WITH_TESTS: dict[str, str] = {}
 PROGRAMS: dict[str, str] = {}
 for _place, _block in BLOCKS.items():
-    if re.search(r"^ *def test_", _block, re.MULTILINE):
+    if re.search(r"^ *def test_|^class Test", _block, re.MULTILINE):
         WITH_TESTS[_place] = _block
     else:
         PROGRAMS[_place] = _block
