@@ -25,7 +25,6 @@ from phases.errors import (
 )
 from phases.execution import inner_step
 from phases.groups import deadline, parallel, retry, serial, when
-from phases.observers import LogObserver
 from phases.running import execute, plan, run, run_async, undo
 from phases.step import Observer, Status, Step, TaskFailed
 from phases.tasks import AnyTask, Skip, Task, task
@@ -40,4 +39,4 @@ __all__ += ["Status", "Step", "execute", "inner_step", "plan", "run", "run_async
 __all__ += ["Cancelled", "DeadlineExceeded", "InvalidTask", "PhasesError", "TaskFailed"]
 __all__ += ["UnknownTask", "WouldFail"]
 # How a run is observed, and where its time comes from.
-__all__ += ["Clock", "LogObserver", "Observer"]
+__all__ += ["Clock", "Observer"]

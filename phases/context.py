@@ -22,7 +22,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
 
 from phases.errors import Cancelled, DeadlineExceeded
-from phases.observers import LOGGER, LogObserver, TaskLogger
+from phases.observers import LOGGER, LiveTree, LogObserver, TaskLogger
 from phases.step import nearest
 
 if TYPE_CHECKING:
@@ -123,14 +123,16 @@ class Context:
         *,
         clock: Clock | None = None,
         logger: logging.Logger | None = None,
-        observers: Iterable[Observer] | None = None,
+        observers: Iterable[Observer] = (),
     ) -> None:
-        """Prepare a run. Without `observers`, each start and end becomes a line in the logger."""
+        """Prepare a run. Before the observers are told of a start or an end, it becomes a line in
+        the logger and, on a terminal, a change of the live tree.
+        """
         self.clock = clock or Clock()
         self.logger = logger or logging.getLogger(LOGGER)
-        if observers is None:
-            observers = (LogObserver(self.logger),)
-        self.observers = tuple(observers)
+        if not self.logger.handlers:  # Python would print warnings, beside a program's report
+            self.logger.addHandler(logging.NullHandler())
+        self.observers: tuple[Observer, ...] = (LogObserver(self.logger), LiveTree(), *observers)
         self.run_id = ""
         """Empty outside of a run: several runs can share a context."""
         self.run_scope = Scope(self.clock)
@@ -233,34 +235,34 @@ class Context:
         nothing. The end of the block raises Cancelled if the task is cancelled, because this may be
         the only reason why the block has ended.
         """
-        ends: list[str] = []
-        """What has ended: the block, then the callback."""
-        left_by: list[BaseException] = []
+        block_ended: list[bool] = []
+        """Whether a cancellation has ended it."""
+        returned: list[bool] = []
 
         def watch() -> None:
-            self.clock.wait(lambda: bool(ends) or self.cancelled, self._scope.stop.moment)
-            if left_by or self.cancelled:
+            self.clock.wait(lambda: bool(block_ended) or self.cancelled, self._scope.stop.moment)
+            if self.cancelled or any(block_ended):
                 self._call(callback)
-            ends.append("callback")
+            returned.append(True)
             self.clock.wake()
 
+        is_cancelled = False
         watcher = self.clock.start(watch, name="phases-on-cancel")
         try:
             yield
-        except Cancelled as error:
-            left_by.append(error)
+        except Cancelled:
+            is_cancelled = True
             raise
         except CancelledError:  # of a future that the callback has cancelled
             self.check()
             raise
         finally:
-            ends.append("block")
+            block_ended.append(is_cancelled)
             self.clock.wake()
-            self.clock.wait(lambda: "callback" in ends, self.clock.now() + _HANGS)
-            if "callback" not in ends:
-                words = "still waiting, after %g s, for the callback of on_cancel: %r"
-                self.log.warning(words, _HANGS, callback)
-                self.clock.wait(lambda: "callback" in ends)
+            self.clock.wait(lambda: bool(returned), self.clock.now() + _HANGS)
+            if not returned:
+                self.log.warning("still waiting for the callback of on_cancel: %r", callback)
+                self.clock.wait(lambda: bool(returned))
             watcher.join()
         self.check()
 

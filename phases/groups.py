@@ -161,9 +161,8 @@ def retry(
                         raise
                     wait = min(wait, latest)
                 words = f"attempt {attempt} failed: {describe_error(error)}"
-                ctx.log.warning(
-                    "%s: %s; again in %s", "/".join(ctx.path), words, seconds_in_words(wait)
-                )
+                path, later = "/".join(ctx.path), seconds_in_words(wait)
+                ctx.log.warning("%s: %s; again in %s", path, words, later)
             ctx.sleep(wait)
             pause = min(pause * 2, _LONGEST_PAUSE)
             attempt += 1

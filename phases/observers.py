@@ -1,4 +1,5 @@
-"""What a run shows while it runs: a log line for each start and end.
+"""What a run shows while it runs: a log line for each start and end and, on a terminal, a live
+tree.
 
 Every log record, even one of a task's own lines, has its fields in one mapping under one extra key,
 `FIELDS`.
@@ -7,17 +8,26 @@ Every log record, even one of a task's own lines, has its fields in one mapping 
 from __future__ import annotations
 
 import logging
+import os
+import sys
+import threading
 from collections.abc import MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from phases.step import Status, Step
 from phases.values import seconds_in_words
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.text import Text
 
 FIELDS = "phases"
 LOGGER = "phases"
 """The name of the logger that is used if none is given. It is not made on import: a program's
 `dictConfig` disables every logger that exists by then.
 """
+_TERMINAL = threading.Lock()
+"""Held while a tree is shown: of several runs at a time, the first is shown."""
 
 
 class TaskLogger(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic since Python 3.11
@@ -74,3 +84,67 @@ def _event(step: Step) -> tuple[int, str]:
     if step.failed_with is not None:
         return logging.ERROR, words
     return logging.WARNING, words  # cancelled, or a group around the task that raised
+
+
+class LiveTree:
+    """Shows the report of a run on the terminal as it grows, and removes it at the end. It shows
+    nothing if standard error is not a terminal, or rich is not installed.
+
+    While the tree is shown, handlers of the root logger that write to standard error write above
+    it, and so does what tasks print.
+    """
+
+    def __init__(self) -> None:
+        self._root: Step | None = None
+        """The run that is shown."""
+        self._live: Live | None = None
+        self._moved: list[logging.StreamHandler[Any]] = []
+
+    def __call__(self, step: Step) -> None:
+        """Show the tree when a root starts, draw it again with each step, and remove it when the
+        root has ended.
+        """
+        is_start = step.status is Status.RUNNING
+        if is_start and len(step.path) == 1 and os.isatty(2) and _TERMINAL.acquire(blocking=False):
+            self._root = step
+            self._show()
+        if self._live is not None:
+            self._live.refresh()
+        if step is self._root and not is_start:
+            self._remove()
+
+    def _show(self) -> None:
+        try:
+            from rich.console import Console  # noqa: PLC0415
+            from rich.live import Live  # noqa: PLC0415  it takes 0.2 s; a terminal needs it
+        except ImportError:
+            return
+        stderr = sys.stderr
+        self._live = Live(
+            console=Console(stderr=True),
+            get_renderable=self._render,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=os.isatty(1),  # what is printed into a pipe arrives there
+        )
+        self._live.start()
+        for handler in logging.getLogger().handlers:
+            if isinstance(handler, logging.StreamHandler) and handler.stream is stderr:
+                handler.setStream(sys.stderr)  # that of rich, which writes above the tree
+                self._moved.append(handler)
+
+    def _remove(self) -> None:
+        if self._live is not None:
+            self._live.stop()  # sys.stderr is what it was
+        while self._moved:
+            self._moved.pop().setStream(sys.stderr)
+        self._root = self._live = None
+        _TERMINAL.release()
+
+    def _render(self) -> Text:
+        from rich.text import Text  # noqa: PLC0415  see _show
+
+        text = Text(str(self._root), overflow="ellipsis", no_wrap=True)
+        text.highlight_words([" ok "], "green")
+        text.highlight_words([" failed ", " cancelled "], "red")
+        return text

@@ -13,20 +13,15 @@ import contextvars
 import signal
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from phases.context import Context, derived, in_a_run
 from phases.execution import new_step, run_step
-from phases.step import Observer, Status, Step
+from phases.step import Status, Step
 from phases.tasks import AnyTask, Task, Verb, require_known, valid_task, valid_tree, wrapped
 from phases.values import describe_error
-
-if TYPE_CHECKING:
-    import logging
-
-    from phases.context import Clock
 
 T = TypeVar("T")
 
@@ -45,8 +40,7 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     run(skip=…) leaves it out, the result is a Skip. Name it in the `subtasks` of the running task,
     so that plans and undos find it.
     """
-    ctx = ctx or Context()
-    if ctx.step is not None:
+    if ctx is not None and ctx.step is not None:
         return cast("T", run_step(task, new_step(valid_task(task).name, ctx), ctx))
     run = _Run(task, ctx)
     run.finish()
@@ -63,31 +57,25 @@ def run(
     ctx: Context | None = None,
     skip: Collection[str] = (),
     undo_on_failure: bool = False,
-    observers: Iterable[Observer] | None = None,
-    clock: Clock | None = None,
-    logger: logging.Logger | None = None,
 ) -> Step:
     """Run the task as the main work of a program, and report:
     `sys.exit(phases.run(bootstrap).exit_code)`.
 
     SIGINT and SIGTERM cancel the run, and `run` returns when it has stopped. A failure is not
     raised; it is in the report. Nothing is printed: `logging.basicConfig(level="INFO")` shows the
-    log lines, `print(report)` the report. `skip` has the names of
-    tasks that are left out; UnknownTask for one that no task has. Without observers, you get log
-    lines.
+    log lines, `print(report)` the report. `skip` has the names of tasks that are left out;
+    UnknownTask for one that no task has.
 
-    With a context of your own, another part of the program can cancel the run: `ctx.cancel()`. That
-    context then has the observers, the clock and the logger. In a running task, write
-    `phases.execute(task, ctx)` instead.
+    With a context of your own, another part of the program can cancel the run: `ctx.cancel()`. In a
+    running task, write `phases.execute(task, ctx)` instead.
 
     With `undo_on_failure`, a run that fails or is cancelled is undone before it ends: each task
     that began, unless it returned a Skip at its first attempt. The steps of the undo are in the
     report.
     """
-    ctx = ctx or Context(observers=observers, clock=clock, logger=logger)
-    run = _run_of(task, ctx, skip, undo_on_failure=undo_on_failure)
-    run.finish()
-    return run.report
+    if undo_on_failure:
+        task = _undone_on_failure(task)
+    return _report_of(task, ctx, skip, "do")
 
 
 async def run_async(
@@ -96,9 +84,6 @@ async def run_async(
     ctx: Context | None = None,
     skip: Collection[str] = (),
     undo_on_failure: bool = False,
-    observers: Iterable[Observer] | None = None,
-    clock: Clock | None = None,
-    logger: logging.Logger | None = None,
 ) -> Step:
     """Run the task beside the event loop, and report: `report = await phases.run_async(task)`.
 
@@ -108,8 +93,9 @@ async def run_async(
     """
     import asyncio  # noqa: PLC0415  it takes long, and a program without a loop needs none
 
-    ctx = ctx or Context(observers=observers, clock=clock, logger=logger)
-    run = _run_of(task, ctx, skip, undo_on_failure=undo_on_failure)
+    if undo_on_failure:
+        task = _undone_on_failure(task)
+    run = _Run(task, ctx, skip)
     cancelled: asyncio.CancelledError | None = None
     with _noting_signals(run):
         run.thread.start()
@@ -139,32 +125,40 @@ def plan(task: AnyTask, *, ctx: Context | None = None, skip: Collection[str] = (
     fail (`would_fail`): the error is in the report, with the plan if there is one. The other tasks
     are still called.
     """
-    ctx = ctx or Context(observers=())
-    run = _run_of(task, ctx, skip, verb="plan")
-    run.finish()
-    return run.report
+    return _report_of(task, ctx or derived(Context(), observers=()), skip, "plan")
 
 
-def undo(task: AnyTask, ctx: Context | None = None) -> Step:
+def undo(task: AnyTask, *, ctx: Context | None = None, skip: Collection[str] = ()) -> Step:
     """Call the undo of every task in the tree that offers one, the last listed first, and report.
 
     If an undo fails, the others are still called; the failures are in the report. If a group has an
     undo, it is called instead of the undos of its tasks. All of it is shielded: a signal is in the
     report, and stops nothing.
     """
-    ctx = ctx or Context()
-    with ctx.shielded() as safe:
-        run = _Run(task, safe, "undo")
-        run.finish()
+    with (ctx or Context()).shielded() as safe:
+        return _report_of(task, safe, skip, "undo")
+
+
+def _report_of(task: AnyTask, ctx: Context | None, skip: Collection[str], verb: Verb) -> Step:
+    run = _Run(task, ctx, skip, verb)
+    run.finish()
     return run.report
 
 
 class _Run:
     """A run of a task in a thread. `report` is its step, `error` what the task raised."""
 
-    def __init__(self, task: AnyTask, ctx: Context, verb: Verb = "do") -> None:
-        self.ctx = in_a_run(ctx)
-        self.report = new_step(valid_tree(task).name, self.ctx, verb)
+    def __init__(
+        self,
+        task: AnyTask,
+        ctx: Context | None,
+        skip: Collection[str] = (),
+        verb: Verb = "do",
+    ) -> None:
+        ctx = ctx or Context()
+        require_known(skip, valid_tree(task))
+        self.ctx = in_a_run(derived(ctx, skip=ctx.skip.union(skip)))
+        self.report = new_step(task.name, self.ctx, verb)
         self.result: object = None
         self.error: BaseException | None = None
         self.signals: list[int] = []
@@ -228,20 +222,6 @@ class _Run:
         awaited = [step.label for step in self.report.walk() if _is_awaited(step)]
         words = ", ".join(awaited) or "the end"
         self.ctx.log.warning("%s: stopping, waiting for %s", reason.name, words)
-
-
-def _run_of(
-    task: AnyTask,
-    ctx: Context,
-    skip: Collection[str],
-    *,
-    undo_on_failure: bool = False,
-    verb: Verb = "do",
-) -> _Run:
-    require_known(skip, valid_tree(task))
-    if undo_on_failure:
-        task = _undone_on_failure(task)
-    return _Run(task, derived(ctx, skip=ctx.skip.union(skip)), verb)
 
 
 def _is_awaited(step: Step) -> bool:

@@ -271,23 +271,18 @@ def nearest(name: str, steps: Iterable[Step], path: tuple[str, ...]) -> Step:
 
     UnknownTask if there is none, or if two are as near.
     """
-    named: dict[tuple[str, ...], Step] = {}
-    known: dict[str, None] = {}  # each once
-    for step in steps:
-        words = "/".join(step.path)
-        known[words] = None
-        if f"/{words}".endswith(f"/{name}"):
-            named[step.path] = step
+    by_path = {"/".join(step.path): step for step in steps}
+    named = [step for words, step in by_path.items() if f"/{words}".endswith(f"/{name}")]
     if not named:
-        words = ", ".join(known) or "none"
-        raise UnknownTask(f"there is no step {name!r}; the steps are: {words}")
+        known = ", ".join(by_path) or "none"
+        raise UnknownTask(f"there is no step {name!r}; the steps are: {known}")
 
-    shortest = min(_distance(path, other) for other in named)
-    near = [other for other in named if _distance(path, other) == shortest]
+    named.sort(key=lambda step: _distance(path, step.path))
+    near = [step for step in named if _distance(path, step.path) == _distance(path, named[0].path)]
     if len(near) > 1:
-        words = " and ".join("/".join(other) for other in near)
+        words = " and ".join("/".join(step.path) for step in near)
         raise UnknownTask(f"{name!r} may be {words}, which are as near; write 'group/{name}'")
-    return named[near[0]]
+    return near[0]
 
 
 def _distance(path: tuple[str, ...], other: tuple[str, ...]) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from hostrouting.lines import indented
 from hostrouting.text import printable_lines
 from phases.observers import FIELDS
 
-_ON_THE_PAGE = {"verdict", "finding"}
+_ON_THE_PAGE = {"verdict", "finding", "status"}
 """The fields of log lines that the page repeats."""
 
 
@@ -76,7 +76,7 @@ def run_task(task: phases.AnyTask, host: Host) -> Run:
     is changing. Standard error has what the run waits for, and warnings.
     """
     _log_to_standard_error()
-    report = phases.run(task, observers=[])  # what became of each task is on the page
+    report = phases.run(task)  # what became of each task is on the page
     effects = Effects()
     for step in report.walk():
         if not step.children:  # the result of a group repeats theirs

@@ -27,7 +27,7 @@ def fails(error: Exception) -> phases.Task[object]:
 
 def code_of_run(*tasks: phases.AnyTask) -> int:
     """The exit code for a run of these tasks at once."""
-    report = phases.run(phases.parallel(*tasks, name="all"), observers=[], clock=FakeClock())
+    report = phases.run(phases.parallel(*tasks, name="all"), ctx=phases.Context(clock=FakeClock()))
     return report.exit_code
 
 

@@ -98,10 +98,10 @@ def test_a_plan_that_says_why_the_run_would_fail() -> None:
 def test_a_dry_run_never_does_a_task(verb: str) -> None:
     """A plan that would do or undo one has failed, with the remedy."""
     log: list[str] = []
-    act: Callable[[phases.AnyTask, Context], object] = phases.execute
+    act: Callable[..., object] = phases.execute
     if verb == "undo":
         act = phases.undo
-    report = phases.plan(planned("a", lambda ctx: act(disk("b", log), ctx)))
+    report = phases.plan(planned("a", lambda ctx: act(disk("b", log), ctx=ctx)))
     words = f"b: a dry run would {verb} it; in a plan, call phases.plan(task, ctx=ctx)"
     assert str(report.error) == words
     assert log == []
@@ -123,7 +123,7 @@ def test_an_undo_is_shielded() -> None:
     ctx = quiet()
     ctx.cancel("enough")
     cancels = phases.task("c", undo=lambda inner: inner.cancel("enough"))(never)
-    assert phases.undo(phases.serial(disk("a", log), cancels), ctx).ok
+    assert phases.undo(phases.serial(disk("a", log), cancels), ctx=ctx).ok
     assert log == ["undo a"]
 
 
@@ -131,13 +131,13 @@ def test_a_task_may_undo_others() -> None:
     """With its own context: the undo is part of its run. An undo may ask for a plan."""
     log: list[str] = []
     tree = phases.serial(disk("a", log), name="all")
-    roll_back = phases.task("roll-back")(lambda ctx: phases.undo(tree, ctx))
+    roll_back = phases.task("roll-back")(lambda ctx: phases.undo(tree, ctx=ctx))
     assert ran(roll_back).find("roll-back/all/a").action == "undo"
     assert log == ["undo a"]
 
     doomed = planned("again", lambda _: Doomed("+ a route", "no gateway"))
     look = FunctionTask("look", never, undo=lambda ctx: phases.plan(doomed, ctx=ctx))
-    report = phases.undo(look, quiet())
+    report = phases.undo(look, ctx=quiet())
     assert report.ok
     plan = report.find("again")
     assert (plan.action, plan.status) == ("plan", Status.FAILED)

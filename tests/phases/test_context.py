@@ -96,7 +96,7 @@ def test_a_callback_is_never_forgotten(seconds: float) -> None:
     called before it ends, also if the block is quicker than the callback's thread.
     """
     for _ in range(200):
-        ctx, called = Context(observers=[]), list[str]()
+        ctx, called = Context(), list[str]()
         cancels = threading.Timer(0.0002, ctx.cancel)
         cancels.start()
         with (
@@ -112,7 +112,7 @@ def test_a_callback_is_never_forgotten(seconds: float) -> None:
 
 def test_a_callback_that_hangs(caplog: pytest.LogCaptureFixture) -> None:
     """The block waits for it, and the log says so after 10 s."""
-    ctx = Context(clock=FakeClock(), observers=[])
+    ctx = Context(clock=FakeClock())
 
     def callback() -> None:
         with ctx.shielded() as safe:
@@ -122,7 +122,7 @@ def test_a_callback_that_hangs(caplog: pytest.LogCaptureFixture) -> None:
         ctx.cancel()
     assert ctx.clock.now() == 60
     [line] = caplog.messages
-    assert line.startswith("still waiting, after 10 s, for the callback of on_cancel: <function")
+    assert line.startswith("still waiting for the callback of on_cancel: <function")
 
 
 def found(ctx: Context, *names: str) -> list[object]:

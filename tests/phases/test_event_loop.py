@@ -44,7 +44,7 @@ def test_a_report() -> None:
     clock = FakeClock()
 
     async def story() -> tuple[Step, Step]:
-        ctx = Context(clock=clock, observers=[])
+        ctx = Context(clock=clock)
         failed = await phases.run_async(tree, ctx=ctx, undo_on_failure=True)
         return failed, await phases.run_async(tree, ctx=ctx, skip=["b"])
 
@@ -62,7 +62,7 @@ def test_a_signal_stops_every_run(number: signal.Signals) -> None:
     async def story() -> list[Step]:
         seen = Recorder()
         one, short, two = (
-            asyncio.ensure_future(phases.run_async(task, observers=[seen]))
+            asyncio.ensure_future(phases.run_async(task, ctx=Context(observers=[seen])))
             for task in (WAIT, StubTask("short"), WAIT)
         )
         await short
@@ -85,7 +85,7 @@ def test_a_handler_of_the_loop() -> None:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, called.append, "before")
         seen = Recorder()
-        run = asyncio.ensure_future(phases.run_async(WAIT, observers=[seen]))
+        run = asyncio.ensure_future(phases.run_async(WAIT, ctx=Context(observers=[seen])))
         await soon(lambda: seen.starts)
         loop.add_signal_handler(signal.SIGTERM, called.append, "during")
         signal.raise_signal(signal.SIGINT)
@@ -106,7 +106,7 @@ def test_a_loop_that_is_closed() -> None:
     seen = Recorder()
 
     async def story() -> None:
-        run = phases.run_async(WAIT, observers=[seen])
+        run = phases.run_async(WAIT, ctx=Context(observers=[seen]))
         run.send(None)
         while not seen.starts:
             time.sleep(0.001)  # noqa: ASYNC251  nobody lets the loop run any more

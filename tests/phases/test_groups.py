@@ -101,7 +101,7 @@ def test_threads_are_joined() -> None:
             return thread
 
     tasks = [StubTask(name) for name in "abcd"]
-    ctx = Context(clock=Slow(), observers=[])
+    ctx = Context(clock=Slow())
     phases.execute(phases.parallel(*tasks, at_once=2), ctx)
     assert 1 <= len(threads) <= 2
     assert not any(thread.is_alive() for thread in threads)
@@ -140,7 +140,7 @@ def test_waits_between_attempts() -> None:
         raise OSError
 
     task = phases.retry(fails, attempts=3000, delay=1, jitter=0.5)
-    assert phases.run(task, clock=clock, observers=[]).attempts == 3000
+    assert phases.run(task, ctx=phases.Context(clock=clock)).attempts == 3000
 
     waits = [later - earlier for earlier, later in itertools.pairwise(moments)]
     full_waits = [1, 2, 4, 8, 16, *[30] * 2994]

@@ -551,9 +551,7 @@ def run_of(tree: Spec, choice: Choice) -> Ran:
     report = phases.run(
         cancelled_at(choice.moment, task),
         undo_on_failure=choice.undo_on_failure,
-        clock=clock,
-        observers=[seen],
-        logger=QUIET,
+        ctx=Context(clock=clock, observers=[seen], logger=QUIET),
     )
     expected = step(tree, 0, Around(choice.moment))
     is_undone = choice.undo_on_failure and expected.how in WORST
@@ -593,7 +591,7 @@ def assert_an_undo_undoes_everything(ran: Ran) -> None:
     """Every undo is called, the last first, whether its task ran or not."""
     leaves = undo_of(ran.tree)
     ran.world.undone.clear()
-    undo = phases.undo(ran.task, Context(observers=[ran.seen], logger=QUIET))
+    undo = phases.undo(ran.task, ctx=Context(observers=[ran.seen], logger=QUIET))
     assert paths_of(undo.failures) == failing(leaves)
     assert ids(ran.world.undone) == ids_of_leaves(leaves)
 

@@ -1,7 +1,12 @@
 """What is seen of a run while it runs: observers and log lines."""
 
 import logging
+import os
+import pty
+import re
+import subprocess
 import sys
+from contextlib import suppress
 from itertools import repeat
 
 import pytest
@@ -26,7 +31,7 @@ def logged(
 ) -> list[logging.LogRecord]:
     """The records of a run of the task on a fake clock."""
     with caplog.at_level(level, logger="phases"):
-        phases.run(task, clock=FakeClock())
+        phases.run(task, ctx=Context(clock=FakeClock()))
     return caplog.records
 
 
@@ -87,8 +92,8 @@ def test_words_and_levels_of_log_lines(caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_a_logger_of_ones_own(caplog: pytest.LogCaptureFixture) -> None:
-    """A context, a run and a LogObserver take a logger; a task's own lines have its
-    run, path and extras under one key.
+    """A context takes it; a task's own lines have its run, path and extras under one key. The
+    observers of a context come after the log.
     """
 
     @phases.task("download")
@@ -97,33 +102,34 @@ def test_a_logger_of_ones_own(caplog: pytest.LogCaptureFixture) -> None:
 
     logger = logging.getLogger("agent.boot")
     tree = phases.serial(download, name="all")
+    lines: list[int] = []
+    ctx = Context(logger=logger, observers=[lambda _: lines.append(len(caplog.records))])
     with caplog.at_level(logging.INFO):
-        report = phases.run(tree, ctx=Context(logger=logger))
-        phases.run(tree, logger=logger)
-        phases.run(tree, observers=[phases.LogObserver(logger)], logger=logger)
-        phases.run(tree, observers=[], logger=logger)
+        report = phases.run(tree, ctx=ctx)
     assert {record.name for record in caplog.records} == {"agent.boot"}
-    assert len({vars(record)["phases"]["run"] for record in caplog.records}) == 4
-    assert len(caplog.records) == 3 * 5 + 1
+    assert lines == [1, 2, 4, 5]
     fetched = next(record for record in caplog.records if record.message == "fetched")
     assert vars(fetched)["phases"] == {"run": report.run, "task": "all/download", "bytes": 12}
 
 
 @pytest.mark.linux
-def test_the_logging_of_a_program() -> None:
+@pytest.mark.parametrize("is_configured", [False, True])
+def test_the_logging_of_a_program(is_configured: bool) -> None:  # noqa: FBT001  a parameter
     """A dictConfig silences nothing: it disables the loggers that exist, and ours does not before
-    the first run.
+    the first run. Without any, nothing is printed: a failure is in the report.
     """
-    configures = """
+    program = """
 import logging.config, phases
 from phases.testing import StubTask
 handler = {"class": "logging.StreamHandler"}
 root = {"handlers": ["h"], "level": "INFO"}
-logging.config.dictConfig({"version": 1, "handlers": {"h": handler}, "root": root})
-phases.run(StubTask("a"))
+if %s:
+    logging.config.dictConfig({"version": 1, "handlers": {"h": handler}, "root": root})
+phases.run(StubTask("a", errors=[OSError()]))
 """
-    lines = completed([sys.executable, "-c", configures]).stderr.splitlines()
-    assert [line.split(" after")[0] for line in lines] == ["a started", "a ok"]
+    lines = completed([sys.executable, "-c", program % is_configured]).stderr.splitlines()
+    words = ["a started", "a failed"] if is_configured else []
+    assert [line.split(" after")[0] for line in lines] == words
 
 
 def test_observers_and_logs_that_raise(caplog: pytest.LogCaptureFixture) -> None:
@@ -139,11 +145,89 @@ def test_observers_and_logs_that_raise(caplog: pytest.LogCaptureFixture) -> None
         raise ValueError("observer out of order")
 
     seen, logger = Recorder(), logging.getLogger("phases.test.broken")
-    assert phases.run(StubTask("a"), observers=[broken, seen]).ok
+    assert phases.run(StubTask("a"), ctx=Context(observers=[broken, seen])).ok
     assert len(seen.ends) == 1
     assert "the run continues" in caplog.text
     assert "observer out of order" in caplog.text
 
     logger.addHandler(BrokenLog())
     logger.setLevel(logging.INFO)
-    assert phases.run(StubTask("a"), logger=logger, observers=[phases.LogObserver(logger)]).ok
+    assert phases.run(StubTask("a"), ctx=Context(logger=logger)).ok
+
+
+PROGRAM = """
+import logging, phases, sys
+from phases.testing import StubTask
+
+@phases.task("a")
+def prints(ctx):
+    print("printed", flush=True)
+    ctx.log.info("logged")
+
+logging.basicConfig(level="INFO", format="LOG %(message)s")
+stream = logging.getLogger().handlers[0].stream
+fails = StubTask("b", errors=[OSError("busy")])
+print(phases.run(phases.serial(prints, fails, name="boot")))
+assert logging.getLogger().handlers[0].stream is stream is sys.stderr
+"""
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("is_piped", [False, True])
+def test_the_live_tree(is_piped: bool) -> None:  # noqa: FBT001  a parameter
+    """On a terminal the tree appears in colour while tasks run, with log lines and what is printed
+    above it, and the report after it. What is printed into a pipe arrives there.
+    """
+    terminal, stdout, returned = on_a_terminal(is_piped=is_piped)
+    assert returned == 0, terminal
+    assert re.search(r"\x1b\[31m *failed", terminal)
+    hidden, shown = "\x1b[?25l", "\x1b[?25h"
+    assert terminal.rindex(shown) > terminal.rindex(hidden)  # the cursor
+    words = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", terminal)
+    assert re.search(r"boot +running", words)
+    assert "LOG boot started\r\n" in words
+    assert "LOG logged\r\n" in words
+    report = (stdout if is_piped else words).rpartition("printed")[2]
+    assert re.search(r"boot +failed", report.rpartition("LOG boot failed after")[2])
+    assert stdout.startswith("printed\nboot ") is is_piped
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize(
+    "change", [{"TERM": "dumb"}, {"without": "rich"}, {"without": "stderr"}], ids=str
+)
+def test_no_live_tree(change: dict[str, str]) -> None:
+    """On a dumb terminal, without rich, or without standard error; it is no error."""
+    without = change.pop("without", "")
+    terminal, stdout, returned = on_a_terminal(is_piped=True, without=without, **change)
+    assert returned == 0, terminal
+    assert "\x1b" not in terminal
+    assert "boot  running" not in terminal
+    assert stdout.startswith("printed\nboot ")
+    assert ("LOG boot started" in terminal) is (without != "stderr")
+    assert "Traceback" not in terminal
+
+
+def on_a_terminal(*, is_piped: bool, without: str = "", **variables: str) -> tuple[str, str, int]:
+    """What the program writes to its terminal and to its pipe, and how it ends."""
+    program = PROGRAM
+    if without == "rich":
+        program = "import sys; sys.modules['rich.live'] = None\n" + program
+    if without == "stderr":
+        program = "import os, sys; os.close(2); sys.stderr = None\n" + program
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stderr=theirs,
+        stdout=subprocess.PIPE if is_piped else theirs,
+        env={**os.environ, "TERM": "xterm", **variables},
+        text=True,
+    )
+    os.close(theirs)
+    written = b""
+    with suppress(OSError):  # Linux reports a closed other side this way
+        while part := os.read(ours, 65536):
+            written += part
+    os.close(ours)
+    stdout, _ = process.communicate()
+    return written.decode(), stdout or "", process.returncode

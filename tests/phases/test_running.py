@@ -74,7 +74,7 @@ def test_what_a_call_does_not_run() -> None:
     for do in (_asynchronous, _yields):
         hidden = phases.task("a")(do)
         undo_runs_it = phases.task("b", undo=partial(phases.execute, hidden))(print)
-        for report in (ran(hidden), phases.undo(undo_runs_it, quiet())):
+        for report in (ran(hidden), phases.undo(undo_runs_it, ctx=quiet())):
             assert str(report.failures[0].error) == words
 
 

@@ -116,7 +116,7 @@ def test_a_handler_of_the_program_that_raises() -> None:
         ready()
         seen = []
         try:
-            phases.run(phases.task("work")(work), observers=[seen.append])
+            phases.run(phases.task("work")(work), ctx=phases.Context(observers=[seen.append]))
         except RuntimeError:
             signal.setitimer(signal.ITIMER_REAL, 0)
             print(seen[-1].status, seen[-1].reason, threading.active_count())

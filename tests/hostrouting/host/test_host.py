@@ -69,7 +69,7 @@ def test_a_cancelled_wait(tmp_path: Path) -> None:
     nobody.
     """
     host = Host(backend=FakeKernel, files=LocalFiles(tmp_path), manager=None)
-    ctx = phases.Context(observers=[])
+    ctx = phases.Context()
     lock = tmp_path / LAYOUT.lock_path.lstrip("/")
     lock.parent.mkdir(parents=True)
     with locking(lock, "--exclusive"):
@@ -91,7 +91,7 @@ def test_a_host_that_is_locked_again_and_again(tmp_path: Path) -> None:
     host = Host(backend=FakeKernel, files=LocalFiles(tmp_path), manager=None)
     lock = tmp_path / LAYOUT.lock_path.lstrip("/")
     lock.parent.mkdir(parents=True)
-    ctx = phases.Context(observers=[])
+    ctx = phases.Context()
     with locking_in_turn(lock, 2), ctx.within(20) as soon:
         for _ in range(50):
             with host.locked(soon):

@@ -131,7 +131,7 @@ def repaired_by_hand() -> FakeHost:
     """A host that the installed configuration does not repair, and typed routes do."""
     host = FakeHost(kernel=h200())
     expecting = config(cidrs=(CIDR, "10.96.0.0/12"))
-    phases.run(Configure(expecting, host=host), observers=[], clock=FakeClock())
+    phases.run(Configure(expecting, host=host), ctx=phases.Context(clock=FakeClock()))
     type_routes(host, *REPAIR)
     return host
 
@@ -245,7 +245,7 @@ def foreseen(task: phases.Task[Any]) -> phases.Step:
     does not fail.
     """
     dry = phases.plan(task)
-    report = phases.run(task, observers=[], clock=FakeClock())
+    report = phases.run(task, ctx=phases.Context(clock=FakeClock()))
     assert dry.ok is report.ok, f"{dry}\n{report}"
     if dry.ok:
         assert done_by(report) == planned(dry.result)
@@ -352,7 +352,7 @@ def test_law(
     """
     host = FakeHost(kernel=kernel())
     if installed is not None:
-        phases.run(Configure(installed, host=host), observers=[], clock=FakeClock())
+        phases.run(Configure(installed, host=host), ctx=phases.Context(clock=FakeClock()))
     if is_typed and kernel is not FakeKernel:
         type_routes(host, *REPAIR)
     for allow_removal in (False, True):
@@ -385,8 +385,8 @@ def test_the_tasks_one_after_the_other() -> None:
     assert not phases.plan(phases.serial(tasks[2], tasks[0])).ok, "the check comes too early"
     assert host.files.texts == {}
     before = str(host.kernel)
-    assert phases.run(pipeline, observers=[]).ok
-    again = phases.run(pipeline, observers=[])
+    assert phases.run(pipeline).ok
+    again = phases.run(pipeline)
     assert again.ok
     assert not any(effects_of(step.result).changed for step in again.walk())
     assert phases.plan(pipeline).ok

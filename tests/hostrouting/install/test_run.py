@@ -39,7 +39,7 @@ CHECKED = config(cidrs=("10.9.0.0/16",))
 
 def report_of(task: InstallTask) -> phases.Step:
     """The report of a run of this task, whether it fails or not."""
-    return phases.run(task, observers=[], clock=FakeClock())
+    return phases.run(task, ctx=phases.Context(clock=FakeClock()))
 
 
 def test_a_conflict_that_lasts() -> None:

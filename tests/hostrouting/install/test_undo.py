@@ -213,6 +213,6 @@ class TestReports:
         """Nothing at all is taken back, also if the next task fails."""
         installed = dict(host.files.texts)
         fails = phases.serial(task, StubTask("x", errors=repeat(OSError())), name="all")
-        assert not phases.run(fails, observers=[], undo_on_failure=True).ok
+        assert not phases.run(fails, undo_on_failure=True).ok
         assert host.files.texts == installed
         assert len(ours(host)) == 2

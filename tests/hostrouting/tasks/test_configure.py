@@ -55,7 +55,7 @@ def test_report() -> None:
     run changes nothing.
     """
     host = FakeHost(kernel=h200())
-    report = phases.run(Configure(WANTED, host=host), observers=[])
+    report = phases.run(Configure(WANTED, host=host))
     assert ["/".join(step.path) for step in report.walk()] == [
         "configure-host-routing",
         "configure-host-routing/install-files",

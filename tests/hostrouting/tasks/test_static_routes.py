@@ -195,9 +195,7 @@ def test_only_the_reply_route_is_left_out(caplog: pytest.LogCaptureFixture) -> N
     """Nothing waits for it: the result has why, and so has that of the whole run."""
     rewrite = ProbeRewriteConfig(enabled=True, interfaces=("eth9",))
     host = FakeHost(kernel=h200())
-    report = phases.run(
-        Configure(HostRoutingConfig(probe_rewrite=rewrite), host=host), observers=[]
-    )
+    report = phases.run(Configure(HostRoutingConfig(probe_rewrite=rewrite), host=host))
     [step] = [step for step in report.walk() if step.name == ConfigureStaticRoutes.name]
     for result in (step.result, report.result):
         [warning] = effects_of(result).warnings

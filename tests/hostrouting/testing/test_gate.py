@@ -32,7 +32,7 @@ MACHINE = "systemd-nspawn@kube1.service"
 def installed(config: HostRoutingConfig, make: Callable[[], FakeKernel] = h200) -> FakeHost:
     """A host on which this was applied: the run may have failed, and the gate is in force."""
     host = FakeHost(kernel=make())
-    phases.run(Configure(config, host=host, wait=0), ctx=phases.Context(observers=[]))
+    phases.run(Configure(config, host=host, wait=0), ctx=phases.Context())
     return host
 
 
