@@ -8,12 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from hostrouting.cli.parser import COMMANDS, command_of
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.mark.linux
 def test_the_wheel_is_complete(tmp_path: Path) -> None:
-    """Each file of the two packages is in the wheel, and it brings the command `hostrouting`."""
+    """Each file of the two packages is in the wheel, and it brings the command `hostrouting` with a
+    manual page, which has each command with its options.
+    """
     words = ["hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
     subprocess.run(
         [sys.executable, "-m", *words], cwd=ROOT, check=True, capture_output=True, timeout=300
@@ -26,6 +30,16 @@ def test_the_wheel_is_complete(tmp_path: Path) -> None:
             for name in wheel.namelist()
             if name.endswith("/entry_points.txt")
         ]
+        [manual] = [name for name in wheel.namelist() if ".data/" in name]
+        page = wheel.read(manual).decode()
+    assert manual.endswith(".data/data/share/man/man1/hostrouting.1")
+    assert page.startswith('.TH HOSTROUTING "1" ')
+    for name, (_, arguments) in COMMANDS.items():
+        _, _, section = page.partition(f"'hostrouting {name}'")
+        options, _, _ = section.partition(".SH COMMAND")
+        assert (command_of(name).__doc__ or "").split()[-1] in options
+        for argument in arguments:
+            assert argument.replace("-", r"\-") in options or not argument.startswith("-"), name
     files: set[str] = set()
     for path in [*(ROOT / "hostrouting").rglob("*"), *(ROOT / "phases").rglob("*")]:
         if path.is_file() and "__pycache__" not in path.parts:

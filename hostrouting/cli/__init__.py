@@ -4,6 +4,8 @@ library's functions.
 
 from __future__ import annotations
 
+import os
+
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +36,12 @@ def main(argv: Sequence[str] | None = None, *, host: Host | None = None) -> int:
     try:
         from hostrouting.cli.parser import command_of, make_parser  # noqa: PLC0415  see above
 
-        arguments = make_parser().parse_args(argv)
+        parser = make_parser()
+        if "_ARGCOMPLETE" in os.environ:  # a shell asks for what may be typed
+            import argcomplete  # noqa: PLC0415  an extra
+
+            argcomplete.autocomplete(parser)
+        arguments = parser.parse_args(argv)
         as_json = "json" in arguments and arguments.json
         from hostrouting.cli.output import write  # noqa: PLC0415  the help needs less
         from hostrouting.host.host import Host  # noqa: PLC0415  the help needs no host

@@ -14,6 +14,14 @@ from hostrouting.codes import CANNOT_DECIDE
 from hostrouting.release import foreign_phases
 from hostrouting.text import printable
 
+_RED, _GREEN, _YELLOW = "1;31", "1;32", "1;33"
+_COLOURS = {
+    **dict.fromkeys(("OK", "DONE", "NOTHING TO DO", "IN FORCE", "RUNS"), _GREEN),
+    **dict.fromkeys(("OVERLAP", "REFUSED", "NO-ROUTE", "OWN-RANGE", "PODS-HIDDEN"), _RED),
+    **dict.fromkeys(("FAILED", "DIFFERS", "GATE-OPEN", "GATE-SHUT", "STUCK", "MASKED"), _RED),
+}
+"""By the first words of a line; others are yellow."""
+
 
 class Answer(NamedTuple):
     """The answer of a command: its exit code, and the same as a document and as lines."""
@@ -75,6 +83,20 @@ def _print(lines: Iterable[str], stream: TextIO | None) -> None:
     if stream is None:  # it was closed when this process was started
         return
     encoding = stream.encoding or "utf-8"
-    text = "".join("\n".join(map(printable, line.split("\n"))) + "\n" for line in lines)
-    stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    is_plain = not stream.isatty() or "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
+    shown: list[str] = []
+    for text in lines:
+        for line in text.split("\n"):
+            escaped = printable(line).encode(encoding, "backslashreplace").decode(encoding)
+            shown.append(escaped if is_plain else _coloured(escaped))
+    stream.write("".join(f"{line}\n" for line in shown))
     stream.flush()
+
+
+def _coloured(line: str) -> str:
+    """The line as a terminal shows it: capitals before a colon, which say what is so, in colour."""
+    words, colon, others = line.partition(":")
+    if not colon or not words.isupper():
+        return line
+    colour = _COLOURS.get(words, _YELLOW)
+    return f"\x1b[{colour}m{words}\x1b[0m:{others}"

@@ -4,9 +4,13 @@ stream.
 
 import io
 import json
+import os
+import pty
+import re
 import shlex
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from unittest import mock
 
@@ -235,6 +239,33 @@ def test_what_a_stream_cannot_show(monkeypatch: pytest.MonkeyPatch) -> None:
     assert written.getvalue() == b"by \\u26030: ip link del a\\x1b[2J\n"
 
 
+@pytest.mark.linux
+@pytest.mark.parametrize(("environment", "is_coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_the_first_words_on_a_terminal(environment: dict[str, str], *, is_coloured: bool) -> None:
+    """They are in colour, unless nobody wants that; elsewhere, nothing is."""
+    code = (
+        "from hostrouting.cli.output import Answer, write\n"
+        "lines = ['OK: fine', 'TO DO:', '  fe80::1: no', 'a: b']\n"
+        "write(Answer(0, {}, lines), as_json=False)"
+    )
+    plain = "OK: fine\nTO DO:\n  fe80::1: no\na: b\n"
+    words = [sys.executable, "-c", code]
+    assert completed(words).stdout == plain
+    child, terminal = pty.fork()
+    if child == 0:
+        os.environ.update({"TERM": "xterm", **environment})
+        os.execv(sys.executable, words)  # noqa: S606  as in a terminal
+    written = b""
+    with suppress(OSError):  # how Linux says that the other end is closed
+        while True:
+            written += os.read(terminal, 4096)
+    os.close(terminal)
+    os.waitpid(child, 0)
+    shown = written.decode().replace("\r\n", "\n")
+    assert ("\x1b[1;32mOK\x1b[0m: fine\n" in shown) is is_coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", shown) == plain
+
+
 # The second one separates lines for Python.
 @pytest.mark.parametrize("odd", ["\x1b[31m", "\u2028"])
 def test_names_do_not_steer_the_terminal(odd: str) -> None:
@@ -247,6 +278,32 @@ def test_names_do_not_steer_the_terminal(odd: str) -> None:
     raises = host_that_raises(BackendError(f"ib{odd} is down"))
     failed = say("apply", "--config", "-", host=raises, stdin=probes).out
     assert failed.startswith(f"FAILED: ib{escaped} is down")
+
+
+COMPLETE = """
+eval "$(register-python-argcomplete hostrouting)"
+COMP_POINT=${#COMP_LINE} COMP_TYPE=9 COMPREPLY=()
+_python_argcomplete hostrouting
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize(
+    ("line", "completed_by"),
+    [
+        ("hostrouting ch", ["check "]),
+        ("hostrouting apply --con", ["--config", "--confirm"]),
+        ("hostrouting plan --config new", ["new.json "]),
+    ],
+)
+def test_tab(line: str, completed_by: list[str], tmp_path: Path) -> None:
+    """A shell completes commands, options and files."""
+    (tmp_path / "new.json").touch()
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "COMP_LINE": line}
+    done = completed(["bash", "-c", COMPLETE], cwd=tmp_path, env=environment)
+    assert done.stdout.splitlines() == completed_by, done.stderr
 
 
 @pytest.mark.linux
