@@ -30,6 +30,7 @@ from hostrouting.check.sentences import describe_doubts
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib
 from hostrouting.fib.not_judged import not_judged
+from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import IP, IPV4, Prefix, ip_at, joined
 from hostrouting.model.route import TABLE_LOCAL
 from hostrouting.model.rule import default_rules
@@ -73,11 +74,16 @@ def find_what_may_come(report: CheckReport, config: HostRoutingConfig) -> str:
     """
     if report.verdict == "ok":
         return ""
-    missing = report.missing_defaults
-    links = report.snapshot.links_by_name
-    for dev in config.route_overlap.expected_devs:
-        if dev not in links or not links[dev].up:
-            missing.append(f"the device {dev} is not up")
+    snapshot = report.snapshot
+    # After a boot with ipv6.disable=1, nothing of IPv6 is listed, and no default route will come.
+    listed = {rule.family for rule in snapshot.rules}
+    listed.update(route.prefix.family for route in snapshot.routes)
+    may_have = [family for family in report.families if family.family in listed]
+    missing = [family.missing_default for family in may_have if family.missing_default]
+    links = snapshot.links_by_name
+    expected = config.route_overlap.expected_devs
+    down = [dev for dev in expected if dev not in links or not links[dev].up]
+    missing += [f"the device {dev} is not up" for dev in down]
     return spoken(missing)
 
 
@@ -98,6 +104,13 @@ def require_cidrs(config: HostRoutingConfig) -> None:
 
 
 # One family.
+
+_RESTLESS = Finding(
+    "kernel-differs",
+    "warning",
+    "the route tables kept changing while they were read, so a route may be missing in the reading",
+    remedy=Remedy("run it again; if it stays so, look for a program that changes routes"),
+)
 
 
 def _judges(snapshot: Snapshot, check: RouteOverlapConfig) -> Iterator[Judge]:
@@ -122,7 +135,10 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
         in_block = list(find_parts(judge, block.first, block.last))
         parts += in_block
         escapes += _escapes_in(in_block, block)
-    doubts = [*_unanswered(judge), *_doubts_in(parts), *_unjudged(judge, blocks)]
+    in_doubt = [*_unanswered(judge), *_doubts_in(parts), *_unjudged(judge, blocks)]
+    doubts = [*describe_doubts(judge.fib.family, in_doubt)]
+    if judge.fib.snapshot.restless:
+        doubts.append(_RESTLESS)
     return FamilyReport(
         judge.fib.family,
         judge.fib.snapshot,
@@ -130,7 +146,7 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
         expected_devs=tuple(sorted(judge.uplinks.devs)),
         parts=tuple(parts),
         escapes=tuple(escapes),
-        doubts=tuple(describe_doubts(judge.fib.family, doubts)),
+        doubts=tuple(doubts),
         flaws=tuple(find_flaws(judge)),
         repair=propose_repair(judge, asked, blocks, parts),
     )

@@ -14,9 +14,9 @@ from hostrouting.errors import ConfigError
 from hostrouting.kernel.base import Answer
 from hostrouting.model.prefix import IP, Prefix
 from hostrouting.model.route import NextHop, Route
-from hostrouting.model.rule import Rule
+from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link
-from hostrouting.testing import FakeKernel, h200, plain_vm
+from hostrouting.testing import FakeKernel, FaultyBackend, h200, plain_vm
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, config
 from tests.support.topologies import checked, vm_of
@@ -47,6 +47,46 @@ def test_the_verdict_is_that_of_the_worse_family() -> None:
     without_ipv4 = checked(vm_of(f"-default; ipv6; {doubtful}"), CIDR, CIDR6)
     assert [family.verdict for family in without_ipv4.families] == ["no-default-route", "undecided"]
     assert without_ipv4.verdict == "no-default-route"
+
+
+def test_linux_without_ipv6() -> None:
+    """After a boot with ipv6.disable=1, no IPv6 default route is awaited: none will come."""
+    expecting = HostRoutingConfig(route_overlap=expect(CIDR, CIDR6))
+    usual = plain_vm().snapshot()
+    of_ipv4 = tuple(route for route in usual.routes if route.prefix.family == 4)
+    without = usual._replace(rules=default_rules(4), routes=of_ipv4)
+    for known, awaited in {
+        usual: "there is no IPv6 default route",
+        without: "",
+        without._replace(routes=()): "there is no IPv4 default route",
+    }.items():
+        report = check_snapshot(known, expecting)
+        assert report.verdict == "no-default-route"
+        assert find_what_may_come(report, expecting) == awaited
+
+
+@pytest.mark.parametrize(
+    ("kernel", "verdict"),
+    [
+        pytest.param(plain_vm(), "undecided", id="would be ok"),
+        pytest.param(h200(), "overlap", id="an escape"),
+    ],
+)
+def test_a_host_that_never_rests(kernel: FakeKernel, verdict: str) -> None:
+    """If the tables change during each reading, a verdict that would be ok is undecided, because a
+    route may be missing in what was read; an escape stays one. The host is read three times.
+    """
+    faulty = FaultyBackend(kernel)
+    faulty.is_restless = True
+    readings = mock.Mock(wraps=kernel.snapshot)
+    with mock.patch.object(kernel, "snapshot", readings):
+        report = check_kernel(faulty, config(cidrs=(CIDR,)))
+    assert readings.call_count == 3
+    assert check_snapshot(report.snapshot, config(cidrs=(CIDR,))) == report
+    assert report.verdict == verdict
+    doubt = report.doubts[-1]
+    assert (doubt.name, doubt.severity) == ("kernel-differs", "warning")
+    assert doubt.sentence.startswith("the route tables kept changing while they were read")
 
 
 BY_IB7 = Route(Prefix.parse(CIDR), (NextHop("ib7"),))
