@@ -30,7 +30,6 @@ _RETRIED = {
     "unsettled",
     "no-answer",
     "unit-failed",
-    "no-such-rule",
     "device-down",
     "gateway-not-on-link",
     "no-such-device",

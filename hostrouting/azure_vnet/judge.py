@@ -23,7 +23,7 @@ answer decides.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from hostrouting.azure_vnet.ebtables import BridgeRule
     from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
     from hostrouting.config.settings import AzureVnetCleanupConfig
-    from hostrouting.model.snapshot import Link, Snapshot
+    from hostrouting.model.snapshot import Snapshot
 
 MOST = 1000
 """One run deletes at most this many entries."""
@@ -114,7 +114,7 @@ def judge(
     Rules come first: they are deleted all or none, and if that fails, nothing is deleted.
     """
     pods = read_state(facts.state)
-    node = _node(facts, config, pods or ())
+    node = _Node(facts, config, pods or ())
     entries = (
         *_judge_rules(node),
         *_judge_neighbours(node),
@@ -174,71 +174,43 @@ hardware.
 _NO_MAC = ("", "00:00:00:00:00:00")
 
 
-@attrs.frozen(kw_only=True)
 class _Node:
     """The facts that decide."""
 
-    config: AzureVnetCleanupConfig
-    bridges: set[str]
-    """The bridges of azure-vnet."""
-    uplinks: Collection[str]
-    """Where frames from the node's network arrive at a bridge: any bridge, because the rules act in
-    each.
-    """
-    pod_ports: Sequence[str]
-    """The other ports of azure-vnet's bridges: each can have a pod of azure-vnet behind it."""
-    opaque_ports: Sequence[str]
-    """Those of them that are not a veth whose other end can be read."""
-    holder_of_mac: Mapping[str, str]
-    """Who has each live MAC address."""
-    reserved: Mapping[IP, str]
-    """What each address is that no pod has: the host's own, and its default gateways."""
-    pods: Mapping[IP, Endpoint]
-    """By address, the pods of the state file whose devices exist."""
-    rules: Sequence[tuple[BridgeRule, PodRule]]
-    neighbours: Sequence[Neighbour]
-    """On azure-vnet's bridges, with a MAC address."""
-    macs_of_ip: Mapping[IP, Sequence[str]]
-    """The MAC addresses that azure-vnet's entries give to each address."""
-
-
-def _node(facts: CleanupFacts, config: AzureVnetCleanupConfig, pods: Iterable[Endpoint]) -> _Node:
-    links = facts.snapshot.links_by_name
-    bridges = {link.name for link in links.values() if link.kind == "bridge"}
-    azure_bridges = {name for name in bridges if _BRIDGE.fullmatch(name)}
-    ports = [link for link in links.values() if link.master in bridges]
-    uplinks = {*config.uplinks, *(port.name for port in ports if port.kind in _UPLINK_KINDS)}
-    pod_ports = [
-        port.name for port in ports if port.master in azure_bridges and port.name not in uplinks
-    ]
-    rules = _pod_rules(facts.rules or ())
-    neighbours = [
-        neighbour
-        for neighbour in facts.view.neighbours
-        if neighbour.dev in azure_bridges and neighbour.mac not in _NO_MAC
-    ]
-    return _Node(
-        config=config,
-        bridges=azure_bridges,
-        uplinks=uplinks,
-        pod_ports=pod_ports,
-        opaque_ports=[port for port in pod_ports if port not in facts.view.peers],
-        holder_of_mac=_holder_of_each_mac(facts.view, uplinks),
-        reserved=_reserved_addresses(facts.snapshot),
-        pods=_pods_with_a_device(pods, links),
-        rules=rules,
-        neighbours=neighbours,
-        macs_of_ip=_macs_of_each_ip(rules, neighbours),
-    )
-
-
-def _pod_rules(rules: Iterable[BridgeRule]) -> list[tuple[BridgeRule, PodRule]]:
-    pod_rules: list[tuple[BridgeRule, PodRule]] = []
-    for rule in rules:
-        pod = pod_rule(rule.text)
-        if pod is not None:
-            pod_rules.append((rule, pod))
-    return pod_rules
+    def __init__(
+        self, facts: CleanupFacts, config: AzureVnetCleanupConfig, pods: Iterable[Endpoint]
+    ) -> None:
+        view, links = facts.view, facts.snapshot.links_by_name
+        self.config = config
+        bridges = {link.name for link in links.values() if link.kind == "bridge"}
+        self.bridges = {name for name in bridges if _BRIDGE.fullmatch(name)}
+        """The bridges of azure-vnet."""
+        ports = [link for link in links.values() if link.master in bridges]
+        self.uplinks = {port.name for port in ports if port.kind in _UPLINK_KINDS}
+        """Where frames from the node's network arrive at a bridge: any bridge, because the rules
+        act in each.
+        """
+        self.uplinks.update(config.uplinks)
+        ports = [port for port in ports if port.master in self.bridges]
+        self.pod_ports = [port.name for port in ports if port.name not in self.uplinks]
+        """The other ports of azure-vnet's bridges: each can have a pod of azure-vnet behind it."""
+        self.opaque_ports = [port for port in self.pod_ports if port not in view.peers]
+        """Those of them that are not a veth whose other end can be read."""
+        self.holder_of_mac = _holder_of_each_mac(view, self.uplinks)
+        """Who has each live MAC address."""
+        self.reserved = _reserved_addresses(facts.snapshot)
+        """What each address is that no pod has: the host's own, and its default gateways."""
+        self.pods: dict[IP, Endpoint] = {}
+        """By address, the pods of the state file whose devices exist."""
+        for pod in pods:
+            if pod.device in links:
+                self.pods |= dict.fromkeys(pod.ips, pod)
+        self.rules = [rule for rule in map(pod_rule, facts.rules or ()) if rule is not None]
+        on_bridges = [each for each in view.neighbours if each.dev in self.bridges]
+        self.neighbours = [each for each in on_bridges if each.mac not in _NO_MAC]
+        """On azure-vnet's bridges, with a MAC address."""
+        self.macs_of_ip = _macs_of_each_ip(self.rules, self.neighbours)
+        """The MAC addresses that azure-vnet's entries give to each address."""
 
 
 def _holder_of_each_mac(view: LinkLayerView, uplinks: Collection[str]) -> dict[str, str]:
@@ -269,18 +241,10 @@ def _reserved_addresses(snapshot: Snapshot) -> dict[IP, str]:
     return reserved
 
 
-def _pods_with_a_device(pods: Iterable[Endpoint], links: Mapping[str, Link]) -> dict[IP, Endpoint]:
-    by_address: dict[IP, Endpoint] = {}
-    for pod in pods:
-        if pod.device in links:
-            by_address |= dict.fromkeys(pod.ips, pod)
-    return by_address
-
-
 def _macs_of_each_ip(
-    rules: Iterable[tuple[BridgeRule, PodRule]], neighbours: Iterable[Neighbour]
+    rules: Iterable[PodRule], neighbours: Iterable[Neighbour]
 ) -> dict[IP, list[str]]:
-    pairs = [(pod.ip, pod.mac) for _, pod in rules if pod.mac != VIRTUAL_MAC]
+    pairs = [(rule.ip, rule.mac) for rule in rules if rule.mac != VIRTUAL_MAC]
     pairs += [(neighbour.ip, neighbour.mac) for neighbour in neighbours]
     macs_of_ip: dict[IP, list[str]] = {}
     for ip, mac in dict.fromkeys(pairs):
@@ -299,14 +263,14 @@ adds itself has a source, or is to an address of this host, which is kept.
 
 def _judge_rules(node: _Node) -> Iterator[CleanupEntry]:
     """Each rule that azure-vnet adds for a pod."""
-    for rule, pod in node.rules:
-        macs: Sequence[str] = [pod.mac]
-        if pod.mac == VIRTUAL_MAC:
-            macs = node.macs_of_ip.get(pod.ip, ())
-        fate, reason = _fate_of_address(node, pod.ip, macs)
-        if pod.uplink is not None and pod.uplink not in node.uplinks:
+    for rule, ip, mac, uplink in node.rules:
+        macs = [mac]
+        if mac == VIRTUAL_MAC:
+            macs = node.macs_of_ip.get(ip, [])
+        fate, reason = _fate_of_address(node, ip, macs)
+        if uplink is not None and uplink not in node.uplinks:
             fate, reason = "keep", "it matches no bridged uplink"
-        yield CleanupEntry("rule", rule.text, pod.ip, fate, reason, rule)
+        yield CleanupEntry("rule", rule.text, ip, fate, reason, rule)
 
 
 def _judge_neighbours(node: _Node) -> Iterator[CleanupEntry]:
@@ -386,12 +350,15 @@ def _why_perhaps_alive(node: _Node, ip: IP, macs: Sequence[str]) -> str:
     """
     pod = node.pods.get(ip)
     if pod is not None:
-        device = f"its device {pod.device} exists"
-        return f"azure-vnet's state file gives {ip} to {pod.name}, and {device}"
+        return (
+            f"azure-vnet's state file gives {ip} to {pod.name}, and its device {pod.device} exists"
+        )
     perhaps = node.opaque_ports
     if not macs:  # so the pod behind any port may be this one
         perhaps = node.pod_ports
     if perhaps:
-        where = f"behind {spoken(perhaps)}, where its MAC address cannot be looked for"
-        return f"its pod may be alive {where}"
+        return (
+            f"its pod may be alive behind {spoken(perhaps)}, where its MAC address cannot be "
+            "looked for"
+        )
     return ""

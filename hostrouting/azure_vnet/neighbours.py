@@ -225,8 +225,7 @@ def _delete(netlink: Netlink, neighbour: Neighbour) -> bool:
         return True  # the device has taken its entries along
     packed_ip = neighbour.ip.packed
     expected = _Entry(index, packed_ip, neighbour.mac, is_permanent=True)
-    entries = _entries(netlink, family)
-    present = [entry for entry in entries if (entry.ifindex, entry.packed_ip) == (index, packed_ip)]
+    present = [entry for entry in _entries(netlink, family) if entry[:2] == expected[:2]]
     if not present:
         return not netlink.is_torn  # a list that changed meanwhile may lack it
     if present != [expected]:

@@ -12,7 +12,7 @@ import attrs
 
 import phases
 from hostrouting.azure_vnet.conflists import active_file
-from hostrouting.azure_vnet.ebtables import Ebtables, EbtablesProgram
+from hostrouting.azure_vnet.ebtables import BridgeRule, Ebtables, EbtablesProgram
 from hostrouting.azure_vnet.judge import CleanupEntry, CleanupFacts, Fate, judge
 from hostrouting.azure_vnet.neighbours import KernelLinkLayer, LinkLayer, Neighbour
 from hostrouting.azure_vnet.state import STATE_FILE
@@ -21,12 +21,11 @@ from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, Operation, recorded_in_errors
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from hostrouting.kernel.base import RouteRequest
+from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.route import Route
 from hostrouting.text import first_of
 
 if TYPE_CHECKING:
-    from hostrouting.azure_vnet.ebtables import BridgeRule
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.finding import Finding
 
@@ -88,37 +87,25 @@ class CleanupResult(Effects):
         }
 
 
-_EBTABLES = EbtablesProgram()
-_LINK_LAYER = KernelLinkLayer()
-
-
 @attrs.frozen
 class CleanStaleAzureVnet:
     """Delete what azure-vnet left behind for pods whose addresses another CNI manages now.
 
     In a dry run, the default, the task only reports. Otherwise it locks the host, makes the plan
-    and deletes what is in it, unless a finding is an error. First it writes a shell
-    script that restores everything. It deletes the rules in one batch, all or none. Then it deletes
-    the neighbours, each after it was read once more, and the routes.
+    and deletes what is in it, unless a finding is an error. First it writes a shell script that
+    restores everything. It deletes the rules in one batch, all or none. Then it deletes the
+    neighbours, each after it was read once more, and the routes.
 
     The rules and MAC addresses are those of this machine, unless `ebtables` and `link_layer` are
-    given: a host with another kernel needs both.
+    given: a host with another kernel needs both, such as a FakeHost FakeEbtables() and
+    FakeLinkLayer().
     """
 
     name = "clean-stale-azure-vnet"
-    config: HostRoutingConfig = attrs.field()
+    config: HostRoutingConfig
     host: Host = attrs.field(factory=Host.local, kw_only=True)
-    ebtables: Ebtables = attrs.field(default=_EBTABLES, kw_only=True, repr=False)
-    link_layer: LinkLayer = attrs.field(default=_LINK_LAYER, kw_only=True, repr=False)
-
-    def __attrs_post_init__(self) -> None:
-        has_other_kernel = self.host.backend not in (None, Host.local().backend)
-        uses_this_kernel = self.ebtables is _EBTABLES or self.link_layer is _LINK_LAYER
-        if has_other_kernel and uses_this_kernel:
-            raise TypeError(
-                "this host has a kernel of its own, so name its ebtables= and link_layer= as well: "
-                "for a FakeHost, FakeEbtables() and FakeLinkLayer()"
-            )
+    ebtables: Ebtables = attrs.field(factory=EbtablesProgram, kw_only=True, repr=False)
+    link_layer: LinkLayer = attrs.field(factory=KernelLinkLayer, kw_only=True, repr=False)
 
     def plan(self, _ctx: phases.Context | None = None) -> CleanupPlan:
         """What is stale on this host as it is now; changes nothing."""
@@ -199,53 +186,39 @@ class CleanStaleAzureVnet:
         deleted: list[CleanupEntry] = []
         # An error that leaves the block has what is in these lists by then.
         with recorded_in_errors(files=files, operations=map(_operation, deleted)):
+            rules = [entry.thing for entry in plan.deletions if isinstance(entry.thing, BridgeRule)]
             try:
-                self._delete_rules(plan, deleted)
+                self.ebtables.delete(rules)
             except HostError as error:
                 if not error.has_no_answer:  # without an answer, the rules may be gone, or not
                     self.host.files.remove(undo_file)
                     files.clear()
                 raise
-            remaining = self._delete_neighbours(plan, deleted)
-            remaining += self._delete_routes(plan, deleted)
+            remaining: list[str] = []
+            with self.host.open_kernel() as backend:
+                for entry in plan.deletions:
+                    problem = self._delete_thing(entry.thing, backend)
+                    if problem:
+                        remaining.append(problem)
+                    else:
+                        deleted.append(entry)
             if remaining:
                 count_of = f"{len(deleted)} of {len(plan.deletions)} entries"
                 message = f"{count_of} were deleted, and are saved in {undo_file}; not deleted"
                 raise _error(message, remaining, kind="incomplete")
         return deleted
 
-    # Each of these adds what it has deleted to `deleted`, and returns what it could not delete.
-
-    def _delete_rules(self, plan: CleanupPlan, deleted: list[CleanupEntry]) -> None:
-        """Delete all rules, or none: then HostError is raised."""
-        rules = [entry for entry in plan.deletions if entry.kind == "rule"]
-        self.ebtables.delete([entry.spec for entry in rules])
-        deleted += rules
-
-    def _delete_neighbours(self, plan: CleanupPlan, deleted: list[CleanupEntry]) -> list[str]:
-        remaining: list[str] = []
-        for entry in plan.deletions:
-            if not isinstance(entry.thing, Neighbour):
-                continue
-            if self.link_layer.delete_neighbour(entry.thing):
-                deleted.append(entry)
-            else:
-                problem = f"{entry.spec} has changed since it was read, so it is not deleted"
-                remaining.append(problem)
-        return remaining
-
-    def _delete_routes(self, plan: CleanupPlan, deleted: list[CleanupEntry]) -> list[str]:
-        entries = {entry.thing: entry for entry in plan.deletions if isinstance(entry.thing, Route)}
-        with self.host.open_kernel() as backend:
-            outcomes = backend.change(RouteRequest("delete", route) for route in entries)
-        remaining: list[str] = []
-        for outcome in outcomes:
-            entry = entries[outcome.change.route]
-            if outcome.error is None:
-                deleted.append(entry)
-            elif not outcome.is_done:  # else another program has deleted it
-                remaining.append(f"{entry.spec}: {outcome.error}")
-        return remaining
+    def _delete_thing(self, thing: BridgeRule | Neighbour | Route, backend: RouteBackend) -> str:
+        """Delete a neighbour or a route, which may be gone; return why it is left. The rules are
+        deleted before.
+        """
+        if isinstance(thing, Neighbour) and not self.link_layer.delete_neighbour(thing):
+            return f"{thing} has changed since it was read, so it is not deleted"
+        if isinstance(thing, Route):
+            [outcome] = backend.change([RouteRequest("delete", thing)])
+            if not outcome.is_done:
+                return f"{thing}: {outcome.error}"
+        return ""
 
 
 def _operation(entry: CleanupEntry) -> Operation:

@@ -59,5 +59,7 @@ def _neighbour_lines(neighbour: Neighbour) -> list[str]:
 def _route_command(route: Route) -> str:
     # azure-vnet's routes have one device and no gateway.
     # Numbers, because each host can configure names for them.
-    numbers = f"proto {route.protocol} scope {route.scope} metric {route.metric}"
-    return f"ip -{route.prefix.family} route add {route.prefix} dev {route.devs[0]} {numbers}"
+    return (
+        f"ip -{route.prefix.family} route add {route.prefix} dev {route.devs[0]} "
+        f"proto {route.protocol} scope {route.scope} metric {route.metric}"
+    )

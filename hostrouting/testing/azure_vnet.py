@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from hostrouting.azure_vnet.ebtables import BridgeRule, require_deletable
+from hostrouting.azure_vnet.ebtables import BridgeRule
 from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
 from hostrouting.errors import BackendError, HostError
 from hostrouting.testing.faults import Faulty
@@ -26,11 +26,15 @@ class FakeEbtables(Faulty[HostError]):
         with self.call():
             return self._listed()
 
-    def delete(self, texts: Sequence[str]) -> None:
+    def delete(self, rules: Sequence[BridgeRule]) -> None:
         with self.call():
-            require_deletable(self._listed(), texts)
-            for text in texts:
-                self.rules.remove(text)
+            left = list(self.rules)
+            for rule in rules:
+                if rule.text not in left:
+                    sentence = f"ebtables could not delete {rule.text}"
+                    raise HostError(sentence, what="ebtables", kind="refused")
+                left.remove(rule.text)
+            self.rules = left
 
     def _listed(self) -> tuple[BridgeRule, ...]:
         """The rules chain by chain."""
