@@ -52,8 +52,8 @@ def _require_python() -> None:
     needed = "{}.{}".format(*OLDEST_PYTHON)
     present = "{}.{}".format(*sys.version_info[:2])
     line = (
-        f"<3>hostrouting: Python {needed} or newer is needed, and /etc/hostrouting/python is Python "
-        f"{present}; as root: hostrouting apply --config /etc/hostrouting/config.json\n"
+        f"<3>hostrouting: Python {needed} or newer is needed, and /etc/hostrouting/python is "
+        f"Python {present}; as root: hostrouting apply --config /etc/hostrouting/config.json\n"
     )
     os.write(2, line.encode())  # its own buffer would be lost
     _exit(REFUSED)

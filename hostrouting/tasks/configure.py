@@ -11,8 +11,9 @@ import attrs
 import phases
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
+from hostrouting.install.install import InstallTask
 from hostrouting.install.installed import installed_or_none
-from hostrouting.install.task import InstallTask, SectionTask, own_constructor
+from hostrouting.install.task import SectionTask, own_constructor
 from hostrouting.install.wanted import Wanted
 from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource

@@ -17,8 +17,8 @@ from hostrouting.config.settings import (
     ProbeRewriteConfig,
 )
 from hostrouting.host.effects import effects_of
+from hostrouting.install.install import InstallTask
 from hostrouting.install.plan import Plan
-from hostrouting.install.task import InstallTask
 from hostrouting.model.route import Route
 from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap

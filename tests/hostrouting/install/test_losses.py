@@ -12,9 +12,9 @@ from hostrouting.config.settings import (
     HostRoutingConfig,
 )
 from hostrouting.errors import ConfigError
+from hostrouting.install.install import InstallTask
 from hostrouting.install.installed import read_installed
 from hostrouting.install.losses import find_losses
-from hostrouting.install.task import InstallTask
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes

@@ -7,8 +7,8 @@ from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.config.settings import MACHINES, ProbeRewriteConfig
 from hostrouting.errors import RouteConflict
 from hostrouting.host.effects import effects_of
+from hostrouting.install.install import InstallTask
 from hostrouting.install.installed import read_installed
-from hostrouting.install.task import InstallTask
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckResult
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
