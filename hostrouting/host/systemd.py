@@ -84,8 +84,7 @@ class Manager(Protocol):
         """The given properties of each unit, as systemd prints them. A pattern (`a@*.service`)
         means the loaded units: these come last, after all units that are named, in their order.
 
-        If a property has several commands, the value is all of them, separated by spaces. Without a
-        unit, the properties are those of the manager itself, such as Version.
+        If a property has several commands, the value is all of them, separated by spaces.
         """
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:

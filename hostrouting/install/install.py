@@ -117,7 +117,7 @@ class InstallTask(ABC):
         errors: list[BaseException] = []
         with ExitStack() as locked:
             with phases.inner_step("install-files", ctx) as step:
-                if plan.needs_lock:  # 4
+                if plan.files or plan.systemd:  # 4; each part takes the lock itself
                     locked.enter_context(host.locked(step.ctx))
                     wanted = read_wanted()
                     plan = plan_install(host, wanted, parts)

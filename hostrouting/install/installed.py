@@ -15,8 +15,23 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.release import call
 
 if TYPE_CHECKING:
-    from hostrouting.host.base import Files
     from hostrouting.host.host import Host
+
+_REMEDY = Remedy(
+    f"correct {HostLayout.config_path}, or put it back; then",
+    call("status"),
+    needs_root=False,
+    otherwise=Remedy(
+        "with a backup, or another file",
+        call("apply --allow-removal --config"),
+        otherwise=Remedy(
+            "to remove hostrouting (the routes go, and nothing holds units back)", call("remove")
+        ),
+    ),
+)
+"""What to do about a config.json that cannot be used, or is not there: nothing else says what was
+installed.
+"""
 
 
 def read_installed(host: Host) -> HostRoutingConfig:
@@ -33,15 +48,15 @@ def read_installed(host: Host) -> HostRoutingConfig:
     if text is None:  # another run may have installed it since: config.json is written first
         text = files.read(path)
     if text is None:
-        raise _unusable(files, "is missing, although files of hostrouting are still there")
+        raise _unusable("is missing, although files of hostrouting are still there")
     try:
         config = HostRoutingConfig.from_json(text)
     except ConfigError as error:
-        raise ConfigError(error.faults, path, remedy=_remedy(files)) from error
+        raise ConfigError(error.faults, path, remedy=_REMEDY) from error
     if config.asks_for_nothing:  # `apply` writes no such file: somebody has emptied it
         ours = proof_of_installation(files)
         if ours:
-            raise _unusable(files, f"configures nothing, although {ours[0]} is still there")
+            raise _unusable(f"configures nothing, although {ours[0]} is still there")
     return config
 
 
@@ -53,19 +68,5 @@ def installed_or_none(host: Host) -> HostRoutingConfig | None:
         return None
 
 
-def _unusable(files: Files, rule: str) -> ConfigError:
-    return ConfigError([Fault("", "", rule)], HostLayout.config_path, remedy=_remedy(files))
-
-
-def _remedy(files: Files) -> Remedy:
-    """What to do about a config.json that cannot be used, or is not there: nothing else says what
-    was installed.
-    """
-    words = "to remove hostrouting (the routes go, and nothing holds units back)"
-    removal = Remedy(words, call("remove"))
-    words = "with a backup, or another file"
-    backup = Remedy(words, call("apply --allow-removal --config"), otherwise=removal)
-    if files.look(HostLayout.config_path) is None:
-        return backup
-    words = f"correct {HostLayout.config_path}, then"
-    return Remedy(words, call("status"), needs_root=False, otherwise=backup)
+def _unusable(rule: str) -> ConfigError:
+    return ConfigError([Fault("", "", rule)], HostLayout.config_path, remedy=_REMEDY)

@@ -60,8 +60,12 @@ class Plan:
     @property
     def work(self) -> list[str]:
         """What there is to do, a line for each change."""
-        lines = [step.line for step in self.routes.changes]
-        lines += map(str, (*self.systemd, *self.operations))
+        return [*(step.line for step in self.routes.changes), *self.other_work]
+
+    @property
+    def other_work(self) -> list[str]:
+        """What there is to do beside static routes."""
+        lines = [*map(str, (*self.systemd, *self.operations))]
         lines += [f"write {path}" for path in self.files.written_paths]
         lines += [f"remove {path}" for path in self.files.removes]
         return lines
@@ -73,11 +77,6 @@ class Plan:
         """
         routes = self.routes
         return bool(self.operations or routes.changes or routes.conflicts or routes.waiting)
-
-    @property
-    def needs_lock(self) -> bool:
-        """Whether files change, or systemd has to do something. Each part takes the lock itself."""
-        return bool(self.files or self.systemd)
 
     def for_systemd(self, *verbs: str) -> tuple[Operation, ...]:
         """What systemd has to do of this."""
@@ -164,9 +163,7 @@ class Plan:
         }
 
     def __str__(self) -> str:
-        lines: list[object] = [*self.routes.steps, *self.systemd, *self.operations]
-        lines += [f"write {path}" for path in self.files.written_paths]
-        lines += [f"remove {path}" for path in self.files.removes]
+        lines: list[object] = [*self.routes.steps, *self.other_work]
         if self.is_empty:
             lines.append("nothing to do")
         lines += self.findings

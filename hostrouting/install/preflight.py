@@ -50,7 +50,6 @@ def plan_install(
     obstacles = (
         *find_requirements(host, config, files),
         *find_ungated(config, host),
-        *wanted.notes,
     )
     plan = Plan(files, systemd, obstacles=obstacles)
     for part in parts:

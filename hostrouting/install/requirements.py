@@ -6,19 +6,17 @@ missing nft.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.program import Program
 from hostrouting.boot.units import UNSET
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
-from hostrouting.finding import Finding, Remedy
+from hostrouting.finding import Finding, Remedy, Severity
 from hostrouting.gate.trusted import find_untrusted
 from hostrouting.gate.unit_gates import find_cancelled_gates, systemd_does_not_run
 from hostrouting.gate.unit_names import is_template, plain_instance, template_of
-from hostrouting.host.files import require_removable
 from hostrouting.host.interpreter import missing_interpreter
 from hostrouting.host.layout import HostLayout
 from hostrouting.text import spoken
@@ -26,10 +24,7 @@ from hostrouting.text import spoken
 if TYPE_CHECKING:
     from hostrouting.host.fileset import FileChanges
     from hostrouting.host.host import Host
-    from hostrouting.host.systemd import Manager
 
-_OLDEST = 249
-"""The oldest systemd with which the gate works."""
 _BEFORE_THE_GATE = {
     "sysinit.target",
     "basic.target",
@@ -54,27 +49,24 @@ def find_requirements(
     yield from _unusable_interpreter(host, changes)
     manager = host.running_manager
     if manager is not None:
-        yield from _old_systemd(manager)
-        yield from _units_that_cannot_be_gated(manager, gated)
-        yield from _lost_variables(manager, gated, changes)
+        shown = manager.show(("Id", "Before", "Environment"), *map(plain_instance, gated))
+        for unit, properties in zip(gated, shown, strict=True):
+            yield from _why_it_cannot_be_gated(unit, properties)
+            is_new = HostLayout.drop_in_path(unit) in changes.written_paths
+            yield from _lost_variables(unit, properties, "warning" if is_new else "note")
         yield from find_cancelled_gates(host, config)
     elif not host.is_image:
         yield systemd_does_not_run(gated)
 
 
 def _unusable_paths(host: Host, changes: FileChanges) -> Iterator[Finding]:
-    """Paths of ours that are masked, or where something is that we neither replace nor remove: a
-    folder, a link, or another program's file.
+    """Paths of ours that are masked, or where something is that we do not replace: a folder, a
+    link, or another program's file.
     """
     for file in changes.writes:
         obstacle = file.find_obstacle(host.files)
         if obstacle is not None:
             yield obstacle
-    for path in changes.removes:
-        try:
-            require_removable(path, host.files.look(path))
-        except HostRoutingError as error:
-            yield from error.findings
 
 
 def _unusable_interpreter(host: Host, changes: FileChanges) -> Iterator[Finding]:
@@ -92,54 +84,39 @@ def _unusable_interpreter(host: Host, changes: FileChanges) -> Iterator[Finding]
                 yield from error.findings
 
 
-def _old_systemd(manager: Manager) -> Iterator[Finding]:
-    [properties] = manager.show(("Version",))
-    number = "".join(itertools.takewhile(str.isdigit, properties["Version"]))
-    if number and int(number) < _OLDEST:
-        sentence = f"systemd {number} runs here, and the gate needs systemd {_OLDEST} or newer"
-        yield Finding("requirement", "error", sentence, "systemd")
-
-
-def _units_that_cannot_be_gated(manager: Manager, units: tuple[str, ...]) -> Iterator[Finding]:
-    """Units that the network waits for, while the gate waits for the network; and other names of
-    units, because the gate knows a unit by its own. Not judged: an order that leads through other
-    units.
+def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterator[Finding]:
+    """That the network waits for the unit, while the gate waits for the network; or that this is
+    another name of a unit, because the gate knows a unit by its own. Not judged: an order that
+    leads through other units.
     """
-    shown = manager.show(("Id", "Before"), *map(plain_instance, units))
-    for unit, properties in zip(units, shown, strict=True):
-        before = sorted(_BEFORE_THE_GATE.intersection(properties["Before"].split()))
-        if properties["Id"] != plain_instance(unit):
-            own_name = properties["Id"]
-            if is_template(unit):
-                own_name = template_of(own_name)
-            sentence = f"{unit} is another name of {own_name}, and the gate needs the unit's own"
-            remedy = Remedy(f"name {own_name} in gate.units instead")
-            yield Finding("requirement", "error", sentence, unit, remedy)
-        elif before:
-            sentence = (
-                f"{unit} starts before {before[0]}, which the gate waits for: each would wait for "
-                "the other"
-            )
-            remedy = Remedy(
-                "name the unit that needs the network, such as kubelet.service, in gate.units"
-            )
-            yield Finding("requirement", "error", sentence, unit, remedy)
+    before = sorted(_BEFORE_THE_GATE.intersection(properties["Before"].split()))
+    own_name = properties["Id"]
+    if own_name != plain_instance(unit):
+        if is_template(unit):
+            own_name = template_of(own_name)
+        sentence = f"{unit} is another name of {own_name}, and the gate needs the unit's own"
+        words = f"name {own_name} in gate.units instead"
+    elif before:
+        sentence = (
+            f"{unit} starts before {before[0]}, which the gate waits for: each would wait for the "
+            "other"
+        )
+        words = "name the unit that needs the network, such as kubelet.service, in gate.units"
+    else:
+        return
+    yield Finding("requirement", "error", sentence, unit, Remedy(words))
 
 
 def _lost_variables(
-    manager: Manager, units: tuple[str, ...], changes: FileChanges
+    unit: str, properties: Mapping[str, str], severity: Severity
 ) -> Iterator[Finding]:
-    """The variables that a unit sets itself, and that our drop-in takes away."""
-    shown = manager.show(("Environment",), *map(plain_instance, units))
-    for unit, properties in zip(units, shown, strict=True):
-        names = {word.strip("\"'$").partition("=")[0] for word in properties["Environment"].split()}
-        lost = sorted(names.intersection(UNSET.split()))
-        if not lost:
-            continue
-        is_new = HostLayout.drop_in_path(unit) in changes.written_paths
+    """The variables that the unit sets itself, and that our drop-in takes away."""
+    names = {word.strip("\"'$").partition("=")[0] for word in properties["Environment"].split()}
+    lost = sorted(names.intersection(UNSET.split()))
+    if lost:
         sentence = (
             f"{unit} loses {spoken(lost)}, which its Environment= sets: in the gate, root would "
             "obey what a user of the unit may have set"
         )
         remedy = Remedy(f"set it in the command: ExecStart=/usr/bin/env {lost[0]}=VALUE COMMAND")
-        yield Finding("requirement", "warning" if is_new else "note", sentence, unit, remedy)
+        yield Finding("requirement", severity, sentence, unit, remedy)

@@ -6,10 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
-import attrs
-
 from hostrouting.errors import NotReady
-from hostrouting.finding import Finding
 from hostrouting.install.install import InstallTask
 from hostrouting.install.installed import read_installed
 from hostrouting.install.part import Part
@@ -18,11 +15,6 @@ from hostrouting.install.wanted import Wanted
 if TYPE_CHECKING:
     import phases
     from hostrouting.config.settings import HostRoutingConfig
-
-own_constructor = attrs.define(slots=False, eq=False, on_setattr=attrs.setters.frozen)
-"""Above each class of tasks, which then has an __init__ of its own: the error of a wrong call names
-that class, and not the one from which it would inherit __init__.
-"""
 
 
 class SectionTask(InstallTask, Part):
@@ -41,11 +33,7 @@ class SectionTask(InstallTask, Part):
         """See InstallTask. The installed configuration with this section replaced."""
         installed = read_installed(self.host)
         config = installed.replaced(self.section, self.config)
-        notes: tuple[Finding, ...] = ()
-        if self.config.gate not in {None, config.gate}:
-            sentence = f"{self.name} does not install gate: that does the task Configure"
-            notes = (Finding("unit-not-gated", "warning", sentence, "gate"),)
-        return Wanted(config, installed, self.allow_removal, notes=notes)
+        return Wanted(config, installed, self.allow_removal)
 
     def parts(self) -> tuple[SectionTask, ...]:
         """See InstallTask."""

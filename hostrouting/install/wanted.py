@@ -9,7 +9,6 @@ import attrs
 from hostrouting.config.settings import HostRoutingConfig
 
 if TYPE_CHECKING:
-    from hostrouting.finding import Finding
     from hostrouting.model.route import RouteKey
 
 
@@ -34,8 +33,6 @@ class Wanted:
     """Whether a run is taken back: this configuration was installed before, with all that is wrong
     with it.
     """
-    notes: tuple[Finding, ...] = ()
-    """What the run leaves out of the configuration that it was given, or takes away as an undo."""
 
     @property
     def is_on_new_host(self) -> bool:
@@ -50,11 +47,6 @@ class Wanted:
     @property
     def former_keys(self) -> set[RouteKey]:
         """The keys of the static routes that are configured now."""
-        return configured_keys(self.former)
-
-
-def configured_keys(config: HostRoutingConfig | None) -> set[RouteKey]:
-    """The keys of the static routes of a configuration; none if it could not be read."""
-    if config is None:
-        return set()
-    return {route.key for route in config.static_routes.routes}
+        if self.former is None:
+            return set()
+        return {route.key for route in self.former.static_routes.routes}

@@ -71,14 +71,12 @@ class _Writer:
         """Stop the units of ours that must not run any more."""
         if self._manager is None:
             return
-        # Only the guard is in the plan, and is reported. The others have done their work at boot.
-        planned = {operation.object: operation for operation in self._plan.for_systemd("stop")}
-        removes = set(self._plan.files.removes)
-        for unit in UNITS:
-            if unit in planned or HostLayout.unit_path(unit) in removes:
+        for stop in self._plan.for_systemd("stop"):
+            self._manager.stop(stop.object)
+            self.operations.append(stop)
+        for unit in UNITS:  # the oneshots, which have done their work at boot, are not reported
+            if HostLayout.unit_path(unit) in self._plan.files.removes:
                 self._manager.stop(unit)
-            if unit in planned:
-                self.operations.append(planned[unit])
 
     def change_files(self) -> None:
         """Write and remove files, and have systemd read its own."""

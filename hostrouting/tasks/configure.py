@@ -13,7 +13,6 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
 from hostrouting.install.install import InstallTask
 from hostrouting.install.installed import installed_or_none
-from hostrouting.install.task import SectionTask, own_constructor
 from hostrouting.install.wanted import Wanted
 from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
@@ -22,6 +21,7 @@ from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 if TYPE_CHECKING:
     from hostrouting.host.effects import Effects
     from hostrouting.install.plan import Plan
+    from hostrouting.install.task import SectionTask
 
 TASKS: tuple[type[SectionTask], ...] = (
     ConfigureStaticRoutes,
@@ -31,7 +31,6 @@ TASKS: tuple[type[SectionTask], ...] = (
 """In the order in which they run: the check comes last, because it looks at what the others did."""
 
 
-@own_constructor
 class Configure(InstallTask):
     """Make the host what the configuration asks for: files first, then routes, the table for
     probes, the check.

@@ -20,7 +20,7 @@ from hostrouting.errors import HostError, NotReady, RouteOverlapError
 from hostrouting.finding import WRONG, worst_first
 from hostrouting.host.effects import Effects
 from hostrouting.install.plan import Plan
-from hostrouting.install.task import SectionTask, own_constructor
+from hostrouting.install.task import SectionTask
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.text import first_of
 
@@ -86,7 +86,6 @@ class CheckResult(Effects):
         return values | document
 
 
-@own_constructor
 class CheckRouteOverlap(SectionTask):
     """Check that every address of the expected CIDRs leaves through an expected device, now and at
     gated starts.

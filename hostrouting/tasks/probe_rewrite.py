@@ -8,7 +8,7 @@ import phases
 from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, Operation
 from hostrouting.install.plan import Plan
-from hostrouting.install.task import SectionTask, own_constructor
+from hostrouting.install.task import SectionTask
 from hostrouting.probe.load import Difference, find_difference, load_table
 from hostrouting.probe.obstacles import find_probe_obstacles
 from hostrouting.probe.table import TABLE
@@ -29,7 +29,6 @@ _OPERATIONS: dict[Difference, Operation] = {
 """By what is wrong with the table: what is done about it."""
 
 
-@own_constructor
 class RewriteProbeSource(SectionTask):
     """Load the table that rewrites the source of probes, now, at every boot and before any gated
     unit starts.

@@ -8,7 +8,7 @@ import phases
 from hostrouting.errors import NotReady, RouteConflict
 from hostrouting.host.effects import Effects, recorded_in_errors
 from hostrouting.install.plan import Plan
-from hostrouting.install.task import SectionTask, own_constructor
+from hostrouting.install.task import SectionTask
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.keep import keep_routes
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
 
 
-@own_constructor
 class ConfigureStaticRoutes(SectionTask):
     """Set the static routes of the configuration, now and at every boot, before any gated unit
     starts.

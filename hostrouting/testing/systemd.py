@@ -55,7 +55,6 @@ class FakeManager:
     """By unit: properties that `show` reports instead of those from the unit's files."""
     files: FakeFiles | None = None
     """The files of the host. The manager reads units from them at boot and at each reload."""
-    version: str = "257"
     errors: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
     """By unit: what it has logged as errors since it began."""
     gate: Gate | None = attrs.field(default=None, repr=False, eq=False)
@@ -115,8 +114,6 @@ class FakeManager:
         "yes" if a file of the unit has changed since.
         """
         self._require_running()
-        if not units:
-            return (dict.fromkeys(names, "") | {"Version": self.version},)
         shown: list[dict[str, str]] = []
         for unit in self._matching(units):
             known = self._properties_of(unit)

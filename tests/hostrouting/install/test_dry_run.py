@@ -36,7 +36,6 @@ from tests.support.tasks import (
     configured,
     lose_routes,
     manager_of,
-    run,
     type_routes,
 )
 from tests.support.topologies import dual_stack_h200, vpn_node
@@ -182,9 +181,6 @@ CASES: dict[str, Case] = {
     "an interpreter of an image": case(
         "", lambda: attrs.evolve(FakeHost.image(), interpreter=FakeInterpreter(path=""))
     ),
-    "an old systemd": case(
-        "systemd 248 runs here", of(manager=FakeManager(version="248 (248.13-1.el9)"))
-    ),
     "no interpreter": case(
         "/usr/bin has no Python 3.10 or newer, which hostrouting needs on a node; install Python",
         of(interpreter=FakeInterpreter(path="")),
@@ -213,10 +209,6 @@ CASES: dict[str, Case] = {
     "a foreign unit": case(
         "was not written by", of(files=FakeFiles({LAYOUT.unit_path(LAYOUT.check_unit): "x"}))
     ),
-    **{
-        f"systemd {version}": case("", of(manager=FakeManager(version=version)))
-        for version in ("249.11-0ubuntu3.12", "unknown")
-    },
     "a link in the place of config.json": case(
         f"{LAYOUT.config_path} is a link",
         of(files=FakeFiles(links={LAYOUT.config_path: "/opt/gitops/file"})),
@@ -393,15 +385,3 @@ def test_the_tasks_one_after_the_other() -> None:
     assert phases.undo(pipeline).ok
     assert host.files.texts == {}
     assert str(host.kernel) == before
-
-
-def test_a_gate_that_only_configure_installs() -> None:
-    """A task about one section names it, unless it is installed already."""
-    wanted = REPAIRED._replace(gate=GateConfig(("kubelet.service",)))
-    host = FakeHost(kernel=h200())
-    task = ConfigureStaticRoutes(wanted, host=host)
-    words = "configure-static-routes does not install gate: that does the task Configure"
-    assert words in str(task.plan())
-    run(Configure(wanted, host=host))
-    assert words not in str(task.plan())
-    assert words not in str(ConfigureStaticRoutes(REPAIRED, host=host).plan())

@@ -526,7 +526,7 @@ def test_an_unusable_config_json(text: str | None, rule: str) -> None:
             assert differing(disk(host), files_by_path(wanted)) == []
             assert (LAYOUT.ok_path in host.files.texts) is (wanted is WANTED)
         else:
-            correct = "" if text is None else "; correct .*json, then: hostrouting status; with a b"
+            correct = "; correct .*json, or put it back; then: hostrouting status; with a b"
             words = f"{rule}.*{correct}.*to remove hostrouting .*, as root: hostrouting remove"
             failure_of(run, task(WANTED, host=host), of=ConfigError, match=words)
             assert disk(host) == before

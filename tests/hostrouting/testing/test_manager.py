@@ -167,7 +167,7 @@ def test_a_unit_that_does_not_start() -> None:
         lambda manager: manager.start("a.service", timeout=1),
         lambda manager: manager.stop("a.service"),
         lambda manager: manager.show(("ActiveState",), "a.service"),
-        lambda manager: manager.show(("Version",)),
+        lambda manager: manager.show(("Id",)),
     ],
     ids=["reload", "start", "stop", "show a unit", "show the manager"],
 )
