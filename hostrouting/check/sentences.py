@@ -55,12 +55,17 @@ def _describe_missing_default(family: FamilyReport, severity: Severity) -> Findi
     """That no device is expected."""
     target = f"IPv{family.family} default route"
     facts = {"family": family.family}
+    remedy = TO_HAVE_DEFAULT
+    of_family = [rule for rule in family.snapshot.rules if rule.family == family.family]
+    if all(rule.table != TABLE_MAIN for rule in of_family):
+        add_rule = command_of(_program_for(family.family), "rule add pref 32766 lookup main")
+        remedy = Remedy("no rule looks up table main; add it", add_rule)
     return Finding(
         "no-default-route",
         severity,
         family.sentence,
         target,
-        TO_HAVE_DEFAULT,
+        remedy,
         facts,
         can_retry=True,
     )

@@ -94,7 +94,7 @@ _LINKS = {
     "wwan": (519, "wwan"),
     "xfrm": (65534, "xfrm"),
 }
-_WITH_COMMANDS = {"overlap", "refused", "own-range", "unsafe", "doubtful-route", "missing-rule"}
+_WITH_COMMANDS = {"overlap", "refused", "own-range", "unsafe", "missing-rule", "no-default-route"}
 _REFUSALS = {
     "Invalid argument": "blackhole",
     "Network is unreachable": "unreachable",  # by a rule

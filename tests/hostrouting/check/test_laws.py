@@ -265,7 +265,7 @@ def test_a_rule_repairs_what_it_is_for_and_takes_nothing_away(
 
 def led_astray(judge: Judge, added: Collection[Route], addresses: Iterable[int]) -> list[int]:
     """The addresses that these routes lead to the uplink, now or once what catches them is gone,
-    and that are fine then.
+    and that are fine by another device then.
 
     By a scan of each address, from which one route after the other is taken while packets escape.
     """
@@ -275,14 +275,17 @@ def led_astray(judge: Judge, added: Collection[Route], addresses: Iterable[int])
     astray: list[int] = []
     for address in addresses:
         bare = without_what_catches(judge, address)
-        opinion = judge.opinion(Decision(*scanned(bare, family, address)))
+        kind, right = scanned(bare, family, address)
+        opinion = judge.opinion(Decision(kind, right))
         is_fine_elsewhere = opinion.grade is Grade.FINE and opinion.name not in {"expected", "own"}
         if bare is snapshot or not is_fine_elsewhere:
             continue
         event("below a CNI")
         for host in (snapshot, bare):
             _, route = scanned(host.with_routes(added), family, address)
-            if route in added:
+            if route is None or route not in added:
+                continue
+            if right is None or not set(right.devs).issuperset(route.devs):
                 astray.append(address)
                 break
     return astray
