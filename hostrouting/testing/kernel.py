@@ -24,8 +24,6 @@ The rest is left out, as follows; a test that relies on it is not warned:
   table its route is in;
 - a lookup returns an IPv6 route with several next hops as it is listed; Linux puts the next hop
   that it uses first;
-- of the addresses that can be the source of a packet, the first one is: of its device, or else of
-  the host. IPv4 prefers one in the network of the gateway, and IPv6 one like the destination;
 - lookups are those of `hostrouting.fib` for a plain packet, so what `fib` does not judge is not
   judged here either;
 - tables are listed by number, and the routes of a table by prefix. Routes to one prefix are in

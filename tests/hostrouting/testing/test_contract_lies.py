@@ -125,7 +125,7 @@ LIES = {
     "always restless": (of_snapshots(lambda it: it._replace(restless=True)), "snapshot"),
     "nothing is done": (
         lying(change=lambda _, requests: tuple(map(Outcome, requests))),
-        "a_route_is_read_back",
+        "each_change_has_an_outcome",
     ),
     "any protocol is deleted": (of_changes(for_any_protocol), "each_change_has_an_outcome"),
     "append for add": (
