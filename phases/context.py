@@ -22,7 +22,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
 
 from phases.errors import Cancelled, DeadlineExceeded
-from phases.observers import LOGGER, LiveTree, LogObserver, TaskLogger
+from phases.observers import LiveTree, LogObserver, TaskLogger
 from phases.step import nearest
 
 if TYPE_CHECKING:
@@ -129,7 +129,8 @@ class Context:
         the logger and, on a terminal, a change of the live tree.
         """
         self.clock = clock or Clock()
-        self.logger = logger or logging.getLogger(LOGGER)
+        # Not made on import: a program's `dictConfig` disables every logger that exists by then.
+        self.logger = logger or logging.getLogger("phases")
         if not self.logger.handlers:  # Python would print warnings, beside a program's report
             self.logger.addHandler(logging.NullHandler())
         self.observers: tuple[Observer, ...] = (LogObserver(self.logger), LiveTree(), *observers)
@@ -250,10 +251,8 @@ class Context:
         watcher = self.clock.start(watch, name="phases-on-cancel")
         try:
             yield
-        except Cancelled:
+        except (Cancelled, CancelledError):  # this one of a future, which the callback cancels
             is_cancelled = True
-            raise
-        except CancelledError:  # of a future that the callback has cancelled
             self.check()
             raise
         finally:

@@ -76,8 +76,10 @@ def run_step(task: AnyTask, step: Step, ctx: Context, verb: Verb = "do") -> obje
     """
     reason = "left out by skip" if step.name in ctx.skip else ""
     # Only the verb undo is limited to what ran: an undo may run new tasks, which are done (do).
-    if verb == "undo" and ctx.ran is not None and step.path not in ctx.ran:
-        reason = "it did nothing in that run"
+    if verb == "undo" and ctx.ran is not None:
+        depth = len(step.path)
+        if all(path[:depth] != step.path for path in ctx.ran):
+            reason = "it did nothing in that run"
     if reason:
         return record_unstarted(step, ctx, reason)
     method = _method_of(task, verb)

@@ -7,14 +7,13 @@ from __future__ import annotations
 import contextvars
 import random
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from phases.context import Context, Scope, derived
 from phases.errors import Cancelled
 from phases.execution import new_step, raise_together, record_unstarted, run_step
-from phases.step import Step, TaskFailed
+from phases.step import TaskFailed
 from phases.tasks import AnyTask, FunctionTask, Skip, Task, wrapped
 from phases.values import describe_error, seconds_in_words
 
@@ -64,7 +63,8 @@ def parallel(
         scope = Scope(ctx.clock)
         inside = derived(ctx, scopes=(scope, *ctx.scopes))
         variables = contextvars.copy_context()
-        untaken = deque((task, new_step(task.name, inside)) for task in tasks)
+        steps = ((task, new_step(task.name, inside)) for task in tasks)
+        untaken = deque([*steps, *[None] * (count + 1)])  # a None for each thread, and the caller
         errors: list[BaseException] = []
         ended: list[bool] = []
 
@@ -73,7 +73,7 @@ def parallel(
             scope.cancel(_why_others_stop(error))
 
         def take_tasks() -> None:
-            for task, step in _taken_from(untaken):
+            for task, step in iter(untaken.popleft, None):
                 try:
                     variables.copy().run(run_step, task, step, inside)
                 except BaseException as error:  # noqa: BLE001  raised in the caller's thread
@@ -102,12 +102,6 @@ def parallel(
 def _require_positive(number: int, name: str) -> None:
     if number < 1:
         raise ValueError(f"{name} is {number}; it must be 1 or more")
-
-
-def _taken_from(untaken: deque[tuple[AnyTask, Step]]) -> Iterator[tuple[AnyTask, Step]]:
-    with suppress(IndexError):  # none is left
-        while True:
-            yield untaken.popleft()
 
 
 def _why_others_stop(error: BaseException) -> str:
@@ -160,9 +154,13 @@ def retry(
                     if latest < 0.001:  # a difference of floats need not be 0
                         raise
                     wait = min(wait, latest)
-                words = f"attempt {attempt} failed: {describe_error(error)}"
-                path, later = "/".join(ctx.path), seconds_in_words(wait)
-                ctx.log.warning("%s: %s; again in %s", path, words, later)
+                ctx.log.warning(
+                    "%s: attempt %d failed: %s; again in %s",
+                    "/".join(ctx.path),
+                    attempt,
+                    describe_error(error),
+                    seconds_in_words(wait),
+                )
             ctx.sleep(wait)
             pause = min(pause * 2, _LONGEST_PAUSE)
             attempt += 1

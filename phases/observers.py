@@ -12,20 +12,12 @@ import os
 import sys
 import threading
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from phases.step import Status, Step
 from phases.values import seconds_in_words
 
-if TYPE_CHECKING:
-    from rich.live import Live
-    from rich.text import Text
-
 FIELDS = "phases"
-LOGGER = "phases"
-"""The name of the logger that is used if none is given. It is not made on import: a program's
-`dictConfig` disables every logger that exists by then.
-"""
 _TERMINAL = threading.Lock()
 """Held while a tree is shown: of several runs at a time, the first is shown."""
 
@@ -53,8 +45,8 @@ class LogObserver:
     also logged.
     """
 
-    def __init__(self, logger: logging.Logger | None = None) -> None:
-        self.logger = logger or logging.getLogger(LOGGER)
+    def __init__(self, logger: logging.Logger) -> None:
+        self.logger = logger
 
     def __call__(self, step: Step) -> None:
         """Log the start or the end."""
@@ -97,7 +89,8 @@ class LiveTree:
     def __init__(self) -> None:
         self._root: Step | None = None
         """The run that is shown."""
-        self._live: Live | None = None
+        self._live: Any = None
+        """The rich.live.Live that shows it; None without rich."""
         self._moved: list[logging.StreamHandler[Any]] = []
 
     def __call__(self, step: Step) -> None:
@@ -115,14 +108,15 @@ class LiveTree:
 
     def _show(self) -> None:
         try:
-            from rich.console import Console  # noqa: PLC0415
-            from rich.live import Live  # noqa: PLC0415  it takes 0.2 s; a terminal needs it
+            from rich.console import Console  # noqa: PLC0415  it takes 0.2 s
+            from rich.live import Live  # noqa: PLC0415
+            from rich.text import Text  # noqa: PLC0415
         except ImportError:
             return
         stderr = sys.stderr
         self._live = Live(
             console=Console(stderr=True),
-            get_renderable=self._render,
+            get_renderable=lambda: Text(str(self._root), overflow="ellipsis", no_wrap=True),
             auto_refresh=False,
             transient=True,
             redirect_stdout=os.isatty(1),  # what is printed into a pipe arrives there
@@ -140,11 +134,3 @@ class LiveTree:
             self._moved.pop().setStream(sys.stderr)
         self._root = self._live = None
         _TERMINAL.release()
-
-    def _render(self) -> Text:
-        from rich.text import Text  # noqa: PLC0415  see _show
-
-        text = Text(str(self._root), overflow="ellipsis", no_wrap=True)
-        text.highlight_words([" ok "], "green")
-        text.highlight_words([" failed ", " cancelled "], "red")
-        return text

@@ -176,7 +176,7 @@ class _Run:
             self.result = run_step(self._task, self.report, self.ctx, self._verb)
         except BaseException as error:  # noqa: BLE001  it is in the report, or raised by execute
             self.error = error
-        self.report.signal = self.report.signal or self.ctx.run_scope.stop.signal
+        self.report.signal = self.ctx.run_scope.stop.signal
 
     def finish(self) -> None:
         """Do the work. In the main thread, SIGINT and SIGTERM cancel it; in another thread, no
@@ -210,27 +210,24 @@ class _Run:
         while self.thread.is_alive():
             yield pause
             pause = min(2 * pause, 0.02)
-            while self._stopped_for < len(self.signals):
-                self._stop(self.signals[self._stopped_for])
+            for number in self.signals[self._stopped_for :]:
                 self._stopped_for += 1
+                self._stop(number)
 
     def _stop(self, number: int) -> None:
         """Cancel the run. A repeated signal only logs again what the run is waiting for."""
-        self.report.signal = self.report.signal or number
         reason = signal.Signals(number)
         self.ctx.cancel(reason)
-        awaited = [step.label for step in self.report.walk() if _is_awaited(step)]
+        begun = [step for step in self.report.walk() if step.start and not step.children]
+        awaited = [step.label for step in begun if step.status is Status.RUNNING]
         words = ", ".join(awaited) or "the end"
         self.ctx.log.warning("%s: stopping, waiting for %s", reason.name, words)
-
-
-def _is_awaited(step: Step) -> bool:
-    return step.status is Status.RUNNING and step.start is not None and not step.children
 
 
 _awaited_runs: set[_Run] = set()
 """Those that the main thread waits for."""
 _former_handlers: dict[int, Any] = {}
+"""Those of the program, by the number of the signal."""
 
 
 def _note(number: int, _frame: object) -> None:
@@ -251,25 +248,20 @@ def _noting_signals(run: _Run) -> Iterator[None]:
         return
     try:
         _awaited_runs.add(run)
-        for stopping in (signal.SIGTERM, signal.SIGINT):  # the handler of SIGINT may raise
+        for stopping in (signal.SIGINT, signal.SIGTERM):
             handler = signal.getsignal(stopping)
-            if handler is not _note and (handler is signal.SIG_DFL or callable(handler)):
+            if handler not in {_note, signal.SIG_IGN, None}:
                 _former_handlers[stopping] = handler
                 signal.signal(stopping, _note)
         yield
     finally:
         _awaited_runs.discard(run)
-        if not _awaited_runs:
-            _restore_handlers()
+        while _former_handlers and not _awaited_runs:
+            number, former = _former_handlers.popitem()  # SIGINT last: its handler may raise
+            if signal.getsignal(number) is _note:
+                signal.signal(number, former)
         if run.signals:  # perhaps too late to stop anything
             run.report.signal = run.report.signal or run.signals[0]
-
-
-def _restore_handlers() -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        former = _former_handlers.pop(number, None)
-        if former is not None and signal.getsignal(number) is _note:
-            signal.signal(number, former)
 
 
 def _undone_on_failure(task: AnyTask) -> AnyTask:
@@ -293,13 +285,11 @@ def _undone_on_failure(task: AnyTask) -> AnyTask:
 
 
 def _paths_to_undo(report: Step) -> frozenset[tuple[str, ...]]:
-    """The paths of the tasks that may have changed something, and of the groups around them,
-    without which they are not reached.
-    """
+    """The paths of the tasks that may have changed something."""
     paths: set[tuple[str, ...]] = set()
     for step in report.walk():
         # An attempt that failed may have left something, even if the next one had nothing to do.
         has_changed_nothing = step.status is Status.SKIPPED and step.attempts == 1
         if step.action == "do" and step.start is not None and not has_changed_nothing:
-            paths.update(step.path[:length] for length in range(1, len(step.path) + 1))
+            paths.add(step.path)
     return frozenset(paths)

@@ -8,6 +8,7 @@ import enum
 import json
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from os.path import commonprefix
 from typing import TYPE_CHECKING, Generic, NoReturn
 
 import attrs
@@ -219,13 +220,9 @@ class Step(Generic[T_co]):
         """The keys and values of the JSON. An error is at the step that raised it, a result at the
         step that returned it.
         """
-        return {"schema": _SCHEMA, **self._tree()}
-
-    def _tree(self) -> dict[str, object]:
-        return {**self._values(), "children": [child._tree() for child in self.children]}
+        return {"schema": _SCHEMA, **self._values()}
 
     def _values(self) -> dict[str, object]:
-        """The JSON of the step, without those inside it."""
         values = {**self.facts, "fields": self.fields, "result": self.result}
         values["details"] = values["traceback"] = None
         error = self.failed_with
@@ -233,6 +230,7 @@ class Step(Generic[T_co]):
             values["traceback"] = "".join(traceback.format_exception(error))
             if hasattr(error, "to_mapping"):
                 values["details"] = error.to_mapping()
+        values["children"] = [child._values() for child in self.children]
         return values
 
 
@@ -256,7 +254,8 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
         self.failures = tuple(failures)
         self.error = self.failures[0].error
         self.__cause__ = self.error
-        super().__init__("; also ".join(map(_failure_in_words, self.failures)))
+        words = [f"{step.name} failed: {step.why} (in {'/'.join(step.path)})" for step in failures]
+        super().__init__("; also ".join(words))
 
     @property
     def exit_code(self) -> int:
@@ -278,25 +277,17 @@ def nearest(name: str, steps: Iterable[Step], path: tuple[str, ...]) -> Step:
         raise UnknownTask(f"there is no step {name!r}; the steps are: {known}")
 
     named.sort(key=lambda step: _distance(path, step.path))
-    near = [step for step in named if _distance(path, step.path) == _distance(path, named[0].path)]
-    if len(near) > 1:
-        words = " and ".join("/".join(step.path) for step in near)
+    first, *others = named
+    if others and _distance(path, others[0].path) == _distance(path, first.path):
+        words = f"{'/'.join(first.path)} or {'/'.join(others[0].path)}"
         raise UnknownTask(f"{name!r} may be {words}, which are as near; write 'group/{name}'")
-    return near[0]
+    return first
 
 
 def _distance(path: tuple[str, ...], other: tuple[str, ...]) -> tuple[int, int]:
     """How many groups one has to leave, and then to enter."""
-    common = 0
-    for name, other_name in zip(path, other, strict=False):
-        if name != other_name:
-            break
-        common += 1
+    common = len(commonprefix([path, other]))  # noqa: RUF071  they are tuples, not texts
     return len(path) - common, len(other) - common
-
-
-def _failure_in_words(step: Step) -> str:
-    return f"{step.name} failed: {step.why} (in {'/'.join(step.path)})"
 
 
 def _drawn(step: Step, branch: str = "", indent: str = "") -> Iterator[tuple[str, str, Step]]:

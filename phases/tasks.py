@@ -64,7 +64,7 @@ class Skip:
     reason: str
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen
 class FunctionTask(Generic[T_co]):
     """A task made from functions: a step, a group, or a wrapper around another task."""
 
@@ -76,9 +76,6 @@ class FunctionTask(Generic[T_co]):
 
     def __attrs_post_init__(self) -> None:
         valid_tree(self)
-
-    def __repr__(self) -> str:
-        return f"FunctionTask({self.name!r})"
 
 
 def task(
@@ -105,7 +102,7 @@ def wrapped(inner: AnyTask, do: Callable[[Context], T]) -> FunctionTask[T]:
 def valid_task(candidate: Task[T]) -> Task[T]:
     """The same object if it is a task; otherwise raises InvalidTask."""
     name = getattr(candidate, "name", None)
-    if isinstance(candidate, type) or not callable(getattr(candidate, "do", None)):
+    if not callable(getattr(candidate, "do", None)):
         raise InvalidTask(f"{candidate!r:.80} is not a task: it has no method do(ctx)")
     if not isinstance(name, str) or not name.strip() or "/" in name:
         raise InvalidTask(f"the name of a task is {name!r}; it must be a text without '/'")

@@ -15,13 +15,11 @@ def describe_error(error: BaseException) -> str:
 
 def printable(value: object) -> str:
     """str(value), safe for any terminal: control characters and lone surrogates are escaped."""
-    return "".join(map(_escaped, str(value)))
-
-
-def _escaped(char: str) -> str:
-    if char == "\n" or char.isprintable():
-        return char
-    return ascii(char)[1:-1]
+    text = str(value)
+    for char in set(text):
+        if char != "\n" and not char.isprintable():
+            text = text.replace(char, ascii(char)[1:-1])
+    return text
 
 
 def seconds_in_words(seconds: float | None) -> str:

@@ -184,7 +184,7 @@ def test_the_nearest_of_several_steps() -> None:
     report = ran(phases.serial(size, machines, look, name="all"))
     assert report.find("m1/run/start").result == ["m1", "of all"]
     assert report.find("m2/run/start").result == ["m2", "own"]
-    both = "all/parallel/m1/image and all/parallel/m2/image"
+    both = "all/parallel/m1/image or all/parallel/m2/image"
     assert report.find("look").result == [
         f"'image' may be {both}, which are as near; write 'group/image'",
         "m2",
