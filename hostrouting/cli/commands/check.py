@@ -10,13 +10,14 @@ import argparse
 from collections.abc import Iterator
 
 from hostrouting.check.repair_line import line_to_allow, repair_line
+from hostrouting.check.results import FamilyReport
 from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import Answer
 from hostrouting.cli.source import check_or_load, config_to_check, find_config
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck
 from hostrouting.install.ungated import find_ungated
-from hostrouting.lines import finding_lines
+from hostrouting.lines import finding_lines, way_lines
 from hostrouting.text import spoken
 
 
@@ -39,9 +40,13 @@ def check_lines(check: HostCheck) -> Iterator[str]:
     said: set[str] = set()
     for family in check.report.families:
         yield str(family)
-        said.add(family.sentence)
-    others = [each for each in check.findings if each.remedy or each.sentence not in said]
-    yield from finding_lines([each for each in others if each.name != "action"])
+        first = _first_sentence(family)
+        said.add(first)
+        for finding in check.findings:
+            if finding.sentence == first:
+                yield from way_lines(finding.remedy)
+    others = [finding for finding in check.findings if finding.sentence not in said]
+    yield from finding_lines([finding for finding in others if finding.name != "action"])
     if not check.report.routes or check.named("default-routes"):  # a card has to be named first
         return
     [action] = check.named("action")
@@ -56,6 +61,15 @@ def check_lines(check: HostCheck) -> Iterator[str]:
     # In STRICT, a unit that does not start tempts to allow what should be repaired.
     if check.mode == "WARN":
         yield from _how_to_allow(check)
+
+
+def _first_sentence(family: FamilyReport) -> str:
+    """What the verdict says first: an escape, a doubt, or that there is no default route."""
+    if family.escapes:
+        return family.sentence_of(family.escapes[0])
+    if family.verdict == "undecided":
+        return family.doubts[0].sentence
+    return family.sentence
 
 
 def _how_to_allow(check: HostCheck) -> Iterator[str]:
