@@ -8,7 +8,7 @@ import phases
 from hostrouting.cli.output import error_document
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
-from hostrouting.lines import indented
+from hostrouting.lines import finding_lines, indented, way_lines
 from hostrouting.text import printable_lines
 from phases.observers import FIELDS
 
@@ -49,9 +49,14 @@ class Run(NamedTuple):
 
     def _failure_lines(self) -> Iterator[str]:
         for error in self.errors:
-            first, *others = (str(error) or type(error).__name__).split("\n")
-            yield f"FAILED: {first}"
-            yield from others
+            findings = getattr(error, "findings", ())
+            errors = [finding for finding in findings if finding.severity == "error"]
+            if errors:
+                yield f"FAILED: {errors[0].sentence}"
+                yield from way_lines(errors[0].remedy)
+                yield from finding_lines(errors[1:])
+            else:
+                yield f"FAILED: {str(error) or type(error).__name__}"
         if not self.errors:
             yield f"STOPPED: {self.report.reason}; not everything was done"
         if self.effects.changed:

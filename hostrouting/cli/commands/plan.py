@@ -34,11 +34,8 @@ def plan_code(plan: Plan) -> int:
 
 def plan_lines(plan: Plan) -> Iterator[str]:
     """How the run would end, what it would change, and what there is to tell about it."""
-    if plan.would_fail:
-        answer = "NOT READY" if plan_code(plan) == CANNOT_DECIDE else "WOULD FAIL"
-        first, *others = plan.would_fail.split("\n")
-        yield f"{answer}: {first}"
-        yield from others
+    if plan.failures:
+        yield from _failure_lines(plan)
     else:
         yield "NOTHING TO DO" if plan.is_empty else "TO DO:"
     steps = [*plan.routes.conflicts, *plan.routes.changes]
@@ -54,3 +51,15 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     if plan.report is not None:
         yield "The verdict afterwards:"
         yield from map(str, plan.report.families)
+        yield from finding_lines([each for each in plan.check_findings if each.name == "action"])
+
+
+def _failure_lines(plan: Plan) -> Iterator[str]:
+    """Why the run would fail. What to do about a conflict stands below its route."""
+    word = "NOT READY" if plan_code(plan) == CANNOT_DECIDE else "WOULD FAIL"
+    first, *others = plan.failures
+    more = f"; and {len(others):,} more" if others else ""
+    yield f"{word}: {first.sentence}{more}"
+    if first.name != "route-conflict":
+        yield from way_lines(first.remedy)
+    yield from finding_lines([each for each in others if each.name != "route-conflict"])

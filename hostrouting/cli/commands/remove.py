@@ -21,5 +21,5 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         plan = task.plan()
         return Answer(plan_code(plan), {**schema, **plan.to_mapping()}, plan_lines(plan))
     outcome = run_task(task, host)
-    lines = outcome.lines("nothing of hostrouting is left on this host")
+    lines = outcome.lines("what hostrouting had installed is removed", "nothing is installed")
     return Answer(outcome.code, {**schema, **outcome.document()}, lines)

@@ -27,9 +27,13 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     proposal = propose_configuration(config, now.report.snapshot)
     # The host as it is after all else in the configuration was applied.
     check = HostCheck.of_snapshot(proposal.report, config, repair_options=typed_options(arguments))
-    findings = [*check.named("unsafe", "no-default-route", *ESCAPES), *check.doubts]
+    # An escape that has another way out than routes: a route that may be deleted.
+    findings = [finding for finding in check.named(*ESCAPES) if finding.remedy is not None]
+    findings += [*check.named("unsafe", "no-default-route"), *check.doubts]
     # Only the check of the host as it is now has asked whether the kernel differs from its tables.
-    findings += now.named("kernel-differs", "route-waits")
+    findings += now.named("kernel-differs")
+    # The line that is typed for good is this command.
+    findings += [finding._replace(remedy=None) for finding in check.named("action")]
     if findings:
         say("what to know about this repair:", *finding_lines(findings))
     document = {

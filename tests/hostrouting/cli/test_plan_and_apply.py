@@ -32,7 +32,7 @@ def test_an_apply_without_a_default_route() -> None:
     """In mode STRICT, `apply` fails because of the family that has no default route."""
     host = node(config(mode="STRICT"), plain_vm)
     first = apply(host, of_both_families("STRICT")).lines[0]
-    assert first.startswith(f"FAILED: NO-DEFAULT-ROUTE: {NO_IPV6_ROUTE}")
+    assert first.startswith(f"FAILED: {NO_IPV6_ROUTE}")
     assert plan_installed(host).lines[0].startswith("WOULD FAIL: ")
 
 
