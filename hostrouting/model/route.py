@@ -379,11 +379,18 @@ def _is_joined(entry: Route) -> bool:
 
 
 def deletion_command(route: Route) -> str:
-    """The command that deletes this route."""
-    family = route.prefix.family
-    words = ["ip" if family == IPV4 else "ip -6", f"route del {route.prefix}"]
-    if route.type == "unicast":
-        words.append(route.way)
+    """The command that deletes this route: Linux finds it by its nexthop object or by its only next
+    hop; it finds no route by several of them.
+    """
+    words = ["ip" if route.prefix.family == IPV4 else "ip -6", f"route del {route.prefix}"]
+    if route.source is not None:
+        words.append(f"from {route.source}")
+    if route.tos:
+        words.append(f"tos {route.tos:#x}")
+    if route.nexthop_id is not None:
+        words.append(f"nhid {route.nexthop_id}")
+    elif route.type == "unicast" and len(route.next_hops) == 1:
+        words.append(bare(route).way)
     words.append(f"table {table_name(route.table)} proto {route.protocol}")
     if route.metric:
         words.append(f"metric {route.metric}")

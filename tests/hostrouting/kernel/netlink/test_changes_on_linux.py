@@ -18,12 +18,14 @@ from hostrouting.model.route import (
     NextHop,
     Route,
     RouteType,
+    deletion_command,
 )
-from tests.support.commands import furnish, route_command
+from tests.support.commands import furnish, ports, route_command
 from tests.support.examples import scaled
 from tests.support.ip_text import route_of, text_rows
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.routing import prefixes
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -215,3 +217,50 @@ def test_a_refusal_says_why(namespace: Namespace, backend: NetlinkBackend, row: 
     assert outcome.error.kind == kind
     assert str(outcome.error).startswith(f"cannot add {route}")
     assert words in str(outcome.error)
+
+
+PLACE, PLACE6 = "192.0.2.0/24", "2001:db8:9::/48"
+
+
+@pytest.mark.parametrize(
+    ("family", "place", "words"),
+    [
+        (4, PLACE, "via 10.0.0.1 dev eth0 proto dhcp"),
+        (4, PLACE, "via 10.0.0.1 dev eth0 metric 7 mtu 1400 proto bird"),
+        (4, PLACE, "via 10.9.0.1 dev eth0 onlink"),
+        (4, PLACE, "via inet6 fd00:99::1 dev eth0"),
+        (4, PLACE, "dev ib0 scope link table 100"),
+        (4, PLACE, "dev down0 scope link"),
+        (4, PLACE, "via 10.0.0.1 dev eth0 tos 0x10"),
+        (4, PLACE, "nexthop via 10.0.0.1 dev eth0 weight 2 nexthop dev down0"),
+        (4, PLACE, "nhid 5"),
+        (4, f"blackhole {PLACE}", "proto 80"),
+        (4, f"local {PLACE}", "dev lo table local"),
+        (6, PLACE6, "via fd00:99::1 dev eth0"),
+        (6, PLACE6, "dev ib0 metric 7 from 2001:db8:7::/48"),
+        (6, PLACE6, "dev down0"),
+        (6, PLACE6, "nexthop via fd00:99::1 dev eth0 nexthop via fd00:99::2 dev eth0"),
+        (6, PLACE6, "nhid 6"),
+        (6, f"unreachable {PLACE6}", "metric 7"),
+    ],
+)
+def test_the_command_that_deletes_a_route(
+    namespace: Namespace, backend: NetlinkBackend, family: int, place: str, words: str
+) -> None:
+    """A route of any kind is gone once the command was typed as it stands, and no other is."""
+    namespace.batch(
+        [
+            *ports("down0"),
+            "link set peer-down0 down",
+            "nexthop add id 5 via 10.0.0.1 dev eth0",
+            "nexthop add id 6 via fd00:99::1 dev eth0",
+        ]
+    )
+    wait_for("the carrier to be gone", lambda: "NO-CARRIER" in namespace.ip("link").stdout)
+    before = backend.snapshot().routes
+    namespace.batch([f"route add {place} {words}"], family=family)
+    [added] = set(backend.snapshot().routes) - set(before)
+    namespace.run("sh", "-c", deletion_command(added))
+    now = backend.snapshot().routes
+    assert added not in now
+    assert now == before
