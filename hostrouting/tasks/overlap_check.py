@@ -65,11 +65,6 @@ class CheckResult(Effects):
             return {}
         return self.report.node_ips
 
-    def __str__(self) -> str:
-        if self.report is None:
-            return super().__str__()
-        return f"{self.report}\n{super().__str__()}"
-
     def log_fields(self) -> dict[str, object]:
         fields = super().log_fields()
         if self.report is None:

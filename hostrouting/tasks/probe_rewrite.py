@@ -64,18 +64,12 @@ class RewriteProbeSource(SectionTask):
             return ""
 
     def carry_out(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:
-        if self.host.is_image:
-            return self._unchanged(wanted)
-        if not self._find_difference(wanted):
-            return self._unchanged(wanted)
-        with self.changing(ctx, wanted) as config:  # fails if another run has replaced this section
-            difference = load_table(self.host.nftables, config.probe_rewrite)
-        if not difference:
-            return self._unchanged(wanted)
-        return Effects(operations=(_OPERATIONS[difference],))
-
-    def _unchanged(self, wanted: Wanted) -> phases.Skip:
-        """The result where there is nothing to do."""
+        if not self.host.is_image and self._find_difference(wanted):
+            # This fails if another run has replaced this section.
+            with self.changing(ctx, wanted) as config:
+                difference = load_table(self.host.nftables, config.probe_rewrite)
+            if difference:
+                return Effects(operations=(_OPERATIONS[difference],))
         if not wanted.config.probe_rewrite.enabled:
             return phases.Skip(self.reason_to_skip)
         if self.host.is_image:
