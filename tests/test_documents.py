@@ -210,9 +210,11 @@ def test_documents() -> None:
         printed.setdefault(schema, set()).update(document)
         with_inner.setdefault(schema, set()).update(re.findall(r'"(\w+)": ', line))
 
+    groups = dict(re.findall(r"^- (\*\w+\*): (.*)$", PAGES["docs/scripts.md"], re.MULTILINE))
     shown: dict[str, set[str]] = {}
     for schema, keys in rows_of("docs/scripts.md", r"`(hostrouting/\w+/\d)` \| (.*)"):
-        shown[schema] = set(re.findall(r"`(\w+)`", keys))
+        with_groups = re.sub(r"\*\w+\*", lambda name: groups[name[0]], keys)
+        shown[schema] = set(re.findall(r"`(\w+)`", with_groups))
     of_many_nodes = "hostrouting/nodes/2"  # tests/hostrouting/test_fleet.py prints that
     assert shown.keys() == {*printed, of_many_nodes}
     for schema, always in printed.items():
