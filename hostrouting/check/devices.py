@@ -88,29 +88,30 @@ class Devices:
         Field states: aws-vpc-cni-security-groups-strict (a table that is not main);
         tailscale-exit-node-hides-cilium.
         """
-        of_pods = {dev for dev in self.links if self.is_used_as(dev, "pod")}
-        bridges = {dev for dev in self.links if self.is_used_as(dev, "bridge")}
-        ways = of_pods | bridges | self.links.keys() & {*POD_NETWORKS}
+        devs_of_cnis = {dev for dev in self.links if self.cni_rows(dev)}
+        tables = {TABLE_MAIN, *self._fib.tables_for_plain}
         routes: list[Route] = []
         for route in self._fib.snapshot.routes:
-            if ways.isdisjoint(route.devs) or route.prefix.family != self._fib.family:
-                continue
-            if route.table not in {TABLE_MAIN, *self._fib.tables_for_plain}:
+            if devs_of_cnis.isdisjoint(route.devs) or route.prefix.family != self._fib.family:
                 continue
             if route.type != "unicast" or route.tos or route.source or route.is_passed_over:
                 continue
-            if route.prefix.is_single:
-                leads_to_pods = not (of_pods | bridges).isdisjoint(route.devs)
-                own = {Prefix.of(each.ip) for each in self.addresses if each.dev in route.devs}
-                leads_to_pods = leads_to_pods and route.prefix not in own
-            else:
-                is_default = route.prefix.length < 2  # also as two halves
-                here = {each.dev for each in self.addresses if each.ip in route.prefix}
-                to_networks = bridges | here.intersection(POD_NETWORKS)
-                leads_to_pods = not is_default and not to_networks.isdisjoint(route.devs)
-            if leads_to_pods:
+            if route.table in tables and self._leads_to_pods(route):
                 routes.append(route)
         return routes
+
+    def _leads_to_pods(self, route: Route) -> bool:
+        """Whether the route leads to pods of this node, by its prefix and its devices."""
+        own = [address for address in self.addresses if address.dev in route.devs]
+        is_by_bridge = any(self.is_used_as(dev, "bridge") for dev in route.devs)
+        if route.prefix.is_single:
+            is_own = any(Prefix.of(address.ip) == route.prefix for address in own)
+            is_by_pod = any(self.is_used_as(dev, "pod") for dev in route.devs)
+            return not is_own and (is_by_pod or is_by_bridge)
+        if route.prefix.length < 2:  # a default route, also as two halves
+            return False
+        inside = [address.dev for address in own if address.ip in route.prefix]
+        return is_by_bridge or not set(POD_NETWORKS).isdisjoint(inside)
 
     # What a device leads to.
 

@@ -119,7 +119,7 @@ class Judge:
         self.refusals = Refusals(fib, self.devices, self.uplinks.devs, self.services)
 
     def opinion(self, decision: Decision, *, are_marked: bool = False) -> Opinion:
-        """What is to be said of packets with this decision."""
+        """What is to be said of packets with this decision, whatever their destination."""
         route = decision.route
         if decision.kind == NOT_JUDGED:
             return Opinion(Grade.DOUBT, NOT_JUDGED)
@@ -129,8 +129,10 @@ class Judge:
             RULES_FOR_ROUTES, self, TakenRoute(route, self.fib.possible_devs(decision), are_marked)
         )
 
-    def opinion_at(self, address: int, decision: Decision) -> Opinion:
-        """The same for packets to this address, which may be that of a pod of this node."""
+    def opinion_on_packets_to(self, address: int, decision: Decision) -> Opinion:
+        """What is to be said of packets to this address with this decision: it may be that of a
+        pod of this node, which they miss.
+        """
         opinion = self.opinion(decision)
         route = decision.route
         if route is None or opinion.name == NOT_JUDGED:
@@ -335,7 +337,7 @@ def without_its_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | 
         return None
     if all(hop.gateway is not None for hop in route.next_hops if hop.dev == dev):
         return None
-    if judge.devices.is_connected(dev, route) or not _are_others_elsewhere(judge, dev):
+    if not _are_others_elsewhere(judge, dev) or judge.devices.is_connected(dev, route):
         return None
     # Whoever made the route may know the link, and the operator may know that all are neighbours.
     if route.protocol in PROTOCOLS_THAT_KNOW_THE_LINK or judge.is_allowed(dev):
@@ -351,8 +353,9 @@ def _are_others_elsewhere(judge: Judge, dev: str) -> bool:
     """
     if dev in judge.uplinks.devs:
         return any(has_gateway(default, dev) for default in judge.uplinks.defaults)
-    has_address = any(address.dev == dev for address in judge.devices.global_addresses)
-    return has_address and judge.devices.is_used_as(dev, "bridge")
+    if not judge.devices.is_used_as(dev, "bridge"):
+        return False
+    return any(address.dev == dev for address in judge.devices.global_addresses)
 
 
 def expected(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:

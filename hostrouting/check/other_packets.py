@@ -57,7 +57,7 @@ def judge_outcome(judge: Judge, plain: Decision, outcome: Outcome, address: int)
     if "iif" in met or met.keys() == {"fwmark"}:
         on_route = judge.opinion(outcome.decision, are_marked=True)
     else:
-        on_route = judge.opinion_at(address, outcome.decision)
+        on_route = judge.opinion_on_packets_to(address, outcome.decision)
     other = OtherPackets(outcome, plain, met, on_route)
     return first_opinion(RULES_FOR_OUTCOMES, judge, other)
 

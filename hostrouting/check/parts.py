@@ -24,7 +24,7 @@ def find_parts(judge: Judge, first: int, last: int) -> Iterator[Part]:
     """The parts of these addresses, in order."""
     for low, high in judge.fib.cells(first, last):
         decision, outcomes = judge.fib.outcomes(low)
-        opinion = judge.opinion_at(low, decision)
+        opinion = judge.opinion_on_packets_to(low, decision)
         others = dict.fromkeys(judge_outcome(judge, decision, each, low) for each in outcomes)
         yield Part(low, high, decision, opinion, tuple(others))
 
