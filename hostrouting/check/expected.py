@@ -39,9 +39,7 @@ class Uplinks(NamedTuple):
 
     devs: frozenset[str]
     defaults: tuple[Route, ...] = ()
-    """The default routes that count, in the order of the lookup; each with all its next hops, also
-    those that do not count.
-    """
+    """The default routes that count, in the order of the lookup, with the next hops that count."""
     card_below_tunnel: str | None = None
     """The network card by which an expected tunnel sends its own packets."""
     hidden_card: str | None = None
@@ -62,24 +60,20 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     default_routes = list(_default_routes(fib))
     counting = _devs_that_count(default_routes, links)
     defaults = _routes_that_count(default_routes, counting, links)
-    trimmed: list[Route] = []  # with only the next hops through devices that count
-    for route in defaults:
-        hops = tuple(hop for hop in route.next_hops if hop.dev in counting)
-        trimmed.append(route._replace(next_hops=hops))
     devs = configured
-    if trimmed and not configured:
-        devs = frozenset(trimmed[0].devs)
-    hidden = devs_hidden_by_a_tunnel(devs, trimmed, links)
+    if defaults and not configured:
+        devs = frozenset(defaults[0].devs)
+    hidden = devs_hidden_by_a_tunnel(devs, defaults, links)
     card = _card_below_tunnel(hidden, devs, devices)
     hidden_card = None
     if has_tunnel(devs & counting, links):  # a named tunnel may have no default route
         hidden_card = card
     doubtful: frozenset[str] = frozenset()
-    if trimmed and not configured:
+    if defaults and not configured:
         doubtful = doubtful_by_a_tunnel(devs, hidden, fib.snapshot)
-        doubtful |= doubtful_by_equal_routes(trimmed)
-        all_devs = devs_of(trimmed)
-        if len(all_devs) > 1 and _is_for_root_alone(fib, trimmed[0]):
+        doubtful |= doubtful_by_equal_routes(defaults)
+        all_devs = devs_of(defaults)
+        if len(all_devs) > 1 and _is_for_root_alone(fib, defaults[0]):
             doubtful |= all_devs
     # Each device in doubt may be the intended one.
     expected = devs | doubtful
@@ -148,18 +142,21 @@ def _devs_that_count(defaults: Iterable[Route], links: Mapping[str, Link]) -> fr
 def _routes_that_count(
     defaults: Iterable[Route], counting: frozenset[str], links: Mapping[str, Link]
 ) -> tuple[Route, ...]:
-    """The default routes with a next hop through one of these devices.
+    """The default routes with a next hop through one of these devices, and only these next hops.
 
     Beside one of length 0, in whichever table, two halves are a capture, unless they are a
     tunnel's: OpenVPN adds them to hide the default route (`redirect-gateway def1`), which it
     replaces otherwise.
     """
-    through_these = [route for route in defaults if not counting.isdisjoint(route.devs)]
-    hiding = [
-        route
-        for route in through_these
-        if route.prefix.length == 0 or has_tunnel(route.devs, links)
-    ]
+    through_these: list[Route] = []
+    hiding: list[Route] = []
+    for route in defaults:
+        hops = tuple(hop for hop in route.next_hops if hop.dev in counting)
+        if not hops:
+            continue
+        through_these.append(route._replace(next_hops=hops))
+        if route.prefix.length == 0 or has_tunnel(route.devs, links):
+            hiding.append(through_these[-1])
     return tuple(hiding or through_these)
 
 
