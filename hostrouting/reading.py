@@ -207,7 +207,10 @@ def _read_object(cls: Any, document: Any) -> Any:
         raise ValueError("is not an object", remedy)  # noqa: TRY004  a fault of the input
     faults: list[Fault] = []
     values = {key: field.default for key, field in fields.items()}
+    twice = getattr(document, "twice", ())
     for key, value in document.items():
+        if key in twice:
+            faults.append(Fault(key, "", "given more than once"))
         if value is None or value == "":
             continue
         if key in fields:
@@ -288,13 +291,20 @@ def parse(text: str | bytes) -> Any:
         raise ConfigError([Fault("", "", f"is not JSON: {error}")]) from error
 
 
+class _Repeating(dict[str, Any]):
+    """A JSON object that gives keys more than once."""
+
+    twice: list[str]
+
+
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
-    if len(members) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {show(twice)} is given more than once")
-    return members
+    if len(members) == len(pairs):
+        return members
+    repeating = _Repeating(members)
+    keys = [key for key, _ in pairs]
+    repeating.twice = [key for key in members if keys.count(key) > 1]
+    return repeating
 
 
 def load(path: str | os.PathLike[str], make: Callable[[bytes], T]) -> T:

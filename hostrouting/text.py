@@ -23,15 +23,6 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{ending}"
 
 
-def agreeing(predicate: str, count: int) -> str:
-    """The predicate of so many things: `leave through eth0` of two for `leaves through eth0`."""
-    if count == 1:
-        return predicate
-    verb, space, rest = predicate.partition(" ")
-    plural = {"is": "are", "was": "were", "has": "have"}.get(verb, verb.removesuffix("s"))
-    return plural + space + rest
-
-
 def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
     """The words as a phrase, with "and" or another word before the last one; the first `most` are
     named, the others counted.

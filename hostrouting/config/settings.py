@@ -203,7 +203,7 @@ Selection: TypeAlias = Annotated[
 ]
 
 
-# The settings. In `faults_between`, a value with a fault of its own is None.
+# The settings. `faults_between` is asked once each value of the section is right.
 
 
 @section
@@ -302,7 +302,6 @@ class RouteOverlapConfig(NamedTuple):
     """The networks of services: expected like `expected_cidrs`, and no address of the host may lie
     in them.
     """
-    """The addresses of pods: what these send is checked, too."""
     intended_rules: tuple[Selection, ...] = ()
     """The rules that may send some packets elsewhere: their selectors as `ip rule` prints them,
     without "from all".
@@ -440,13 +439,23 @@ class HostRoutingConfig(NamedTuple):
         of its key `hostRouting`. Raises a ConfigError with all faults at once.
         """
         given: object = mapping  # JSON can be anything
+        known = fields_of(cls)
         if isinstance(given, Mapping) and _OUR_KEY in given:
-            ours = [key for key in fields_of(cls) if key in mapping and key not in _AGENTS_MAY_HAVE]
+            ours = [key for key in known if key in mapping and key not in _AGENTS_MAY_HAVE]
             if ours:
                 rule = f"is beside {_OUR_KEY}, where it would be ignored"
                 raise ConfigError(Fault(key, "", rule, f"move it into {_OUR_KEY}") for key in ours)
+            if _OUR_KEY in getattr(mapping, "twice", ()):
+                raise ConfigError([Fault(_OUR_KEY, "", "given more than once")])
             return read(cls, mapping[_OUR_KEY], key=_OUR_KEY)
-        return read(cls, mapping)
+        try:
+            return read(cls, mapping)
+        except ConfigError as error:
+            if not isinstance(given, Mapping) or any(key in known for key in given):
+                raise
+            remedy = "an agent's own file has the configuration under this key"
+            missing = Fault(_OUR_KEY, "", "missing", remedy)
+            raise ConfigError([*error.faults, missing]) from error
 
     def to_mapping(self) -> dict[str, Any]:
         """The JSON object, without what has its default value."""

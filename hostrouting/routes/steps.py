@@ -13,7 +13,7 @@ from hostrouting.finding import Finding, Remedy
 from hostrouting.model.route import Route, as_stored, deletion_command
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.uplink import Need
-from hostrouting.text import agreeing, grouped
+from hostrouting.text import grouped
 
 Action: TypeAlias = Literal["conflict", "keep", "delete", "add"]
 
@@ -131,10 +131,12 @@ class RoutePlan(NamedTuple):
         """What the waiting routes need; those that need the same thing share a finding."""
         waits: list[Finding] = []
         for need, routes in grouped((each.missing, each.route) for each in self.waiting).items():
-            sentence = f"{_named(routes)} {agreeing('needs', len(routes))} {need}"
+            verb = "needs" if len(routes) == 1 else "need"
+            sentence = f"{_named(routes)} {verb} {need}"
             target = str(routes[0].destination)
-            wait = Finding("route-waits", "warning", sentence, target, need.remedy, can_retry=True)
-            waits.append(wait)
+            waits.append(
+                Finding("route-waits", "warning", sentence, target, need.remedy, can_retry=True)
+            )
         return tuple(waits)
 
     @property

@@ -6,7 +6,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from hostrouting.text import agreeing, counted, first_of, show, spoken
+from hostrouting.text import counted, first_of, show, spoken
 
 
 @pytest.mark.parametrize(
@@ -38,20 +38,6 @@ def test_the_first_texts(count: int, more: list[str]) -> None:
 def test_a_noun_agrees_with_its_number(count: int, words: str) -> None:
     """Only one thing is singular; a large number has commas."""
     assert counted(count, "route") == words
-
-
-@pytest.mark.parametrize(
-    ("of_one", "of_several"),
-    [
-        ("is", "are"),
-        ("has no route", "have no route"),
-        ("leaves through eth0", "leave through eth0"),
-    ],
-)
-def test_the_predicate_of_several_things(of_one: str, of_several: str) -> None:
-    """Its verb is plural."""
-    assert agreeing(of_one, 1) == of_one
-    assert agreeing(of_one, 2) == of_several
 
 
 @pytest.mark.parametrize(

@@ -69,9 +69,32 @@ def test_sections_beside_ours() -> None:
     assert "is beside hostRouting, where it would be ignored; move it into" in str(caught.value)
 
 
+def test_keys_that_are_given_twice() -> None:
+    """Each is a fault with its path, beside all other faults."""
+    text = """{"routeOverlap": {"mode": "WARN", "mode": "STRICT"}, "guards": {},
+        "guard": {}, "guard": {}, "unknown": 1, "unknown": 2}"""
+    assert [fault.partition(";")[0] for fault in faults(text)] == [
+        "routeOverlap.mode: given more than once",
+        "guards: unknown key",
+        "guard: given more than once",
+        "unknown: given more than once",
+        "unknown: unknown key",
+    ]
+    agents = '{"agent": {"x": 1, "x": 1}, "hostRouting": {"guard": {}}, "hostRouting": {}}'
+    assert faults(agents) == ["hostRouting: given more than once"]
+
+
+def test_an_agents_file_without_our_key() -> None:
+    """It would configure nothing, silently."""
+    *_, last = faults('{"agent": {"listen": ":80"}, "staticRoute": {}}')
+    assert last == "hostRouting: missing; an agent's own file has the configuration under this key"
+    known = faults('{"agent": {"listen": ":80"}, "guard": {}}')
+    assert [fault.partition(":")[0] for fault in known] == ["agent"]
+
+
 # Each with how its only fault begins, which is indented.
 FAULTY_DOCUMENTS = r"""
-{"static_route": {}}
+{"guard": {}, "static_route": {}}
   static_route: unknown key; did you mean staticRoutes?
 {"guard": {}, "\u001b[2J": 1}
   ["\u001b[2J"]: unknown key; the known keys are staticRoutes,
