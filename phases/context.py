@@ -222,7 +222,7 @@ class Context:
         is that of a program which it has stopped: 143.
         """
         if isinstance(reason, signal.Signals):
-            self.run_scope.cancel(reason.name, reason)
+            self.run_scope.cancel(reason.name, int(reason))
         else:
             self.run_scope.cancel(reason)
 

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 
@@ -108,6 +109,14 @@ def test_a_callback_is_never_forgotten(seconds: float) -> None:
                 part.sleep(0.000_05)
         cancels.join()
         assert called == ["called"]
+
+
+def test_a_future_that_the_callback_cancels() -> None:
+    """It raises an error of its own: the task is cancelled all the same."""
+    ctx, future = Context(observers=[]), Future[None]()
+    threading.Timer(0.001, ctx.cancel, ["enough"]).start()
+    with pytest.raises(phases.Cancelled, match="enough"), ctx.on_cancel(future.cancel):
+        future.result()
 
 
 def test_a_callback_that_hangs(caplog: pytest.LogCaptureFixture) -> None:

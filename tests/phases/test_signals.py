@@ -98,6 +98,20 @@ def test_a_signal_under_execute() -> None:
 
 
 @pytest.mark.linux
+def test_a_signal_that_is_ignored() -> None:
+    """As nohup has it: a run leaves it so."""
+    code = """
+        import signal
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        phases.run(deaf)
+        print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)
+    """
+    returned, out, err = Program(code).end(signal.SIGINT)
+    assert (returned, out) == (0, "True\n")
+    assert "stopping" not in err
+
+
+@pytest.mark.linux
 def test_a_handler_of_the_program_that_raises() -> None:
     """What it raises cancels the run, and the last of it is raised after its end."""
     code = """
