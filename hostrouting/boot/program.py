@@ -40,8 +40,6 @@ _LEFT_OUT = (
 _MAIN = "hostrouting/__main__.py"
 """It is at the root of the archive, too, where Python looks for what to run."""
 _DIGEST_SIZE = 65
-_DATE = (1980, 1, 1, 0, 0, 0)
-"""That of each file in the archive: the same sources give the same bytes."""
 
 
 @attrs.frozen
@@ -70,13 +68,13 @@ class Program(File):
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
-    """The program that has these files, by their names. Nothing is compressed, so that it is read
-    fast.
+    """The program that has these files, by their names: always the same bytes, with the date that
+    zipfile gives. Nothing is compressed, so that it is read fast.
     """
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name, content in files.items():
-            archive.writestr(zipfile.ZipInfo(name, _DATE), content)
+            archive.writestr(zipfile.ZipInfo(name), content)
     return _head() + _digest(packed.getvalue()) + packed.getvalue()
 
 

@@ -31,13 +31,11 @@ def _program(function: str) -> str:
     return f'{python} "$1" /proc/self/fd/3 3<{HostLayout.program_path}'
 
 
-_START_UNCHECKED = 'echo "<4>hostrouting: $1 starts UNCHECKED: $f: $r" >&2; exit 0'
 _SAY_THAT_IT_DID_NOT_RUN = (
     'echo "<3>hostrouting: $1 was refused: the gate could not be run (exit $s), see the lines '
     "above; to see what to do, as root: $h status; or, to start ALL gated units without "
     f'any check until the next boot: {HostLayout.opening_command}" >&2'
 )
-_SAY_THAT_IT_ENDED = 'echo "<3>hostrouting: $u was refused: a signal ended the gate" >&2'
 _GATE = "; ".join(
     (
         # Python runs in the background, and the shell waits: so a signal ends the gate at once, and
@@ -46,7 +44,7 @@ _GATE = "; ".join(
         "stop() { kill $! 2>/dev/null",
         "wait $!",
         # A program that is still being loaded ends without a word.
-        f"[ $? = {REFUSED} ] || {_SAY_THAT_IT_ENDED}",
+        f'[ $? = {REFUSED} ] || echo "<3>hostrouting: $u was refused: a signal ended the gate" >&2',
         "exit 255; }",
         "trap stop HUP INT QUIT TERM USR1 USR2",
         # The opening is a regular file of root's that only root can write and nobody can execute,
@@ -54,7 +52,8 @@ _GATE = "; ".join(
         f"f={HostLayout.opening_path} m= r=",
         "[ ! -O $f ] || m=$(ls -ld $f)",
         "case $m in -r[w-]-[r-]--[r-]--*) read -r r <$f;; esac",
-        f"case $r in *[![:space:]]*) {_START_UNCHECKED};; esac",
+        'case $r in *[![:space:]]*) echo "<4>hostrouting: $1 starts UNCHECKED: $f: $r" >&2',
+        "exit 0;; esac",
         # A unit may have a network of its own, which the + of the condition does not undo.
         "n=",
         '[ /proc/self/ns/net -ef /proc/1/ns/net ] || n="nsenter --target 1 --net --"',

@@ -171,11 +171,7 @@ class LocalFiles:
                 descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
             else:
                 descriptor = open_lock(place)
-            try:
-                return FileLock(descriptor, wake)
-            except BaseException:
-                os.close(descriptor)
-                raise
+            return FileLock(descriptor, wake)
 
     def _place(self, path: str) -> str:
         """The file's path on this machine, with links in its folder followed; the file itself may

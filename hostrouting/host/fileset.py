@@ -59,15 +59,15 @@ class File:
         entry = files.look(self.path)
         if entry is None:
             return None
-        # By the path of a link, systemd starts a unit of ours, whatever link or file is there.
-        is_shared = self.path.startswith(SHARED) and not self.target
         if entry.kind != "file" and not (self.target and entry.kind == "link"):
             sentence = f"{self.path} is a {entry}, where a file of hostrouting has to be"
             return Finding("file", "error", sentence, self.path, Remedy("move it away"))
-        if not self.target and entry.mode != self.mode and self.has_content(files):
+        if self.target:  # by its path, systemd starts a unit of ours, whatever is there
+            return None
+        if entry.mode != self.mode and self.has_content(files):
             sentence = f"{self.path} has the mode {entry.mode:o}, and not {self.mode:o}"
             return Finding("file", "note", sentence, self.path)
-        if is_shared:
+        if self.path.startswith(SHARED):
             text = files.read(self.path) or ""
             if not any(mark in text for mark in (MARK, *_ORIGINAL)):
                 sentence = f"{self.path} was not written by hostrouting, which needs this path"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -39,11 +39,10 @@ _SUFFIXES = (
 _SHOWN = 10  # lines of a unit's log in one message
 
 
-def unit_failed(unit: str, *, result: str, status: str, lines: Iterable[str]) -> HostError:
+def unit_failed(unit: str, *, result: str, status: str, lines: tuple[str, ...]) -> HostError:
     """The error for a unit that failed when it was started: systemd's reason, the exit status, and
     its log lines.
     """
-    lines = tuple(lines)
     printed = ""
     if lines:
         printed = f": {' | '.join(lines[-_SHOWN:])}"
@@ -95,11 +94,8 @@ class Manager(Protocol):
 
 def unit_name(name: str) -> str:
     """The whole name of the unit that this name, or a pattern, means: a service, if the name does
-    not have a type. The name of a machine may have dots. ValueError for what is not a name.
+    not have a type. The name of a machine may have dots.
     """
-    given: object = name  # not every author checks types
-    if not isinstance(given, str) or not given or "/" in given or not given.isprintable():
-        raise ValueError(f"unit is {given!r:.80}; it must be the name of a unit, such as kubelet")
     if name.endswith(_SUFFIXES) or "*" in name:
         return name
     return f"{name}.service"

@@ -88,7 +88,7 @@ class FakeManager:
         self.calls.append(f"start {unit}")
         if properties["LoadState"] == "masked":
             reason = f"Failed to start {unit}: Unit {unit} is masked."
-            raise unit_failed(unit, result="success", status="0", lines=[reason])
+            raise unit_failed(unit, result="success", status="0", lines=(reason,))
         if self.gate is not None:
             refusal = self.gate(unit)
             if refusal:
