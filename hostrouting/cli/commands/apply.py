@@ -24,7 +24,6 @@ from hostrouting.status import find_status, status_lines
 from hostrouting.tasks.configure import Configure
 
 _DONE = "this host matches the configuration"
-_TAKEN_BACK = "TAKEN BACK: what was installed before is installed again"
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
@@ -53,8 +52,13 @@ def _run_confirmed(
     require_terminal()
     outcome = run_task(task, host)
     lines = [*outcome.lines(_DONE)]
-    if outcome.report.ok and (not outcome.effects.changed or is_confirmed(arguments.confirm)):
+    if not outcome.effects.changed:
+        return outcome, lines
+    if outcome.report.ok and is_confirmed(arguments.confirm):
         return outcome, lines
     undo = run_task(Configure(former, host=host, allow_removal=True), host)
-    lines += [_TAKEN_BACK] if undo.report.ok else undo.lines()
+    if undo.report.ok:
+        lines.append("TAKEN BACK: what was installed before is installed again")
+    else:
+        lines += undo.lines()
     return outcome._replace(code=outcome.code or PROBLEM), lines

@@ -60,6 +60,18 @@ def test_a_run_that_fails(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) 
     assert state(installed) == before
 
 
+def test_a_run_that_changes_nothing(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> None:
+    """Nobody is asked, and there is nothing to take back."""
+    monkeypatch.setattr(apply, "require_terminal", lambda: None)
+    monkeypatch.setattr(apply, "is_confirmed", lambda _: 1 / 0)
+    refused = [word for word in COMMAND if word != "--allow-removal"]
+    for words, code in ((refused, 2), (COMMAND, 0)):
+        text = json_of(WANTED if code else OTHER)
+        said = say(*words, host=installed, stdin=text)
+        assert said.code == code
+        assert "TAKEN BACK" not in said.out
+
+
 def test_no_terminal(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> None:
     """Nothing is changed."""
     before = state(installed)
