@@ -4,13 +4,13 @@ refuses a start rather than run what a user other than root can change; `status`
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from hostrouting.finding import Finding, Remedy
 from hostrouting.host.layout import HostLayout
 
-TYPE_CHECKING = False  # a start of a gated unit has no time to load `typing`, or the findings
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hostrouting.finding import Finding
     from hostrouting.host.base import Files
     from hostrouting.host.files import Entry
 
@@ -34,21 +34,16 @@ def _faults_of(path: str, entry: Entry, kind: str) -> Iterator[Finding]:
     """Why root does not run, or believe, what is at this path, which has to be of this kind.
     `is_open_to_others` includes another owner.
     """
-    words = ""
+    words = "look first at what others may have written there, then"
+    remedy = Remedy(words, f"chown root {path} && chmod go-w {path}")
     if entry.kind != kind:
         reason = f"{path} is a {entry.kind}, and not a {kind}"
-        words = f"put a {kind} in its place"
+        remedy = Remedy(f"put a {kind} in its place")
     elif not entry.is_trusted:
         reason = f"{path} belongs to the user {entry.owner}, and not to root"
     elif entry.is_open_to_others:
         reason = f"users other than root can write to {path}"
     else:
         return
-    from hostrouting.finding import Finding, Remedy  # noqa: PLC0415  only a refusal needs it
-
-    command = ""
-    if not words:
-        words = "look first at what others may have written there, then"
-        command = f"chown root {path} && chmod go-w {path}"
     sentence = f"{reason}, so the gate lets no unit pass"
-    yield Finding("file", "error", sentence, path, Remedy(words, command))
+    yield Finding("file", "error", sentence, path, remedy)
