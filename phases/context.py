@@ -144,7 +144,7 @@ class Context:
         self.skip: frozenset[str] = frozenset()
         """The names of the tasks that the run leaves out."""
         self.ran: frozenset[tuple[str, ...]] | None = None
-        """The paths of all that the undo of a failed run undoes; None without such a limit."""
+        """The paths of what a failed run did, which its undo undoes; None without such a limit."""
         self._notifying = threading.RLock()
 
     @property

@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 from phases.context import Context, derived, in_a_run
 from phases.execution import new_step, run_step
 from phases.step import Status, Step
-from phases.tasks import AnyTask, Task, Verb, require_known, valid_task, valid_tree, wrapped
+from phases.tasks import AnyTask, Task, Verb, require_known, valid_tree, wrapped
 from phases.values import describe_error
 
 T = TypeVar("T")
@@ -40,8 +40,6 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     run(skip=…) leaves it out, the result is a Skip. Name it in the `subtasks` of the running task,
     so that plans and undos find it.
     """
-    if ctx is not None and ctx.step is not None:
-        return cast("T", run_step(task, new_step(valid_task(task).name, ctx), ctx))
     run = _Run(task, ctx)
     run.finish()
     for number in run.signals:
@@ -176,7 +174,8 @@ class _Run:
             self.result = run_step(self._task, self.report, self.ctx, self._verb)
         except BaseException as error:  # noqa: BLE001  it is in the report, or raised by execute
             self.error = error
-        self.report.signal = self.ctx.run_scope.stop.signal
+        if self.ctx.step is None:
+            self.report.signal = self.ctx.run_scope.stop.signal
 
     def finish(self) -> None:
         """Do the work. In the main thread, SIGINT and SIGTERM cancel it; in another thread, no

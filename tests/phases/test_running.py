@@ -145,9 +145,15 @@ def test_the_reason_of_a_cancellation(reason: str | signal.Signals, words: str, 
     """Whoever cancels a run by its context gives it, and the run still reports. A program that
     handles a signal itself passes it on.
     """
-    ctx = quiet()
-    stop = phases.task("stop")(lambda _: ctx.cancel(reason))
-    report = phases.run(phases.serial(stop, StubTask("start")), ctx=ctx)
+    undone = phases.task("undone", undo=print)(print)
+
+    @phases.task("stop")
+    def stop(ctx: Context) -> None:
+        ctx.cancel(reason)
+        phases.undo(undone, ctx=ctx)
+
+    report = ran(phases.serial(stop, StubTask("start")))
+    assert report.find("undone").signal is None, "only the report of the whole run has it"
     assert report.status is Status.CANCELLED
     assert report.find("start").reason == words
     assert report.exit_code == code

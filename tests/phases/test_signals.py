@@ -92,6 +92,14 @@ def test_a_signal_under_execute() -> None:
     assert (code_, out) == (0, "1\n")
     assert "all/both/deaf ok" in err
     assert "all cancelled" in err
+    inside = """
+        with phases.inner_step("block", phases.Context()) as step:
+            phases.execute(phases.parallel(wait, wait_too, name="both"), step.ctx)
+    """
+    returned, _, err = Program(inside, ready=2).end(signal.SIGINT)
+    assert returned == -signal.SIGINT
+    assert "block/both cancelled" in err
+    assert "block failed" in err
     code_, out, err = Program(code, ready=2).end(signal.SIGTERM)
     assert (code_, out) == (-signal.SIGTERM, "")
     assert "all cancelled" in err

@@ -20,6 +20,8 @@ def wait(ctx):
     ready()
     ctx.sleep(150)
 
+wait_too = phases.task("wait-too")(wait.do)
+
 @phases.task("deaf")
 def deaf(ctx):
     ready()
