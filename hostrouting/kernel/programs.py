@@ -134,19 +134,14 @@ def run_tool(
         sentence = f"the program {tool} was not found; install the package {package}"
         raise HostError(sentence, what=what, kind="missing") from error
     except TimeoutError as error:
-        raise too_late(tool, purpose=purpose, what=what, timeout=timeout) from error
+        sentence = f"{tool} did not {purpose} within {timeout:g} s; it may be busy, so try again"
+        raise HostError(sentence, what=what, kind="timeout") from error
     except OSError as error:
         # 126 as in a shell, for a program that cannot be run
         ended = Ended(126, err=error.strerror or str(error))
     if ended.code not in fine:
         raise tool_error(ended, tool, purpose=purpose, what=what)
     return ended
-
-
-def too_late(tool: str, *, purpose: str, what: HostPart, timeout: float) -> HostError:
-    """The error for a tool that has not ended in time."""
-    sentence = f"{tool} did not {purpose} within {timeout:g} s"
-    return HostError(f"{sentence}; it may be busy, so try again", what=what, kind="timeout")
 
 
 def tool_error(ended: Ended, tool: str, *, purpose: str, what: HostPart) -> HostError:

@@ -21,7 +21,6 @@ from hostrouting.kernel.netlink.socket import (
     NLM_F_ACK,
     NLM_F_DUMP,
     NLM_F_DUMP_INTR,
-    NLM_F_REQUEST,
     KernelError,
     Netlink,
     message,
@@ -127,9 +126,8 @@ class _Pipe(Netlink):
 
     def _answers(self, type_: int, flags: int, body: bytes) -> list[bytes]:
         """The messages that answer a request, without the acknowledgement."""
-        request = _Request(type_, NLM_F_REQUEST | flags, body)
         try:
-            messages = self._handle.nlm_request_batch([request])
+            messages = self._handle.nlm_request_batch([_Request(type_, flags, body)])
         except Exception as error:
             number = getattr(error, "code", None)
             if number is None:  # not pyroute2's NetlinkError

@@ -28,11 +28,11 @@ from hostrouting.kernel.netlink.numbers import (
 )
 from hostrouting.kernel.netlink.socket import (
     HEADER,
-    NUMBER,
     KernelError,
     Netlink,
     attribute,
     attributes_of,
+    number_attribute,
 )
 from hostrouting.model.prefix import IPV6, Prefix
 from hostrouting.model.route import REFUSING, ROUTE_TYPES
@@ -57,7 +57,7 @@ _IFLA_LINKINFO = 18
 _IFLA_EXT_MASK = 29
 
 _SKIP_STATISTICS = 8  # RTEXT_FILTER_SKIP_STATS: statistics are half of a device's message
-_WITHOUT_STATISTICS = attribute(_IFLA_EXT_MASK, NUMBER.pack(_SKIP_STATISTICS))
+_WITHOUT_STATISTICS = number_attribute(_IFLA_EXT_MASK, _SKIP_STATISTICS)
 _IFLA_INFO_KIND = 1
 
 

@@ -15,11 +15,11 @@ from functools import cache
 
 from hostrouting.kernel.netlink.numbers import RTM_GETROUTE
 from hostrouting.kernel.netlink.routes import ROUTE_ATTRIBUTES_AT, RTA_DST, decode, question_rtmsg
-from hostrouting.kernel.netlink.socket import ATTRIBUTE, NUMBER, Netlink
+from hostrouting.kernel.netlink.socket import ATTRIBUTE, NUMBER_ATTRIBUTE, Netlink
 from hostrouting.model.prefix import Prefix, width_of
 from hostrouting.model.route import OURS, Route
 
-_DST_AT = ROUTE_ATTRIBUTES_AT + ATTRIBUTE.size + NUMBER.size + ATTRIBUTE.size
+_DST_AT = ROUTE_ATTRIBUTES_AT + NUMBER_ATTRIBUTE.size + ATTRIBUTE.size
 """Where the destination is in most messages: in the second attribute, behind the table."""
 _EVERYWHERE = [0]
 

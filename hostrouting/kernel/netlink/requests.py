@@ -10,10 +10,10 @@ from hostrouting.kernel.netlink.host import list_links, names_of
 from hostrouting.kernel.netlink.numbers import RTM_GETROUTE
 from hostrouting.kernel.netlink.routes import RTA_DST, decode, encode, question_rtmsg
 from hostrouting.kernel.netlink.socket import (
-    NUMBER,
     KernelError,
     Netlink,
     attribute,
+    number_attribute,
 )
 from hostrouting.kernel.refusals import refusal
 from hostrouting.model.prefix import IP, IPV4, IPV6, width_of
@@ -88,7 +88,7 @@ def lookup_routes(netlink: Netlink, destinations: Sequence[IP]) -> tuple[Answer,
 def _plain_packet(family: int) -> bytes:
     """The beginning of a lookup: an ICMP packet of root, to an address that follows."""
     fixed = question_rtmsg(family, width_of(family), _LOOKUP_FLAGS[family])
-    of_root = attribute(_RTA_UID, NUMBER.pack(0))
+    of_root = number_attribute(_RTA_UID, 0)
     by_icmp = attribute(_RTA_IP_PROTO, bytes([_ICMP[family]]))
     return fixed + of_root + by_icmp
 

@@ -29,12 +29,12 @@ from hostrouting.errors import BackendError
 
 HEADER = struct.Struct("=IHHII")  # struct nlmsghdr: length, type, flags, sequence number, port
 ATTRIBUTE = struct.Struct("=HH")  # struct nlattr: length with this header, number
-NUMBER = struct.Struct("=I")
+NUMBER_ATTRIBUTE = struct.Struct("=HHI")  # struct nlattr, and its value
 _ERROR = struct.Struct("=i")  # the beginning of struct nlmsgerr: an errno below zero, or 0
 
 _NLMSG_ERROR = 2
 _NLMSG_DONE = 3
-NLM_F_REQUEST = 0x1
+_NLM_F_REQUEST = 0x1
 NLM_F_ACK = 0x4
 NLM_F_DUMP_INTR = 0x10
 NLM_F_DUMP = 0x300
@@ -132,9 +132,14 @@ def attribute(number: int, value: bytes) -> bytes:
     return ATTRIBUTE.pack(ATTRIBUTE.size + len(value), number) + value + bytes(-len(value) % 4)
 
 
+def number_attribute(number: int, value: int) -> bytes:
+    """One attribute whose value is a number of 32 bits; struct.error if it is too large."""
+    return NUMBER_ATTRIBUTE.pack(NUMBER_ATTRIBUTE.size, number, value)
+
+
 def message(type_: int, flags: int, body: bytes, sequence: int = 0) -> bytes:
     """A request; whatever answers it has the same sequence number."""
-    header = HEADER.pack(HEADER.size + len(body), type_, NLM_F_REQUEST | flags, sequence, 0)
+    header = HEADER.pack(HEADER.size + len(body), type_, _NLM_F_REQUEST | flags, sequence, 0)
     return header + body
 
 
