@@ -1,7 +1,8 @@
-"""Programs that are run: what comes back, and what is left of one that is not waited for."""
+"""Programs that are run: what comes back, and what a failure of a tool means."""
 
 import os
 import signal
+import time
 
 import pytest
 
@@ -9,8 +10,6 @@ from hostrouting.errors import HostError
 from hostrouting.kernel.programs import BOOT_PATH, Ended, run_program, run_tool, tool_environment
 from tests.support.kinds import raises
 from tests.support.stand_ins import Programs
-
-# A program with a child that would hold its output open for long after it.
 
 
 @pytest.mark.linux
@@ -39,6 +38,13 @@ class TestRunProgram:
         )
         with pytest.raises(FileNotFoundError):
             run_program("env", timeout=30, environment={"PATH": "/nowhere"})
+
+    def test_one_that_does_not_end(self) -> None:
+        """It is killed, and not waited for, although a child of it holds its output open."""
+        began = time.monotonic()
+        with pytest.raises(TimeoutError, match=r"sh has not ended within 0\.3 s"):
+            run_program("sh", "-c", "sleep 9 & wait", timeout=0.3)
+        assert time.monotonic() - began < 9
 
 
 # Tools of the administrator

@@ -7,6 +7,7 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 from unittest import mock
@@ -204,6 +205,26 @@ def test_no_socket(number: int, kind: str) -> None:
         raises(BackendError, kind, match="cannot use netlink"),
     ):
         NetlinkBackend()
+
+
+def test_lost_answers(backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the buffer overflows, a change raises; then the backend is usable, and shows what was
+    done.
+    """
+    refused = [RouteRequest("delete", ASIDE)] * 100
+    batch = Netlink.batch
+
+    def with_a_small_buffer(netlink: Netlink, messages: Sequence[bytes]) -> dict[int, KernelError]:
+        netlink._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        return batch(netlink, messages)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Netlink, "batch", with_a_small_buffer)
+        with raises(BackendError, "unsettled", match="cannot change routes: answers were lost"):
+            backend.change([RouteRequest("add", ROUTE), *refused])
+    assert ROUTE in backend.snapshot().routes
+    outcomes = backend.change([RouteRequest("delete", ROUTE), *refused])
+    assert [outcome.ok for outcome in outcomes] == [True, *[False] * 100]
 
 
 @pytest.mark.usefixtures("backend")

@@ -252,15 +252,14 @@ numbers.AF_OF[6] = 12  # DECnet, which Linux does not have any more
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import as_ip
 
-with NetlinkBackend() as each:
-    if True:
-        whole = each.snapshot()
-        assert {route.prefix.family for route in whole.routes} == {4}
-        assert {rule.family for rule in whole.rules} == {4}
-        assert {address.ip.version for address in whole.addresses} == {4}
-        assert whole.ipv6_forwarding is None
-        [answer] = each.lookup([as_ip("2001:db8::1")])
-        assert answer == ("no-route", None)
+with NetlinkBackend() as backend:
+    there = backend.snapshot()
+    [answer] = backend.lookup([as_ip("2001:db8::1")])
+assert {route.prefix.family for route in there.routes} == {4}
+assert {rule.family for rule in there.rules} == {4}
+assert {address.ip.version for address in there.addresses} == {4}
+assert there.ipv6_forwarding is None
+assert answer == ("no-route", None)
 """
 
 
