@@ -53,8 +53,8 @@ class Files(Protocol):
         absent, HostError for a folder.
         """
 
-    def is_writable(self, path: str) -> bool:
-        """Whether root could write at this path: not on a read-only file system."""
+    def is_writable(self, folder: str) -> bool:
+        """Whether root can write into this folder, which exists: not on a read-only file system."""
 
     def remove_empty(self, folder: str) -> None:
         """Remove the folder if it exists and is empty. A link to a folder stays."""

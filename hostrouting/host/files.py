@@ -148,12 +148,8 @@ class LocalFiles:
                 _flush_folder(os.path.dirname(place))
         return is_there
 
-    def is_writable(self, path: str) -> bool:
-        place = self._place(path)
-        while not os.path.lexists(place):
-            place = os.path.dirname(place)
-        with _host_errors("read", place):
-            return not os.statvfs(place).f_flag & os.ST_RDONLY
+    def is_writable(self, folder: str) -> bool:
+        return not os.statvfs(self._followed(folder)).f_flag & os.ST_RDONLY
 
     def remove_empty(self, folder: str) -> None:
         try:

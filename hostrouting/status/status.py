@@ -217,13 +217,13 @@ def _is_repaired_by_routes(report: CheckReport, plan: Plan) -> bool:
 
 def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
     """That this command has to write files, and cannot."""
-    path = HostLayout.config_path
+    folder = HostLayout.config_directory
     writes = plan.files or command == repair_line()
-    if not writes or files.is_writable(path):
+    if not writes or files.is_writable(folder):
         return None
-    sentence = f"{path} is on a read-only file system, so apply would fail"
+    sentence = f"{folder} is on a read-only file system, so apply would fail"
     remedy = Remedy("mount it writable (dmesg may say why it is not)")
-    return Finding("file", "error", sentence, path, remedy)
+    return Finding("file", "error", sentence, folder, remedy)
 
 
 def _trouble_with(units: Iterable[UnitState]) -> Iterator[Finding]:

@@ -95,8 +95,8 @@ class FakeFiles:
         self._forget(path)
         return True
 
-    def is_writable(self, path: str) -> bool:
-        return not self.broken.get(path) and not self._why_broken(os.path.dirname(path))
+    def is_writable(self, folder: str) -> bool:
+        return not self._why_broken(folder)
 
     def remove_empty(self, folder: str) -> None:
         """See Files: a folder is gone as soon as nothing is in it."""

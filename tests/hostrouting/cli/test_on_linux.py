@@ -25,7 +25,7 @@ from tests.hostrouting.cli.machine import H200, Machine, private_machine
 from tests.support.incidents import GUARDED, config
 from tests.support.programs import modules_loaded_by
 from tests.support.statuses import REPAIR_LINE
-from tests.support.tasks import CIDR, REPAIR, document
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, document
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -106,6 +106,19 @@ def test_what_a_check_loads(machine: Machine, repaired: str) -> None:
     loaded = modules_loaded_by(machine.command("check"))
     assert "hostrouting.kernel.netlink.backend" in loaded
     assert loaded & NOT_FOR_A_CHECK == set()
+
+
+def test_a_read_only_disk(machine: Machine, repaired: str) -> None:
+    """`status` proposes no apply there that would have to write files, and does once that works."""
+    assert machine.hostrouting("apply", "--config", repaired).returncode == 0
+    machine.shell(f"rm {LAYOUT.unit_path(LAYOUT.check_unit)} && mount -o remount,ro /etc")
+    page = machine.hostrouting("status").stdout
+    assert "FILE: /etc/hostrouting is on a read-only file system, so apply would fail" in page
+    assert "To make this host right" not in page
+    assert machine.hostrouting("apply", "--config", repaired).returncode == 1
+    machine.shell("mount -o remount,rw /etc")
+    assert "To make this host right" in machine.hostrouting("status").stdout
+    assert machine.hostrouting("apply", "--config", repaired).returncode == 0
 
 
 def test_not_root(machine: Machine, repaired: str) -> None:
