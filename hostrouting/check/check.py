@@ -48,6 +48,15 @@ changed meanwhile, or kept changing.
 """
 
 
+_RESTLESS = Finding(
+    "kernel-differs",
+    "warning",
+    "the route tables kept changing while they were read, so a route may be missing in the reading",
+    remedy=Remedy("run it again; if it stays so, look for a program that changes routes"),
+)
+"""The doubt about a reading that Linux said was torn."""
+
+
 def check_kernel(
     backend: RouteBackend,
     config: HostRoutingConfig,
@@ -105,13 +114,6 @@ def require_cidrs(config: HostRoutingConfig) -> None:
 
 # One family.
 
-_RESTLESS = Finding(
-    "kernel-differs",
-    "warning",
-    "the route tables kept changing while they were read, so a route may be missing in the reading",
-    remedy=Remedy("run it again; if it stays so, look for a program that changes routes"),
-)
-
 
 def _judges(snapshot: Snapshot, check: RouteOverlapConfig) -> Iterator[Judge]:
     """A judge for each family in which something is expected."""
@@ -119,16 +121,12 @@ def _judges(snapshot: Snapshot, check: RouteOverlapConfig) -> Iterator[Judge]:
         yield Judge(Fib(snapshot, family), check)
 
 
-def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> FamilyReport:
-    """Judge every address of the CIDRs of one family, or of these prefixes.
-
-    Without an expected device, no address is judged.
-    """
+def check_family(judge: Judge) -> FamilyReport:
+    """Judge every address of the CIDRs of one family. Without an expected device, none is judged."""
     cidrs = of_family(judge.config.cidrs, judge.fib.family)
-    asked = cidrs if within is None else tuple(within)
     blocks: list[Prefix] = []
     if judge.uplinks.devs:
-        blocks = [*joined(asked)]
+        blocks = [*joined(cidrs)]
     parts: list[Part] = []
     escapes: list[Escape] = []
     for block in blocks:
@@ -148,7 +146,7 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
         escapes=tuple(escapes),
         doubts=tuple(doubts),
         flaws=tuple(find_flaws(judge)),
-        repair=propose_repair(judge, asked, blocks, parts),
+        repair=propose_repair(judge, cidrs, blocks, parts),
     )
 
 
