@@ -122,7 +122,7 @@ def _judges(snapshot: Snapshot, check: RouteOverlapConfig) -> Iterator[Judge]:
 
 
 def check_family(judge: Judge) -> FamilyReport:
-    """Judge every address of the CIDRs of one family. Without an expected device, none is judged."""
+    """Judge every address of the CIDRs of one family; none without an expected device."""
     cidrs = of_family(judge.config.cidrs, judge.fib.family)
     blocks: list[Prefix] = []
     if judge.uplinks.devs:

@@ -27,7 +27,8 @@ errs on the safe side.
 
 What this host forwards is not followed: a rule for sources that this host does not have (`from
 10.244.1.7`), or for all but what arrives on a device (`not iif eth0`), is as if that did not exist.
-What a rule for a device selects (`iif cni0`) has an outcome, as packets with a mark have.
+What a rule for a device selects (`iif cni0`) has an outcome, as packets with a mark have, also
+behind a rule for all that this host sends (`iif lo`).
 
 What the engine does not look at is named in `hostrouting.fib.not_judged`. Where such a rule or
 route would decide, the kind of the decision is not-judged. Whether a decision is right is the
@@ -219,6 +220,11 @@ class AppliedRule(NamedTuple):
         meets_all = self._is_inside(address) and self.is_met_by_plain
         return meets_all is not self.invert
 
+    @property
+    def is_for_a_device(self) -> bool:
+        """Whether it selects what arrives on a device, which this host forwards."""
+        return self.rule.iif is not None and not self.invert
+
     def _is_inside(self, address: int) -> bool:
         return self.to is None or self.to.first <= address <= self.to.last
 
@@ -354,7 +360,7 @@ class Fib:
         leaves: AppliedRule | None = None
         """The rule that captures the plain packet, and leaves others."""
         others: list[Outcome] = []
-        rest = NO_ROUTE
+        rest: Decision | None = None
         captured: set[tuple[bool, tuple[Condition, ...]]] = set()
         for applied in self.applied:
             selection = (applied.invert, applied.conditions)
@@ -365,8 +371,13 @@ class Fib:
             if decision is None:
                 continue
             if is_all:
-                rest = decision
+                if rest is None:
+                    rest = decision
+                if applied.rule.iif == "lo":  # what this host forwards goes on
+                    continue
                 break
+            if rest is not None and not applied.is_for_a_device:
+                continue
             captured.add(selection)
             if plain is None and applied.selects_plain(address):
                 plain = decision
@@ -374,6 +385,8 @@ class Fib:
             else:
                 met = () if applied.invert else applied.conditions
                 others.append(Outcome(applied.rule, decision, met))
+        if rest is None:
+            rest = NO_ROUTE
         if plain is None or leaves is None:
             return rest, tuple(others)
         met = leaves.conditions if leaves.invert else ()

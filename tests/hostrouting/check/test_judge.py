@@ -184,6 +184,7 @@ where another rule decides the plain packets, a `not from` is about others of th
   undecided | elsewhere; rule pref 90 uidrange 0-0 lookup 254; rule not from 10.244.0.0/16
 behind a rule for all that this host sends, a rule may select packets of pods
 + elsewhere; 10.244.0.0/24 dev cni0; address 10.244.0.1/24 dev cni0; rule pref 90 iif lo lookup 254
+  undecided | rule iif cni0
   ok        | rule pref 95 lookup 254; rule iif cni0
   ok        | rule pref 95 iif cni0 lookup 254; rule iif cni0
   ok        | rule pref 93 iif lo lookup 254; rule pref 95 lookup 254; rule iif cni0
