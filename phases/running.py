@@ -4,7 +4,7 @@ Python calls the handler of a signal in the main thread, between two of its inst
 may hold a lock just then. So a handler only notes the signal. The tasks run in a thread of their
 own, and the thread that waits for them stops the run for each signal that was noted. Runs can be
 awaited side by side in one event loop: the handlers are set for the first of them, and restored
-after the last.
+after the last. A run that begins while a signal stops another is stopped, too.
 """
 
 from __future__ import annotations
@@ -246,6 +246,8 @@ def _noting_signals(run: _Run) -> Iterator[None]:
         yield
         return
     try:
+        for other in _awaited_runs:  # all of them have noted the same
+            run.signals = [*other.signals]
         _awaited_runs.add(run)
         for stopping in (signal.SIGINT, signal.SIGTERM):
             handler = signal.getsignal(stopping)

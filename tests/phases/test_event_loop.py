@@ -75,6 +75,25 @@ def test_a_signal_stops_every_run(number: signal.Signals) -> None:
         assert (report.reason, report.exit_code) == (number.name, 128 + number)
 
 
+def test_a_run_that_begins_too_late() -> None:
+    """While a signal stops another run, it is stopped, too: the program is about to end."""
+
+    async def story() -> tuple[Step, Step, Step]:
+        seen = Recorder()
+        ctx = Context(observers=[seen])
+        machine = phases.task("machine", undo=lambda ctx: ctx.sleep(0.1))(WAIT.do)
+        first = asyncio.ensure_future(phases.run_async(machine, ctx=ctx, undo_on_failure=True))
+        await soon(lambda: seen.starts)
+        signal.raise_signal(signal.SIGTERM)
+        second = await phases.run_async(WAIT)
+        return await first, second, await phases.run_async(StubTask("later"))
+
+    first, second, later = in_loop(story)
+    assert first.find("machine").ok
+    assert (second.status, second.exit_code) == (Status.CANCELLED, 143)
+    assert later.ok
+
+
 def test_a_handler_of_the_loop() -> None:
     """A handler that the program gives the loop during a run is called, and stays afterwards; one
     that it had before is called, too.
