@@ -192,7 +192,7 @@ class RouteOverlapError(HostRoutingError):
     """Expected CIDRs do not leave through the expected devices, or there is no default route. Only
     in mode STRICT.
 
-    `report` is the CheckReport, and `check` the same as the JSON value `hostrouting/check/3`. A
+    `report` is the CheckReport, and `check` the same as the JSON value `hostrouting/check/1`. A
     default route may come later, so `can_retry` is true if nothing else is wrong.
     """
 

@@ -215,7 +215,7 @@ def test_documents() -> None:
     for schema, keys in rows_of("docs/scripts.md", r"`(hostrouting/\w+/\d)` \| (.*)"):
         with_groups = re.sub(r"\*\w+\*", lambda name: groups[name[0]], keys)
         shown[schema] = set(re.findall(r"`(\w+)`", with_groups))
-    of_many_nodes = "hostrouting/nodes/2"  # tests/hostrouting/test_fleet.py prints that
+    of_many_nodes = "hostrouting/nodes/1"  # tests/hostrouting/test_fleet.py prints that
     assert shown.keys() == {*printed, of_many_nodes}
     for schema, always in printed.items():
         assert always <= shown[schema], schema

@@ -1,4 +1,4 @@
-"""A check as the JSON document `hostrouting/check/3`."""
+"""A check as the JSON document `hostrouting/check/1`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check_document(
         verdicts[name] = family.verdict
         expected_devs[name] = list(family.expected_devs)
     return {
-        "schema": "hostrouting/check/3",
+        "schema": "hostrouting/check/1",
         "verdict": report.verdict,
         "verdicts": verdicts,
         "mode": mode,

@@ -27,7 +27,7 @@ def check_nodes(folder: str, config: HostRoutingConfig) -> Answer:
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         groups = group_nodes(check_snapshots(folder, config, pool))
     document = {
-        "schema": "hostrouting/nodes/2",
+        "schema": "hostrouting/nodes/1",
         "groups": [
             {
                 "verdict": problem.verdict,

@@ -37,7 +37,7 @@ def error_document(error: BaseException) -> dict[str, Any]:
     if isinstance(error, errors.HostRoutingError):
         facts = error.to_mapping()
     findings = facts.pop("findings", [])  # they come last
-    return {"schema": "hostrouting/error/3", "message": str(error), **facts, "findings": findings}
+    return {"schema": "hostrouting/error/1", "message": str(error), **facts, "findings": findings}
 
 
 def write_error(error: Exception, *, as_json: bool) -> int:

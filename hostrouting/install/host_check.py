@@ -60,7 +60,7 @@ class HostCheck(NamedTuple):
         return FINE
 
     def document(self) -> dict[str, Any]:
-        """The JSON value `hostrouting/check/3`."""
+        """The JSON value `hostrouting/check/1`."""
         return check_document(self.report, mode=self.mode, findings=self.findings)
 
 

@@ -1,5 +1,5 @@
 """A host's routing at one moment, with its devices and their addresses; and the JSON form
-`hostrouting/snapshot/3`.
+`hostrouting/snapshot/1`.
 
 The JSON form follows from the fields, so that no field can be forgotten. `kernel` takes snapshots.
 """
@@ -16,7 +16,7 @@ from hostrouting.reading import json_value, load, parse, read
 
 ARPHRD_ETHERNET, ARPHRD_INFINIBAND, ARPHRD_LOOPBACK = 1, 32, 772
 
-SCHEMA = "hostrouting/snapshot/3"
+SCHEMA = "hostrouting/snapshot/1"
 SAVE = "save one with the command snapshot"
 
 

@@ -72,7 +72,7 @@ class CheckResult(Effects):
         return {"verdict": self.report.verdict, "findings": len(self.findings), **fields}
 
     def to_mapping(self) -> dict[str, object]:
-        """What was done and found, with the keys of `hostrouting/check/3`."""
+        """What was done and found, with the keys of `hostrouting/check/1`."""
         values = super().to_mapping()
         if self.report is None:
             return values

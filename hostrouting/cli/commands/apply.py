@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         outcome, lines = _run_confirmed(task, host, arguments)
     status = find_status(host)
     document = {
-        "schema": "hostrouting/apply/4",
+        "schema": "hostrouting/apply/1",
         **outcome.document(),
         "findings": [finding.to_mapping() for finding in status.findings],
         "check": status.check and status.check.document(),

@@ -23,7 +23,7 @@ from hostrouting.host.host import Host
 from hostrouting.lines import capped, finding_lines
 
 _NOTHING = "nothing of azure-vnet is stale"
-_EMPTY: dict[str, Any] = {"schema": "hostrouting/clean/2", "operations": [], "undoFile": None}
+_EMPTY: dict[str, Any] = {"schema": "hostrouting/clean/1", "operations": [], "undoFile": None}
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:

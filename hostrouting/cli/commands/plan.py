@@ -19,7 +19,7 @@ from hostrouting.tasks.configure import Configure
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = HostRoutingConfig.load(arguments.config)
     plan = Configure(config, host=host, allow_removal=arguments.allow_removal).plan()
-    document = {"schema": "hostrouting/plan/4", **plan.to_mapping()}
+    document = {"schema": "hostrouting/plan/1", **plan.to_mapping()}
     return Answer(plan_code(plan), document, plan_lines(plan))
 
 

@@ -16,7 +16,7 @@ from hostrouting.tasks.configure import Remove
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     task = Remove(host=host)
-    schema = {"schema": "hostrouting/remove/4"}
+    schema = {"schema": "hostrouting/remove/1"}
     if arguments.dry_run:
         plan = task.plan()
         return Answer(plan_code(plan), {**schema, **plan.to_mapping()}, plan_lines(plan))

@@ -29,5 +29,5 @@ def run(arguments: argparse.Namespace, _host: Host) -> Answer:
     lines = [*outcome.lines(f"the image in {root} matches the configuration")]
     if outcome.report.ok:
         lines += finding_lines(findings)
-    document = {"schema": "hostrouting/render/2", "root": root, **outcome.document()}
+    document = {"schema": "hostrouting/render/1", "root": root, **outcome.document()}
     return Answer(outcome.code, document, lines)

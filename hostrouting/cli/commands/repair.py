@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if findings:
         say("what to know about this repair:", *finding_lines(findings))
     document = {
-        "schema": "hostrouting/repair/4",
+        "schema": "hostrouting/repair/1",
         "verdict": now.report.verdict,
         "config": proposal.config.to_mapping(),
         "findings": [finding.to_mapping() for finding in findings],

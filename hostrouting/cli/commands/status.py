@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
 def _document(status: Status) -> dict[str, object]:
     plan = Plan() if status.plan is None else status.plan
     return {
-        "schema": "hostrouting/status/7",
+        "schema": "hostrouting/status/1",
         "installed": status.state != "nothing",
         "state": status.state,
         "headline": next(status_lines(status)),

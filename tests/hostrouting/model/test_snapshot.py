@@ -146,10 +146,10 @@ def test_faults(row: list[str]) -> None:
             " is not JSON: ",
             id="cut inside a letter",
         ),
-        ("[]", f" is not 'hostrouting/snapshot/3'; {SAVE}"),
+        ("[]", f" is not 'hostrouting/snapshot/1'; {SAVE}"),
         (
-            '{"schema": "hostrouting/check/3"}',
-            " is 'hostrouting/check/3', and this version reads 'hostrouting/snapshot",
+            '{"schema": "hostrouting/check/1"}',
+            " is 'hostrouting/check/1', and this version reads 'hostrouting/snapshot",
         ),
     ],
     ids=lambda value: str(value)[:50],
