@@ -141,9 +141,13 @@ def judge(
 
 
 def _is_active(path: str) -> Finding:
-    sentence = f"{path} names azure-vnet, which may manage this node's pods"
-    remedy = Remedy("remove the file if another CNI manages the pods")
-    return Finding("azure-vnet", "error", sentence, path, remedy)
+    return Finding(
+        "azure-vnet",
+        "error",
+        f"{path} names azure-vnet, which may manage this node's pods",
+        path,
+        Remedy("remove the file if another CNI manages the pods"),
+    )
 
 
 def _still_listed(pods: Sequence[str]) -> Finding:

@@ -136,7 +136,8 @@ def _look(netlink: Netlink) -> LinkLayerView:
     for (_type, index, _flags), link in links:
         name = text_of(link[IFNAME])
         names[index] = name
-        mac, peer_mac = _mac(link), _peer_mac(netlink, link)
+        mac = link.get(_IFLA_ADDRESS, b"").hex(":")
+        peer_mac = _peer_mac(netlink, link)
         if mac:
             macs[name] = mac
         if peer_mac:
@@ -189,11 +190,6 @@ def _entries(netlink: Netlink, family: int) -> list[_Entry]:
     return entries
 
 
-def _mac(link: Mapping[int, bytes]) -> str:
-    """The MAC address of a device with these attributes; empty without one."""
-    return link.get(_IFLA_ADDRESS, b"").hex(":")
-
-
 def _peer_mac(netlink: Netlink, link: Mapping[int, bytes]) -> str:
     """The MAC address of the other end of a veth; empty if it cannot be read, or is not a veth.
 
@@ -213,7 +209,7 @@ def _peer_mac(netlink: Netlink, link: Mapping[int, bytes]) -> str:
     _, peer_link = parts_of(peer, LINK)
     if peer_link.get(_IFLA_TARGET_NETNSID) != namespace:
         return ""
-    return _mac(peer_link)
+    return peer_link.get(_IFLA_ADDRESS, b"").hex(":")
 
 
 def _delete(netlink: Netlink, neighbour: Neighbour) -> bool:

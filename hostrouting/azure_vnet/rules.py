@@ -53,21 +53,15 @@ def pod_rule(rule: BridgeRule) -> PodRule | None:
     chain, *options = re.split(r" +(?=-)", rule.text)
     if chain != "PREROUTING":
         return None
-    match = _match(" ".join(sorted(options)))
-    if match is None:
+    text = " ".join(sorted(options))
+    matches = [*filter(None, (shape.fullmatch(text) for shape in _SHAPES))]
+    if not matches:
         return None
+    match = matches[0]
     mac = ":".join(byte.zfill(2) for byte in match["mac"].split(":"))
     if int(mac[:2], 16) & 1:  # of a group (broadcast or multicast): no device has it
         return None
     uplink = match.groupdict().get("uplink")  # the shape for ARP has no such group
     with suppress(ValueError):  # the text only looks like an address
         return PodRule(rule, as_ip(match["ip"]), mac, uplink)
-    return None
-
-
-def _match(options: str) -> re.Match[str] | None:
-    for shape in _SHAPES:
-        match = shape.fullmatch(options)
-        if match is not None:
-            return match
     return None

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -130,6 +130,10 @@ class CleanStaleAzureVnet:
             return self._clean(ctx)
 
     def _read_facts(self) -> CleanupFacts:
+        edges = {type(self.ebtables), type(self.link_layer)}
+        is_of_this_kernel = self.host.backend in {None, Host.local().backend}
+        if not is_of_this_kernel and edges & {EbtablesProgram, KernelLinkLayer}:
+            raise TypeError("a host with a kernel of its own needs its ebtables= and link_layer=")
         with self.host.open_kernel() as backend:
             rules = self._list_rules()
             # The devices are read after the rules, so that the rules of a new pod do not seem
@@ -203,8 +207,10 @@ class CleanStaleAzureVnet:
                     else:
                         deleted.append(entry)
             if remaining:
-                count_of = f"{len(deleted)} of {len(plan.deletions)} entries"
-                message = f"{count_of} were deleted, and are saved in {undo_file}; not deleted"
+                message = (
+                    f"{len(deleted)} of {len(plan.deletions)} entries were deleted, and are saved "
+                    f"in {undo_file}; not deleted"
+                )
                 raise _error(message, remaining, kind="incomplete")
         return deleted
 
@@ -225,9 +231,7 @@ def _operation(entry: CleanupEntry) -> Operation:
     return Operation("delete", f"{entry.kind} {entry.spec}", entry.reason)
 
 
-def _error(
-    message: str, reasons: Sequence[str], *, kind: Literal["refused", "incomplete"]
-) -> HostError:
+def _error(message: str, reasons: Sequence[str], *, kind: str) -> HostError:
     """The error with these reasons: why nothing was deleted, or what is left."""
     text = f"{message}: {'; '.join(first_of(reasons))}"
     return HostError(text, what="azure-vnet", kind=kind, lines=tuple(reasons))

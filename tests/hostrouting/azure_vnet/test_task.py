@@ -19,7 +19,7 @@ from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.model.prefix import as_ip
 from hostrouting.model.snapshot import Link
-from hostrouting.testing import FakeFiles
+from hostrouting.testing import FakeEbtables, FakeFiles, FakeHost, FakeLinkLayer
 from phases.testing import FakeClock
 from tests.support import azure_leftovers as azure
 from tests.support.azure_rules import pod_rules
@@ -154,6 +154,15 @@ def test_an_image(tmp_path: Path) -> None:
     """It is refused, because it has no kernel."""
     task = CleanStaleAzureVnet(azure.config(), host=Host.offline(str(tmp_path)))
     failure_of(run, task, of=BackendError, match="an image has no kernel")
+
+
+@pytest.mark.parametrize("given", [{"ebtables": FakeEbtables()}, {"link_layer": FakeLinkLayer()}])
+def test_a_host_with_another_kernel(given: dict[str, Any]) -> None:
+    """It is refused without its rules and MAC addresses: those of this machine are another
+    host's.
+    """
+    task = CleanStaleAzureVnet(azure.config(), host=FakeHost(), **given)
+    failure_of(run, task, of=TypeError, match="needs its ebtables= and link_layer=")
 
 
 def test_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
