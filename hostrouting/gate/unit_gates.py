@@ -2,8 +2,9 @@
 
 systemd is asked what it has loaded, of each unit and of each instance of a template that is loaded.
 Nothing is changed here. Not judged: drop-ins that systemd has not read yet, so also those in an
-image; whether systemd ignores a failure of the gate (`ExecCondition=-`); a gate that a signal
-kills, where the unit has `SuccessExitStatus=SIGKILL` or the like.
+image; whether systemd ignores a failure of the gate (`ExecCondition=-`); a drop-in that empties
+`UnsetEnvironment=`; a gate that a signal kills, where the unit has `SuccessExitStatus=SIGKILL` or
+the like.
 """
 
 from __future__ import annotations

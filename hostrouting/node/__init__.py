@@ -3,7 +3,9 @@ boot, and `run_guard` for as long as the host runs. Each is called by a unit of 
 hostrouting.pyz, and ends its process.
 
 The program is open as descriptor 3, and its modules are imported from there, so that all are of one
-release, whatever replaces the file meanwhile. Old versions of Python can read this file.
+release, whatever replaces the file meanwhile. (A start that began before an upgrade is refused
+once, if config.json then has a key that only the new release knows.) Old versions of Python can
+read this file.
 """
 
 import os
