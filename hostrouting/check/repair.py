@@ -143,6 +143,7 @@ def _routes_to(
         return None, [], _NO_GATEWAY
     why: Why | None = None
     for dev in [None, *devs]:
+        why = None
         routes: list[Route] = []
         for prefix in prefixes:
             route = uplink.route_to(prefix, dev=dev)

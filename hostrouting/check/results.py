@@ -147,9 +147,17 @@ class Escape(NamedTuple):
     hidden: Route | None = None
     """The route to a pod of this node that they miss (`PODS_HIDDEN`)."""
 
-    def overlaps(self, prefix: Prefix) -> bool:
-        """Whether an address of the prefix is in the range."""
-        return self.first <= prefix.last and prefix.first <= self.last
+    def is_taken_by(self, added: Route) -> bool:
+        """Whether a new route of table main takes addresses of the range: then it is as long as the
+        present one.
+        """
+        prefix = added.prefix
+        if self.last < prefix.first or prefix.last < self.first:
+            return False
+        present = self.decision.route
+        if present is None:
+            return True
+        return present.table == TABLE_MAIN and prefix.length >= present.prefix.length
 
     @property
     def prefixes(self) -> tuple[Prefix, ...]:

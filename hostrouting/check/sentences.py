@@ -104,7 +104,7 @@ def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> boo
 
 def _is_stuck(escape: Escape, family: FamilyReport) -> bool:
     """Whether no route of ours is right there, or longer, whatever the rules say."""
-    if any(escape.overlaps(route.prefix) for route in family.repair.resolved):
+    if any(map(escape.is_taken_by, family.repair.resolved)):
         return False
     for unsafe in family.repair.unrepairable:
         is_inside = unsafe.first <= escape.last and escape.first <= unsafe.last
@@ -184,8 +184,8 @@ def _describe_repair(report: CheckReport) -> Iterator[Finding]:
     devs: dict[str, None] = {}
     for family in report.families:
         for escape in family.escapes:
-            taken = [route for route in family.repair.resolved if escape.overlaps(route.prefix)]
-            if taken and escape.devs:
+            is_taken = any(map(escape.is_taken_by, family.repair.resolved))
+            if is_taken and escape.devs:
                 ranges[extent(family.family, escape.first, escape.last)] = None
                 devs |= dict.fromkeys(escape.devs)
     if devs:

@@ -371,22 +371,18 @@ class Fib:
             if decision is None:
                 continue
             if is_all:
-                if rest is None:
-                    rest = decision
-                if applied.rule.iif == "lo":  # what this host forwards goes on
-                    continue
-                break
-            if rest is not None and not applied.is_for_a_device:
-                continue
-            captured.add(selection)
-            if plain is None and applied.selects_plain(address):
-                plain = decision
-                leaves = applied
-            else:
-                met = () if applied.invert else applied.conditions
-                others.append(Outcome(applied.rule, decision, met))
-        if rest is None:
-            rest = NO_ROUTE
+                rest = decision if rest is None else rest
+                if applied.rule.iif != "lo":
+                    break  # else, what this host forwards goes on
+            elif rest is None or applied.is_for_a_device:
+                captured.add(selection)
+                if plain is None and applied.selects_plain(address):
+                    plain = decision
+                    leaves = applied
+                else:
+                    met = () if applied.invert else applied.conditions
+                    others.append(Outcome(applied.rule, decision, met))
+        rest = NO_ROUTE if rest is None else rest
         if plain is None or leaves is None:
             return rest, tuple(others)
         met = leaves.conditions if leaves.invert else ()

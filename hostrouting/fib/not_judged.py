@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hostrouting.model.prefix import Prefix
+from hostrouting.model.prefix import IPV6, Prefix
+from hostrouting.model.route import TABLE_MAIN
+from hostrouting.model.rule import default_rules
 
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib
@@ -33,6 +35,11 @@ def not_judged(fib: Fib) -> Iterator[tuple[str, Prefix]]:
             if applied.to is not None and not applied.invert:
                 about = applied.to
             yield f"rule {rule}", about
+    usual = default_rules(fib.family)
+    has_main = any(rule.table == TABLE_MAIN for rule in fib.rules)
+    if fib.family == IPV6 and not has_main and set(usual).issuperset(fib.rules):
+        # Linux uses table main until a rule is added for the first time.
+        yield "IPv6 without the rule for table main", Prefix(IPV6, 0, 0)
     for route in fib.routes:
         reason = why_not_judged(route)
         if reason:

@@ -158,6 +158,24 @@ def test_the_route_and_the_rule_of_an_escape() -> None:
     assert escape.facts["rule"] == "32766: from all lookup main"
 
 
+def test_the_cost_of_a_repair() -> None:
+    """It names what the routes take, and not an address for which no route is longer."""
+    host = vm_of("172.16.5.0/24 dev eth1; link docker0 bridge; 172.16.5.9/32 dev docker0")
+    [action] = named("action", host)
+    told = "hosts in 172.16.5.0-172.16.5.8 and 172.16.5.10-172.16.5.255 are then no longer reached"
+    assert f"{told} through eth1" in action.sentence
+    assert "docker0" not in action.sentence
+
+
+def test_what_a_repair_needs_is_not_what_another_device_needs() -> None:
+    """The reason is that of the routes that were tried last."""
+    host = vm_of(
+        "default via 10.1.0.1 dev eth1 metric 50; link docker0 bridge; 172.16.5.9/32 dev docker0"
+    )
+    [unsafe] = named("unsafe", host, expected_devs=["eth0"])
+    assert "eth1" not in unsafe.sentence
+
+
 def test_the_kind_of_an_escape() -> None:
     """Programs read what happens to the packets: the name alone does not say how they are
     refused.
