@@ -10,6 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.gate.health import find_faults
 from hostrouting.gate.unit_gates import APPLY
 from hostrouting.gate.unit_states import State
 from hostrouting.status import Status, find_status, metric_lines, status_lines
@@ -85,6 +86,13 @@ def test_a_broken_file_hides_neither_units_nor_gate() -> None:
     assert broken.units == whole.units
     assert {finding.name for finding in broken.findings} == {"gate-shut", "unit"}
     assert broken.code == 2
+
+
+def test_a_broken_file_is_not_applied() -> None:
+    """What an apply would mend is not proposed where it would fail."""
+    host = right_but(garble, break_python, lost(LAYOUT.program_path))()
+    assert [each.remedy for each in find_faults(host, [KUBELET])] == [APPLY]
+    assert APPLY not in [finding.remedy for finding in find_status(host).findings]
 
 
 # One unit.
