@@ -129,10 +129,10 @@ class InstallTask(ABC):
                 step.result = write_files(host, plan)  # 5
             effects = effects_of(step.result)
             cancelled = [*find_cancelled_gates(host, wanted.config)]
-            if cancelled and wanted.config.route_overlap.is_strict:
+            if cancelled and wanted.config.route_overlap.is_strict and not wanted.is_undo:
                 errors.append(RequirementError(findings=cancelled))
             else:
-                new = tuple(finding for finding in cancelled if finding not in plan.obstacles)
+                new = tuple(finding for finding in cancelled if finding not in plan.warnings)
                 _log(ctx, new)
                 effects += Effects(warnings=new)
             if plan.for_systemd("start", "restart"):  # 6
@@ -187,7 +187,6 @@ class InstallTask(ABC):
         """Install again what was installed before the run that failed, or before the first run if
         none has just failed. A task about one section restores that section. Where nothing was
         installed, nothing is left.
-
 
         HostError if that could not be read, or if another run has installed something else since.
         """

@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 import phases
 from hostrouting.config import GuardConfig, HostRoutingConfig
+from hostrouting.config.settings import MACHINES
 from hostrouting.errors import (
     HostRoutingError,
     NotReady,
@@ -43,12 +44,14 @@ from tests.support.tasks import (
     context,
     failure_of,
     lose_routes,
+    manager_of,
     our_destinations,
     ours,
     run,
     undo,
 )
 
+RESET = "[Service]\nExecCondition=\n"
 LOCK = f"lock {LAYOUT.lock_path}"
 """The effect of a run that takes the lock."""
 CHECKED = config(cidrs=("10.9.0.0/16",))
@@ -148,6 +151,18 @@ class TestFormer:
         assert our_destinations(host) == [], "the routes of the undone run are gone"
         changes = [(change.verb, str(change.route)) for change in effects_of(error).changes]
         assert changes == [("delete", route) for route in added]
+
+    def test_a_gate_that_is_cancelled_since(self, caplog: pytest.LogCaptureFixture) -> None:
+        """The configuration comes back all the same, in STRICT, too, and the undo warns."""
+        host = configured(WANTED)
+        task = Configure(WANTED._replace(guard=GuardConfig(enabled=True)), host=host)
+        run(task)
+        host.files.texts[f"{LAYOUT.unit_directory}/{MACHINES}.d/50.conf"] = RESET
+        manager_of(host).reload()
+        undo(task)
+        assert read_installed(host) == WANTED
+        assert caplog.text.count("starts unchecked") == 1
+        assert "that is undone" in str(undo(task))
 
     def test_another_gateway_since(self) -> None:
         """A configured route comes back as the default route is now, and not as it was."""
