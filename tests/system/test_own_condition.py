@@ -15,7 +15,7 @@ FILES = {f"/etc/systemd/system/{UNIT}": "[Service]\nExecStart=/bin/sleep infinit
 
 
 def test_the_drop_in_of_the_page() -> None:
-    """It holds back a unit that the gate has let pass, and says why; then it lets the unit start."""
+    """It holds back a unit that the gate has let pass, and says why; then it lets it start."""
     page = (PROJECT / "docs/library.md").read_text(encoding="utf-8")
     [(path, text)] = re.findall(r"```ini\n# (\S+)\n(.*?)```", page, re.DOTALL)
     with host(more={**FILES, path: text}, machines=()) as system:
