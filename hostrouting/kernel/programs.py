@@ -146,7 +146,10 @@ def run_tool(
 
 def tool_error(ended: Ended, tool: str, *, purpose: str, what: HostPart) -> HostError:
     """The error for a tool that has ended without doing what was asked."""
-    printed = _on_one_line(ended.complaint) or f"{_how(ended)}, without a message"
+    end = f"exit code {ended.code}"
+    if ended.code < 0:
+        end = f"it was ended by signal {-ended.code}"
+    printed = _on_one_line(ended.complaint) or f"{end}, without a message"
     kind, remedy = _kind_and_remedy(printed)
     sentence = f"{tool} could not {purpose}"
     if kind == "no-answer":
@@ -163,12 +166,6 @@ def _on_one_line(text: str) -> str:
         if line.strip("^~") and line not in lines:
             lines.append(line)
     return " | ".join(lines)
-
-
-def _how(ended: Ended) -> str:
-    if ended.code < 0:
-        return f"it was ended by signal {-ended.code}"
-    return f"exit code {ended.code}"
 
 
 def _kind_and_remedy(printed: str) -> tuple[str, str]:

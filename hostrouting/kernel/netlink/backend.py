@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Watch
 from hostrouting.kernel.netlink.host import (
+    Names,
     forwards_ipv6,
     list_addresses,
     list_links,
     list_rules,
-    names_of,
 )
 from hostrouting.kernel.netlink.lists import list_routes
 from hostrouting.kernel.netlink.numbers import GROUPS_OF_CHANGES
@@ -111,7 +111,7 @@ def _read_host(netlink: Netlink, near: Collection[Prefix] | None) -> Snapshot:
     # before it deletes their IPv4 routes, and does not report these. It lists the devices only when
     # it has finished with all of that, so no such route is in the lists that follow.
     links = list_links(netlink)
-    names = names_of(links)
+    names = Names({link.index: link.name for link in links})
     addresses: list[Address] = []
     rules: list[Rule] = []
     for each in families:

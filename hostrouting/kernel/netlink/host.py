@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from operator import attrgetter
 
@@ -92,16 +92,30 @@ def kind_of(link: Mapping[int, bytes]) -> str:
     return text_of(info.get(_IFLA_INFO_KIND, b""))
 
 
-def names_of(links: Iterable[Link]) -> Names:
-    """The names of these devices."""
-    return Names({link.index: link.name for link in links})
-
-
 class Names(dict[int, str]):
     """The names of devices by number; an unknown device is "if" and its number, as in `ip`."""
 
     def __missing__(self, index: int) -> str:
         return f"if{index}"
+
+
+class AskedNames(Names):
+    """Names that Linux is asked for, each when it is looked up for the first time. No other
+    conversation may be going on then.
+    """
+
+    def __init__(self, netlink: Netlink) -> None:
+        super().__init__()
+        self._netlink = netlink
+
+    def __missing__(self, index: int) -> str:
+        request = LINK.pack(0, index, 0) + _WITHOUT_STATISTICS
+        [answer] = self._netlink.ask(RTM_GETLINK, [request])
+        if not isinstance(answer, bytes):  # the device is gone
+            return super().__missing__(index)
+        _, attributes = parts_of(answer, LINK)
+        self[index] = text_of(attributes[IFNAME])
+        return self[index]
 
 
 # Settings.

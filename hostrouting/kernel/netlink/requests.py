@@ -6,7 +6,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Outcome, RouteRequest
-from hostrouting.kernel.netlink.host import list_links, names_of
+from hostrouting.kernel.netlink.host import AskedNames, list_links
 from hostrouting.kernel.netlink.numbers import RTM_GETROUTE
 from hostrouting.kernel.netlink.routes import RTA_DST, decode, encode, question_rtmsg
 from hostrouting.kernel.netlink.socket import (
@@ -26,33 +26,29 @@ if TYPE_CHECKING:
 
 def change_routes(netlink: Netlink, requests: Sequence[RouteRequest]) -> tuple[Outcome, ...]:
     """Carry out the requests in their order; KernelError (EPERM) if this process may not."""
-    errors: list[BackendError | None] = [None] * len(requests)
-    for place, error in _send(netlink, requests).items():
-        # Rights are those of the socket: if one request is refused for them, all were.
-        if error.number == errno.EPERM:
-            raise error
-        errors[place] = refusal(requests[place], error.number, error.words)
-    return tuple(map(Outcome, requests, errors))
-
-
-def _send(netlink: Netlink, requests: Sequence[RouteRequest]) -> dict[int, KernelError]:
-    """Send the requests; return the refusals by place, which is a message's sequence number."""
-    refused: dict[int, KernelError] = {}
-    messages: list[bytes] = []
     indexes = {link.name: link.index for link in list_links(netlink)}
 
     def index_of(name: str) -> int:
-        index = indexes.get(name)
-        if index is None:
+        if name not in indexes:
             raise KernelError(errno.ENODEV, f"device {name} does not exist")
-        return index
+        return indexes[name]
 
+    refused: dict[int, KernelError] = {}  # by place, which is a message's sequence number
+    messages: list[bytes] = []
     for place, (verb, route) in enumerate(requests):
         try:
             messages.append(encode(verb, route, index_of, place))
         except KernelError as error:
             refused[place] = error
-    return refused | netlink.batch(messages)
+    refused |= netlink.batch(messages)
+
+    errors: list[BackendError | None] = [None] * len(requests)
+    for place, error in refused.items():
+        # Rights are those of the socket: if one request is refused for them, all were.
+        if error.number == errno.EPERM:
+            raise error
+        errors[place] = refusal(requests[place], error.number, error.words)
+    return tuple(map(Outcome, requests, errors))
 
 
 # Lookups.
@@ -77,10 +73,10 @@ def lookup_routes(netlink: Netlink, destinations: Sequence[IP]) -> tuple[Answer,
         _plain_packet(address.version) + attribute(RTA_DST, address.packed)
         for address in destinations
     ]
-    answers = [*netlink.ask(RTM_GETROUTE, questions)]
+    answers = [*netlink.ask(RTM_GETROUTE, questions)]  # all of them, before the first name is asked
     # Many destinations have the same entry, and their answers are the same bytes, because `ask`
     # sends every lookup with the sequence number 0.
-    answer_of = cache(partial(_answer, names=names_of(list_links(netlink))))
+    answer_of = cache(partial(_answer, names=AskedNames(netlink)))
     return tuple(map(answer_of, answers))
 
 

@@ -148,12 +148,6 @@ def _sequence_of(message: bytes) -> int:
     return sequence
 
 
-def _is_error(answer: bytes) -> bool:
-    """Whether an answer is an error or an acknowledgement."""
-    type_: int = HEADER.unpack_from(answer)[1]
-    return type_ == _NLMSG_ERROR
-
-
 def error_of(data: bytes, at: int = 0) -> KernelError:
     """The error in an acknowledgement, or at the end of a list; number 0 is success."""
     length, type_, _, _, _ = HEADER.unpack_from(data, at)
@@ -226,7 +220,8 @@ class Netlink:
             self._send([message(type_, 0, body) for body in some])
             for _ in some:
                 answer = self.receive()
-                yield error_of(answer) if _is_error(answer) else answer
+                _, kind, _, _, _ = HEADER.unpack_from(answer)
+                yield error_of(answer) if kind == _NLMSG_ERROR else answer
 
     def batch(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
         """Send messages that change something; return the errors by sequence number.
