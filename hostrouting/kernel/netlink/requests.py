@@ -43,11 +43,11 @@ def change_routes(netlink: Netlink, requests: Sequence[RouteRequest]) -> tuple[O
     refused |= netlink.batch(messages)
 
     errors: list[BackendError | None] = [None] * len(requests)
-    for place, error in refused.items():
+    for place, answer in refused.items():
         # Rights are those of the socket: if one request is refused for them, all were.
-        if error.number == errno.EPERM:
-            raise error
-        errors[place] = refusal(requests[place], error.number, error.words)
+        if answer.number == errno.EPERM:
+            raise answer
+        errors[place] = refusal(requests[place], answer.number, answer.words)
     return tuple(map(Outcome, requests, errors))
 
 
