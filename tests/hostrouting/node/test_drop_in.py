@@ -300,9 +300,6 @@ def test_a_signal_before_the_program_hears_it(node: SandboxedNode, shell: tuple[
     assert log[-1] == f"<3>hostrouting: {UNIT} was refused: a signal ended the gate"
 
 
-# Another process than this shell, whose descriptor 9 it is, has then opened the lock.
-
-
 def test_there_can_be_no_lock(node: SandboxedNode) -> None:
     """Then no writer has it either, and each unit goes on; it is said once."""
     install(node)
