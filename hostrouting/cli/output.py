@@ -14,11 +14,9 @@ from hostrouting.codes import CANNOT_DECIDE
 from hostrouting.release import foreign_phases
 from hostrouting.text import printable
 
-_RED, _GREEN, _YELLOW = "1;31", "1;32", "1;33"
 _COLOURS = {
-    **dict.fromkeys(("OK", "DONE", "NOTHING TO DO", "IN FORCE", "RUNS"), _GREEN),
-    **dict.fromkeys(("OVERLAP", "REFUSED", "NO-ROUTE", "OWN-RANGE", "PODS-HIDDEN"), _RED),
-    **dict.fromkeys(("FAILED", "DIFFERS", "GATE-OPEN", "GATE-SHUT", "STUCK", "MASKED"), _RED),
+    **dict.fromkeys(("OK", "DONE", "NOTHING TO DO", "IN FORCE", "RUNS"), 32),  # green
+    **dict.fromkeys(("OVERLAP", "FAILED", "DIFFERS", "STUCK", "MASKED"), 31),  # red
 }
 """By the first words of a line; others are yellow."""
 
@@ -98,5 +96,4 @@ def _coloured(line: str) -> str:
     words, colon, others = line.partition(":")
     if not colon or not words.isupper():
         return line
-    colour = _COLOURS.get(words, _YELLOW)
-    return f"\x1b[{colour}m{words}\x1b[0m:{others}"
+    return f"\x1b[1;{_COLOURS.get(words, 33)}m{words}\x1b[0m:{others}"

@@ -166,11 +166,9 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         paragraphs: list[str] = []
         for paragraph in text.strip().split("\n\n"):
             sentence, newline, lines = paragraph.partition(":\n  ")
-            if paragraph.startswith("  "):
-                paragraphs.append(paragraph)
-                continue
-            wrapped = argparse.HelpFormatter._fill_text(self, sentence, width, indent)
-            paragraphs.append(f"{wrapped}{newline}{lines}")
+            if not paragraph.startswith("  "):
+                sentence = argparse.HelpFormatter._fill_text(self, sentence, width, indent)
+            paragraphs.append(f"{sentence}{newline}{lines}")
         return "\n\n".join(paragraphs)
 
 

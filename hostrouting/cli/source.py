@@ -51,7 +51,9 @@ def _faults_of(argument: str) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        raise ConfigError(fault._replace(path=argument) for fault in error.faults) from error
+        faults = [fault._replace(path=argument) for fault in error.faults]
+        source = "the command line" if len(faults) > 1 else ""
+        raise ConfigError(faults, source) from error
 
 
 def config_to_check(known: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:

@@ -19,14 +19,15 @@ from hostrouting.tasks.configure import Configure
 
 def run(arguments: argparse.Namespace, _host: Host) -> Answer:
     config = HostRoutingConfig.load(arguments.config)
-    if not os.path.isdir(arguments.root):  # an empty text, as of an unset variable, is not either
-        rule = "is not a directory"
+    root = os.path.realpath(arguments.root)
+    # An empty text, as of an unset variable, would be the current folder.
+    if not os.path.isdir(arguments.root) or root == "/":
+        rule = "is not the folder of an image"
         raise bad_input("--root", rule, "mount the image there first", arguments.root)
-    root = os.path.abspath(arguments.root)
     task = Configure(config, host=Host.offline(root), allow_removal=True)
     findings = task.plan().findings  # such as the programs that the image lacks
     outcome = run_task(task, task.host)
-    lines = [*outcome.lines(f"the image in {root} matches the configuration")]
+    lines = list(outcome.lines(f"the image in {root} matches the configuration"))
     if outcome.report.ok:
         lines += finding_lines(findings)
     document = {"schema": "hostrouting/render/1", "root": root, **outcome.document()}

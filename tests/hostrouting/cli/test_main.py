@@ -59,7 +59,7 @@ def test_what_the_help_loads() -> None:
     [
         ("", "required: COMMAND"),
         ("apply", "required: --config"),
-        ("check 172.16.5 x/8", "the configuration has 2 faults:"),
+        ("check 172.16.5 x/8", "the command line has 2 faults:"),
         ("check --js", "unrecognized arguments: --js"),
         ("remove all", "unrecognized arguments: all"),
         ("clean cilium --config x", "invalid choice: 'cilium'"),
@@ -81,7 +81,7 @@ def test_bad_usage(words: str, problem: str) -> None:
 @pytest.mark.parametrize(
     "words", ["plan --config", f"check {CIDR} --config", f"check {CIDR} --snapshot"]
 )
-@pytest.mark.parametrize("data", [None, b"{\xff}", b'{"a": 1}'])
+@pytest.mark.parametrize("data", [None, b"{\xff}", b'{"guard": {}, "a": 1}'])
 def test_a_file_that_is_not_what_it_should_be(
     words: str, data: bytes | None, tmp_path: Path
 ) -> None:
@@ -172,11 +172,15 @@ def test_what_a_repair_costs() -> None:
     assert lines[1] == f"2 static routes would repair it; {cost}"
 
 
-def test_an_empty_root(tmp_path: Path) -> None:
-    """An empty --root, as of an unset variable, is not the current directory."""
+@pytest.mark.parametrize(("root", "shown"), [("", ""), ("/", ": /"), ("/nowhere", ": /nowhere")])
+def test_a_root_that_is_not_an_images(root: str, shown: str, tmp_path: Path) -> None:
+    """An empty --root, as of an unset variable, is not the current directory; and this machine is
+    not an image.
+    """
     (tmp_path / "config.json").write_text("{}")
-    said = say("render", "--config", str(tmp_path / "config.json"), "--root", "")
-    assert said.err == "hostrouting: --root is not a directory; mount the image there first\n"
+    said = say("render", "--config", str(tmp_path / "config.json"), "--root", root)
+    rule = "is not the folder of an image"
+    assert said.err == f"hostrouting: --root{shown} {rule}; mount the image there first\n"
     assert said.code == 2
 
 
