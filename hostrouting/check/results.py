@@ -8,8 +8,10 @@ is expected, unless something is not judged; undecided if anything is in doubt; 
 `sentences` makes findings from a report, and `document` makes JSON.
 """
 
+from bisect import bisect_right
 from enum import IntEnum
 from itertools import chain
+from operator import attrgetter
 from typing import Literal, NamedTuple, NoReturn, TypeAlias, get_args
 
 from hostrouting.config.settings import StaticRoute
@@ -147,18 +149,6 @@ class Escape(NamedTuple):
     hidden: Route | None = None
     """The route to a pod of this node that they miss (`PODS_HIDDEN`)."""
 
-    def is_taken_by(self, added: Route) -> bool:
-        """Whether a new route of table main takes addresses of the range: then it is as long as the
-        present one.
-        """
-        prefix = added.prefix
-        if self.last < prefix.first or prefix.last < self.first:
-            return False
-        present = self.decision.route
-        if present is None:
-            return True
-        return present.table == TABLE_MAIN and prefix.length >= present.prefix.length
-
     @property
     def prefixes(self) -> tuple[Prefix, ...]:
         """The range as prefixes, as few as possible."""
@@ -267,6 +257,14 @@ class FamilyReport(NamedTuple):
             if address.ip.version == self.family and is_expected and address.ip not in LINK_LOCAL:
                 ips.add(address.ip)
         return ips.pop() if len(ips) == 1 else None
+
+    def why_unrepaired(self, address: int) -> Why | None:
+        """Why no route repairs this address, which escapes; None if a route of the repair does."""
+        ranges = self.repair.unrepairable  # in order
+        place = bisect_right(ranges, address, key=attrgetter("first")) - 1
+        if place >= 0 and address <= ranges[place].last:
+            return ranges[place].why
+        return None
 
     @property
     def missing_default(self) -> str:

@@ -104,13 +104,8 @@ def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> boo
 
 def _is_stuck(escape: Escape, family: FamilyReport) -> bool:
     """Whether no route of ours is right there, or longer, whatever the rules say."""
-    if any(map(escape.is_taken_by, family.repair.resolved)):
-        return False
-    for unsafe in family.repair.unrepairable:
-        is_inside = unsafe.first <= escape.last and escape.first <= unsafe.last
-        if is_inside and unsafe.why.reason in {"below-a-cni", "not-proven"}:
-            return True
-    return False
+    why = family.why_unrepaired(escape.first)
+    return why is not None and why.reason in {"below-a-cni", "not-proven"}
 
 
 def _may_be_intended(escape: Escape, family: FamilyReport) -> bool:
@@ -184,8 +179,7 @@ def _describe_repair(report: CheckReport) -> Iterator[Finding]:
     devs: dict[str, None] = {}
     for family in report.families:
         for escape in family.escapes:
-            is_taken = any(map(escape.is_taken_by, family.repair.resolved))
-            if is_taken and escape.devs:
+            if escape.devs and family.why_unrepaired(escape.first) is None:
                 ranges[extent(family.family, escape.first, escape.last)] = None
                 devs |= dict.fromkeys(escape.devs)
     if devs:
