@@ -163,10 +163,12 @@ from phases.testing import StubTask
 def prints(ctx):
     print("printed", flush=True)
     ctx.log.info("logged")
+    assert phases.run(StubTask("inner")).ok
 
 logging.basicConfig(level="INFO", format="LOG %(message)s")
 stream = logging.getLogger().handlers[0].stream
 fails = StubTask("b", errors=[OSError("busy")])
+assert phases.run(StubTask("first")).ok
 print(phases.run(phases.serial(prints, fails, name="boot")))
 assert logging.getLogger().handlers[0].stream is stream is sys.stderr
 """
@@ -186,6 +188,9 @@ def test_the_live_tree(is_piped: bool) -> None:  # noqa: FBT001  a parameter
     assert re.search(r"boot +running", words)
     assert "LOG boot started\r\n" in words
     assert "LOG logged\r\n" in words
+    assert not re.search(r"[^\r\n]LOG", words), "a line of the log begins inside the tree"
+    assert re.search(r"first +running", words), "the runs of a program one after another"
+    assert not re.search(r"inner +running", words), "one at a time"
     report = (stdout if is_piped else words).rpartition("printed")[2]
     assert re.search(r"boot +failed", report.rpartition("LOG boot failed after")[2])
     assert stdout.startswith("printed\nboot ") is is_piped
