@@ -177,13 +177,12 @@ def _in_effect(
     The others must not be reversed: in IPv4, a request to delete a route without a metric takes a
     route of ours with any metric if there is none without.
     """
-    in_effect: list[RouteRequest] = []
     entries = _entries(now)
-    for request in requests:
-        is_there = bare(request.route) in entries
-        if is_there != (request.verb == "delete"):
-            in_effect.append(request)
-    return in_effect
+
+    def is_in_effect(request: RouteRequest) -> bool:
+        return (bare(request.route) in entries) != (request.verb == "delete")
+
+    return [*filter(is_in_effect, requests)]
 
 
 def _entries(routes_of_keys: dict[RouteKey, list[Route]]) -> set[Route]:

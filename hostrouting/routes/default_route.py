@@ -69,13 +69,12 @@ def doubtful_by_a_tunnel(
         return frozenset()
     if hidden:
         return devs | hidden
-    are_lines = all(links[dev].kind in LINES for dev in devs)
-    has_card = False
-    for address in snapshot.addresses:
-        if address.ip not in LINK_LOCAL and is_card(links.get(address.dev), links):
-            has_card = True
+    if all(links[dev].kind in LINES for dev in devs):
+        return frozenset()
+    with_address = {each.dev for each in snapshot.addresses if each.ip not in LINK_LOCAL}
+    has_card = any(is_card(links.get(dev), links) for dev in with_address)
     are_only_taps = all(is_tap(links[dev]) for dev in devs) and not has_card
-    return frozenset() if are_lines or are_only_taps else devs
+    return frozenset() if are_only_taps else devs
 
 
 class DefaultRoutes:

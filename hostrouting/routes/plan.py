@@ -16,11 +16,12 @@ reboot.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.finding import Remedy
 from hostrouting.host.layout import HostLayout
-from hostrouting.model.prefix import Prefix
+from hostrouting.model.prefix import IPV6, Prefix
 from hostrouting.model.route import (
     OURS,
     PREFERENCES,
@@ -61,19 +62,16 @@ def plan_static_routes(
     """
     wanted = {route.key: route for route in config.static_routes.routes}
     replies = {route.key: route for route in reply_routes(config)}
-    keys = [*wanted, *replies]
-    uplink_of: dict[int, Uplink] = {}
-    for family in {key.prefix.family for key in keys}:
-        uplink_of[family] = Uplink(snapshot, family, config.route_overlap.expected_devs)
+    expected = config.route_overlap.expected_devs
+    uplink_of = cache(lambda family: Uplink(snapshot, family, expected))
 
     plans: list[RoutePlan] = []
-    for key, present in present_by_key(snapshot, keys).items():
-        family = key.prefix.family
+    for key, present in present_by_key(snapshot, [*wanted, *replies]).items():
         if key in wanted:
-            plan = _plan_route(wanted[key], present, uplink_of[family], may_move=may_move)
-            plans.append(plan)
+            uplink = uplink_of(key.prefix.family)
+            plans.append(_plan_route(wanted[key], present, uplink, may_move=may_move))
         elif key in replies:
-            plan = _plan_route(replies[key], present, uplink_of[family], on_link=True)
+            plan = _plan_route(replies[key], present, uplink_of(IPV6), on_link=True)
             plans.append(plan.of_replies())
         else:
             plans.append(RoutePlan(tuple(steps_for_key(None, present))))

@@ -97,10 +97,12 @@ class RoutePlan(NamedTuple):
         and nothing else.
         """
         obstacles = [*(step.finding for step in self.conflicts), *self.route_waits]
-        if not obstacles:
-            return self
-        warnings = [finding._replace(severity="warning") for finding in obstacles]
-        return RoutePlan(reply_findings=tuple(warnings))
+        return RoutePlan().with_reply_warnings(obstacles) if obstacles else self
+
+    def with_reply_warnings(self, obstacles: Iterable[Finding]) -> "RoutePlan":
+        """The same with these findings about the route for replies to probes, as warnings."""
+        warnings = tuple(finding._replace(severity="warning") for finding in obstacles)
+        return self._replace(reply_findings=warnings)
 
     @property
     def changes(self) -> tuple[Step, ...]:

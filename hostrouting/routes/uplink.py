@@ -14,6 +14,7 @@ A route that cannot be completed waits. What Linux refuses for another reason, i
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.finding import Remedy
@@ -57,13 +58,11 @@ class Uplink:
         self._family = family
         self._links = snapshot.links_by_name
         self._addresses = snapshot.addresses
-        self._not_ours: list[Route] = []
-        for route in snapshot.routes:
-            if route.prefix.family == family and route.protocol != OURS:
-                self._not_ours.append(route)
+        of_family = [route for route in snapshot.routes if route.prefix.family == family]
+        self._not_ours = [route for route in of_family if route.protocol != OURS]
         self._defaults = DefaultRoutes(self._not_ours, snapshot, expected)
-        self._reached: dict[NextHop, bool] = {}
-        """Whether each gateway is reached: many routes have the same."""
+        self._reaches = cache(self._is_reached)
+        """Many routes have the same gateway."""
 
     def route_to(
         self,
@@ -84,9 +83,13 @@ class Uplink:
         if isinstance(next_hops, Need):
             return self._missing_for_device(dev) or next_hops
         for hop in next_hops:
-            missing = self._missing_for_device(hop.dev) or self._missing_for_gateway(hop)
+            missing = self._missing_for_device(hop.dev)
             if missing is not None:
                 return missing
+            if not self._reaches(hop):
+                return Need(
+                    f"an address or route on {hop.dev} that reaches the gateway {hop.gateway}"
+                )
         metric = metric or DEFAULT_METRIC[self._family]
         route = Route(destination, next_hops, metric=metric, protocol=OURS)
         if self._family == IPV4 and not route.has_gateway:
@@ -148,14 +151,6 @@ class Uplink:
         if link is None:
             return Need(f"the device {dev}, which this host does not have")
         return None if link.up else Need(f"the device {dev} to be up")
-
-    def _missing_for_gateway(self, hop: NextHop) -> Need | None:
-        """What Linux needs before it accepts the gateway; None if nothing."""
-        if hop not in self._reached:
-            self._reached[hop] = self._is_reached(hop)
-        if self._reached[hop]:
-            return None
-        return Need(f"an address or route on {hop.dev} that reaches the gateway {hop.gateway}")
 
     def _is_reached(self, hop: NextHop) -> bool:
         """Whether Linux would look for the gateway on the link of the device."""

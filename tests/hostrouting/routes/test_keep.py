@@ -1,19 +1,20 @@
 """hostrouting.routes.keep: the routes are made right, once."""
 
+import errno
 from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 
-from hostrouting.config.settings import StaticRoute
-from hostrouting.errors import RouteConflict
+from hostrouting.config.settings import ProbeRewriteConfig, StaticRoute
+from hostrouting.errors import ApplyError, RouteConflict
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
-from hostrouting.model.route import Route
+from hostrouting.model.route import OURS, Route
 from hostrouting.routes.keep import keep_routes
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
-from hostrouting.testing import FakeKernel
+from hostrouting.testing import FakeKernel, FaultyBackend
 from tests.hostrouting.routes.own_routes import configured, fake, hosts, put, wishes
 from tests.support.examples import scaled
 from tests.support.ip_text import route_of
@@ -59,6 +60,37 @@ def test_a_conflict_beside_a_route_that_waits(kernel: FakeKernel) -> None:
     assert replaced.deletions.steps == ()
 
 
+def test_linux_refuses_the_route_for_replies() -> None:
+    """As where IPv6 is disabled on its device: the other routes are set, and a warning says why it
+    is left out. If Linux refuses another route, none is set.
+    """
+    rewrite = ProbeRewriteConfig(enabled=True, interfaces=("eth1",))
+    config = configured(static("20.1.0.0/16", "10.0.0.1", dev="eth0"))._replace(
+        probe_rewrite=rewrite
+    )
+    kernel = FaultyBackend(fake())
+    kernel.fail("change", errno.EACCES, nth=1)
+    with pytest.raises(ApplyError):
+        keep_routes(kernel, config, done=[])
+    assert ours(kernel) == []
+
+    kernel.fail("change", errno.EACCES, nth=2)
+    done: list[RouteRequest] = []
+    [warning] = keep_routes(kernel, config, done=done).warnings
+    assert warning.severity == "warning"
+    assert "cannot add 2603:1062:0:1:fe80:1234:5678:9abc/128 dev eth1" in warning.sentence
+    assert ours(kernel) == [str(change.route.prefix) for change in done] == ["20.1.0.0/16"]
+
+    assert keep_routes(kernel, config, done=done).warnings == ()
+    assert ours(kernel) == [str(change.route.prefix) for change in done]
+
+
+def ours(kernel: RouteBackend) -> list[str]:
+    """The destinations of our routes."""
+    routes = kernel.snapshot().routes
+    return [str(route.prefix) for route in routes if route.protocol == OURS]
+
+
 @given(hosts(), wishes())
 @settings(max_examples=scaled(200))
 def test_far_routes_do_not_matter(there: list[Route], desired: list[StaticRoute]) -> None:
@@ -80,7 +112,7 @@ def test_far_routes_do_not_matter(there: list[Route], desired: list[StaticRoute]
         done: list[RouteRequest] = []
         try:
             plan = keep_routes(backend_of(kernel), configured(*desired), done=done)
-        except RouteConflict as error:
+        except (RouteConflict, ApplyError) as error:
             return str(error), done, str(kernel)
         return plan, done, str(kernel)
 
