@@ -1,11 +1,10 @@
-"""One host for each thing that `status` says: each incident with what ends it, and how kubelet can
-be.
+"""One host for each thing that `status` says: how each incident is made, and how kubelet can be.
 
 On each node, hostrouting gates kubelet.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import attrs
 
@@ -37,12 +36,6 @@ Change = Callable[[FakeHost], object]
 
 
 REPAIR_LINE = "hostrouting repair | hostrouting apply --config -"
-
-
-class Incident(NamedTuple):
-    """How a node is made."""
-
-    make: Callable[[], FakeHost]
 
 
 class SilentManager(FakeManager):
@@ -222,92 +215,82 @@ def start_router(host: FakeHost) -> None:
     host.kernel.ip_route("add", default)
 
 
-INCIDENTS: dict[str, Incident] = {
-    "nothing": Incident(lambda: FakeHost(kernel=h200())),
-    "in force": Incident(right),
-    "in force: a node of kubeadm in mode WARN": Incident(
-        right_but(start_k3s, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}),
+INCIDENTS: dict[str, Callable[[], FakeHost]] = {
+    "nothing": lambda: FakeHost(kernel=h200()),
+    "in force": right,
+    "in force: a node of kubeadm in mode WARN": right_but(
+        start_k3s, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}
     ),
-    "in force: another program has set the routes": Incident(right_but(lose_routes, type_by_hand)),
-    "differs: another card has a better default route": Incident(without_routes(start_router)),
-    "differs: another card has a better default route, and addresses escape": Incident(
-        right_but(start_router, lose_routes)
+    "in force: another program has set the routes": right_but(lose_routes, type_by_hand),
+    "differs: another card has a better default route": without_routes(start_router),
+    "differs: another card has a better default route, and addresses escape": right_but(
+        start_router, lose_routes
     ),
-    "open: a drop-in is deleted, and another card has a better default route": Incident(
-        without_routes(start_router, lost(LAYOUT.drop_in_path(KUBELET)))
+    "open: a drop-in is deleted, and another card has a better default route": without_routes(
+        start_router, lost(LAYOUT.drop_in_path(KUBELET))
     ),
-    "open: a drop-in is deleted, another card is better, and addresses escape": Incident(
-        after(escaping_node, let_pass, start_router, lost(LAYOUT.drop_in_path(KUBELET)))
+    "open: a drop-in is deleted, another card is better, and addresses escape": after(
+        escaping_node, let_pass, start_router, lost(LAYOUT.drop_in_path(KUBELET))
     ),
-    "differs: routes are missing": Incident(right_but(lose_routes)),
-    "differs: the place of a route is taken": Incident(right_but(hold_place)),
-    "differs: addresses escape in mode WARN": Incident(
-        right_but(staticRoutes={}, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}),
+    "differs: routes are missing": right_but(lose_routes),
+    "differs: the place of a route is taken": right_but(hold_place),
+    "differs: addresses escape in mode WARN": right_but(
+        staticRoutes={}, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}
     ),
-    "differs: addresses escape in mode STRICT": Incident(escaping_node),
-    "differs: config.json was edited": Incident(
-        right_but(
-            lambda host: edit_config(host, take_kubelet_out),
-            gate={"units": [KUBELET, "k3s.service"]},
-        ),
+    "differs: addresses escape in mode STRICT": escaping_node,
+    "differs: config.json was edited": right_but(
+        lambda host: edit_config(host, take_kubelet_out),
+        gate={"units": [KUBELET, "k3s.service"]},
     ),
-    "differs: a unit of ours was edited": Incident(
-        right_but(written(LAYOUT.unit_path(LAYOUT.routes_unit), "[Service]\n"))
+    "differs: a unit of ours was edited": right_but(
+        written(LAYOUT.unit_path(LAYOUT.routes_unit), "[Service]\n")
     ),
-    "differs: /etc is read-only": Incident(
-        right_but(
-            lost(LAYOUT.unit_path(LAYOUT.check_unit)),
-            fill("/etc", "Read-only file system"),
-        )
+    "differs: /etc is read-only": right_but(
+        lost(LAYOUT.unit_path(LAYOUT.check_unit)),
+        fill("/etc", "Read-only file system"),
     ),
-    "differs: addresses escape, and /etc is read-only": Incident(
-        after(escaping_node, let_pass, fill("/etc", "Read-only file system"))
+    "differs: addresses escape, and /etc is read-only": after(
+        escaping_node, let_pass, fill("/etc", "Read-only file system")
     ),
-    "differs: kubelet was refused, and nothing holds it back now": Incident(
-        right_but(lambda host: refuse(host, KUBELET, OVERLAP))
+    "differs: kubelet was refused, and nothing holds it back now": right_but(
+        lambda host: refuse(host, KUBELET, OVERLAP)
     ),
-    "differs: kubelet is masked until the next boot": Incident(
-        right_but(lambda host: [change(host) for change in UNITS["masked"]])
+    "differs: kubelet is masked until the next boot": right_but(
+        lambda host: [change(host) for change in UNITS["masked"]]
     ),
-    "differs: the guard has failed, and routes are missing": Incident(
-        right_but(end_guard, lose_routes)
+    "differs: the guard has failed, and routes are missing": right_but(end_guard, lose_routes),
+    "differs: routes of hostrouting are not configured": after(
+        escaping_node, let_pass, lambda host: type_routes(host, *REPAIR)
     ),
-    "differs: routes of hostrouting are not configured": Incident(
-        after(escaping_node, let_pass, lambda host: type_routes(host, *REPAIR))
+    "differs: the table for probes is lost": right_but(
+        lambda host: host.nftables.tables.clear(), probeRewrite=PROBES
     ),
-    "differs: the table for probes is lost": Incident(
-        right_but(lambda host: host.nftables.tables.clear(), probeRewrite=PROBES)
+    "differs: the opening is ignored": right_but(written(LAYOUT.opening_path, "ticket", 0o666)),
+    "differs: another program fights with the guard": right_but(
+        written(LAYOUT.fight_path, "412\nanother program takes away our routes\n")
     ),
-    "differs: the opening is ignored": Incident(
-        right_but(written(LAYOUT.opening_path, "ticket", 0o666))
+    "in force: kubelet fails": right_but(lambda host: [change(host) for change in UNITS["fails"]]),
+    "open: by an administrator": right_but(written(LAYOUT.opening_path, "ticket 4711\n")),
+    "open: by an administrator, and routes are missing": right_but(
+        lose_routes, written(LAYOUT.opening_path, "ticket 4711\n")
     ),
-    "differs: another program fights with the guard": Incident(
-        right_but(written(LAYOUT.fight_path, "412\nanother program takes away our routes\n"))
+    "open: by a drop-in that systemd has loaded": right_but(load_override),
+    "open: by a drop-in that systemd has loaded, and routes are missing": right_but(
+        load_override, lose_routes
     ),
-    "in force: kubelet fails": Incident(
-        right_but(lambda host: [change(host) for change in UNITS["fails"]])
-    ),
-    "open: by an administrator": Incident(right_but(written(LAYOUT.opening_path, "ticket 4711\n"))),
-    "open: by an administrator, and routes are missing": Incident(
-        right_but(lose_routes, written(LAYOUT.opening_path, "ticket 4711\n"))
-    ),
-    "open: by a drop-in that systemd has loaded": Incident(right_but(load_override)),
-    "open: by a drop-in that systemd has loaded, and routes are missing": Incident(
-        right_but(load_override, lose_routes)
-    ),
-    "open: k3s is not gated": Incident(right_but(start_k3s)),
-    "open: no systemd": Incident(right_but(stop_systemd)),
-    "shut: the program is lost": Incident(right_but(lost(LAYOUT.program_path))),
-    "shut: Python is broken": Incident(right_but(break_python)),
-    "shut: config.json is broken": Incident(right_but(garble)),
-    "shut: /etc/hostrouting is deleted": Incident(right_but(delete_folder)),
-    "waiting: for a default route": Incident(right_but(lose_default)),
-    "waiting: for a device to be named": Incident(right_but(start_vpn, lose_routes)),
-    "waiting: the verdict is undecided": Incident(right_but(start_vpn)),
-    "waiting: packets with a mark go elsewhere": Incident(without_routes(mark_packets)),
-    "waiting: systemd does not answer": Incident(lambda: with_silent_systemd(right())),
-    "waiting: the kernel does not answer": Incident(lambda: with_silent_kernel(right())),
-    "waiting: only root may read the files": Incident(lambda: with_private_files(right())),
+    "open: k3s is not gated": right_but(start_k3s),
+    "open: no systemd": right_but(stop_systemd),
+    "shut: the program is lost": right_but(lost(LAYOUT.program_path)),
+    "shut: Python is broken": right_but(break_python),
+    "shut: config.json is broken": right_but(garble),
+    "shut: /etc/hostrouting is deleted": right_but(delete_folder),
+    "waiting: for a default route": right_but(lose_default),
+    "waiting: for a device to be named": right_but(start_vpn, lose_routes),
+    "waiting: the verdict is undecided": right_but(start_vpn),
+    "waiting: packets with a mark go elsewhere": without_routes(mark_packets),
+    "waiting: systemd does not answer": lambda: with_silent_systemd(right()),
+    "waiting: the kernel does not answer": lambda: with_silent_kernel(right()),
+    "waiting: only root may read the files": lambda: with_private_files(right()),
 }
 """By the state, and what has happened."""
 

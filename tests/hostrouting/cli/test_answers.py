@@ -155,6 +155,6 @@ def test_a_repair_of_one_family_says_what_the_other_lacks(options: tuple[str, ..
 def test_a_card_is_to_be_named_before_a_repair() -> None:
     """The repair would lead through the card that Linux prefers, and move routes that are right."""
     name = "differs: another card has a better default route, and addresses escape"
-    page = say("check", host=INCIDENTS[name].make())
+    page = say("check", host=INCIDENTS[name]())
     assert "Permanently" not in page.out
     assert "in routeOverlap.expectedDevs, name the intended devices" in page.out

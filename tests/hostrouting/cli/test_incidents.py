@@ -1,8 +1,7 @@
-"""An incident is told once, in tests/support/statuses.py: what was broken, the command that its
-page prints, and how the host is after that was typed.
+"""An incident is told once, in tests/support/statuses.py: what was broken.
 
 tests/hostrouting/status has the pages. Here, each command that a page of the incident prints is
-typed on it as it stands, in the way in which hostrouting was called.
+typed on it as it stands.
 """
 
 import json
@@ -81,24 +80,11 @@ def type_other(host: FakeHost, command: str) -> None:
             host.kernel.ip_route("delete", route)
         case ["rm", path]:
             host.files.remove(path)
-        case ["mv", path, place]:
-            host.files.texts[place] = host.files.texts.pop(path)
-        case ["kill", _]:
-            host.files.locked.clear()
-        case ["chown", "root", path]:
-            host.files.owners.pop(path, None)
-        case ["chmod", "go-w", path]:
-            host.files.modes[path] = host.files.modes.get(path, 0o755) & ~0o022
-        case ["sed", "-i", program, path]:
-            pattern = program.removeprefix("/").removesuffix("/d")
-            lines = host.files.texts[path].splitlines(keepends=True)
-            kept = [text for text in lines if not re.search(pattern, text)]
-            host.files.texts[path] = "".join(kept)
         case ["systemctl", "daemon-reload"]:
             manager.reload()
         case ["systemctl", "unmask", "--runtime", unit]:
             assert manager.properties.pop(unit)["UnitFileState"] == "masked-runtime"
-        case ["systemctl", "start" | "restart", unit]:
+        case ["systemctl", "start", unit]:
             manager.properties[unit] = {"LoadState": "loaded", "ActiveState": "active"}
             let_pass(host, unit)
         case _:
@@ -110,16 +96,14 @@ def test_what_is_printed_can_be_typed(name: str) -> None:
     """No command of any page fails, none makes the host worse than it was, and the one that is to
     make it right does.
     """
-    incident = INCIDENTS[name]
-    before = find_status(incident.make())
+    make = INCIDENTS[name]
+    before = find_status(make())
     worst = WORST_LAST.index(before.state)
-    printed = {each for words in PAGES for each in commands_of(words, incident.make())}
+    printed = {each for words in PAGES for each in commands_of(words, make())}
     for command in printed:
-        if re.search(
-            r"CIDR|REASON|journalctl|systemctl cat|du -|--help|systemctl restart", command
-        ):
+        if re.search(r"CIDR|REASON|journalctl|systemctl cat|--help", command):
             continue  # what the operator has to fill in, or only reads
-        host = incident.make()
+        host = make()
         type_in(host, command)
         after = find_status(host)
         assert WORST_LAST.index(after.state) <= worst, command

@@ -178,7 +178,7 @@ CASES: dict[
     "apply: the gate is open": (APPLY, applied(change=OPENED), REPAIRED),
     "apply: no default route": (APPLY, of(FakeKernel), document()),
     # tests/hostrouting/status has the other pages.
-    "status: routes are lost": ("status", INCIDENTS["differs: routes are missing"].make),
+    "status: routes are lost": ("status", INCIDENTS["differs: routes are missing"]),
     "remove: nothing is installed": ("remove", of(h200)),
     "remove: done": ("remove", applied()),
     "remove: a dry run": ("remove --dry-run", applied()),

@@ -135,7 +135,7 @@ def test_the_instances_of_a_template() -> None:
 
 def test_a_unit_where_systemd_does_not_run() -> None:
     """Nothing is known of it, and systemd is not asked."""
-    status = find_status(INCIDENTS["open: no systemd"].make(), KUBELET)
+    status = find_status(INCIDENTS["open: no systemd"](), KUBELET)
     assert [unit.state for unit in status.asked] == ["no answer"]
     assert status.code == 3
 
@@ -268,8 +268,8 @@ RIGHT = [*status_lines(find_status(right()))]
 def test_pages(snapshot: object) -> None:
     """A page for each incident, and for each state of a unit."""
     shown = ["# in force: 0", *RIGHT]
-    for name, incident in INCIDENTS.items():
-        status = find_status(incident.make())
+    for name, make in INCIDENTS.items():
+        status = find_status(make())
         assert_state(name, status)
         shown += page_of(name, status)
     for state, changes in UNITS.items():
@@ -282,7 +282,7 @@ def test_pages(snapshot: object) -> None:
 
 def test_the_document() -> None:
     """It has what the page has, for a program."""
-    host = INCIDENTS["in force: kubelet fails"].make()
+    host = INCIDENTS["in force: kubelet fails"]()
     page = say("status", host=host)
     document = say("status", "--json", host=host).json
     assert document["headline"] == page.lines[0]
@@ -296,7 +296,7 @@ def test_the_document() -> None:
 @pytest.mark.parametrize("name", INCIDENTS)
 def test_the_metrics(name: str) -> None:
     """Prometheus can read them: the state, what is wrong, and how each unit is."""
-    status = find_status(INCIDENTS[name].make())
+    status = find_status(INCIDENTS[name]())
     text = "".join(f"{line}\n" for line in metric_lines(status))
     values: dict[str, float] = {}
     for metric in text_string_to_metric_families(text):
