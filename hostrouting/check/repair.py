@@ -15,7 +15,7 @@ Then the proof: the routes are put into the tables, and everything is judged aga
 make fine is named. If anything is worse than before, no route is proposed at all.
 
 Where a rule leads packets away before table main is looked up, no route helps, but another rule may
-(`_with_rule`). It is proven in the same way, without the routes.
+(`_with_rules`). It is proven in the same way, without the routes.
 """
 
 from __future__ import annotations
@@ -72,8 +72,7 @@ def propose_repair(
             if before.escape is not None and part.worst_grade is not Grade.FINE:
                 why = hiding[before.first] or _why_still(part, missing)
             reasons.append((part, why))
-        if any(why for _, why in reasons):
-            reasons = _with_rule(judge, cidr, reasons)
+        reasons = _with_rules(judge, cidr, reasons)
         unrepairable += [Unrepairable(*each) for each in ranges_of(reasons)]
     return Repair(tuple(routes), dev, tuple(unrepairable))
 
@@ -83,6 +82,17 @@ def _outermost(cidrs: Sequence[Prefix]) -> Iterator[Prefix]:
     for cidr in sorted(set(cidrs)):
         if not any(cidr in other for other in cidrs if other != cidr):
             yield cidr
+
+
+def _hidden_networks(reasons: Sequence[tuple[Part, Why | None]], cidr: Prefix) -> list[Prefix]:
+    """The networks of pods of this node in the CIDR that packets miss."""
+    networks: dict[Prefix, None] = {}
+    for part, _ in reasons:
+        for opinion in part.opinions:
+            hidden = opinion.hidden
+            if hidden is not None and hidden.prefix in cidr and not hidden.prefix.is_single:
+                networks[hidden.prefix] = None
+    return list(networks)
 
 
 def _parts_inside(parts: Sequence[Part], cidr: Prefix) -> Iterator[Part]:
@@ -141,7 +151,7 @@ def _routes_to(
     devs = [dev for dev in sorted(uplinks.devs) if _may_lead_out(judge, dev)]
     if uplinks.doubtful or not devs:
         return None, [], _NO_GATEWAY
-    why: Why | None = None
+    why: Why | None
     for dev in [None, *devs]:
         why = None
         routes: list[Route] = []
@@ -165,31 +175,46 @@ def _may_lead_out(judge: Judge, dev: str) -> bool:
     return bool(is_configurable_dev(dev)) and (is_named or is_tap(link) or not is_tunnel(link))
 
 
-# The rule that repairs what no route does.
+# The rules that repair what no route does.
+
+
+def _with_rules(
+    judge: Judge, cidr: Prefix, reasons: list[tuple[Part, Why | None]]
+) -> list[tuple[Part, Why | None]]:
+    """These parts of a CIDR, each with why no route repairs it, and with a rule that repairs it
+    instead: one for the CIDR or, where that is wrong, for the pods of this node that are missed.
+    """
+    for destination in (cidr, *_hidden_networks(reasons, cidr)):
+        if any(why is not None and why.rule is None for _, why in reasons):
+            reasons = _with_rule(judge, destination, reasons)
+    return reasons
 
 
 def _with_rule(
-    judge: Judge, cidr: Prefix, reasons: list[tuple[Part, Why | None]]
+    judge: Judge, destination: Prefix, reasons: list[tuple[Part, Why | None]]
 ) -> list[tuple[Part, Why | None]]:
     """These parts of a CIDR, each with why no route repairs it; and with a rule that looks up table
-    main for this CIDR first, if that repairs the part. None has one if the rule makes anything
-    worse, or leads anything away from its CNI.
+    main for this destination first, if that repairs the part. None has one if the rule makes
+    anything worse, leads anything away from its CNI, or chooses between default routes in doubt.
     """
-    before = list(_parts_of(judge, [cidr]))
+    before = list(_parts_of(judge, [destination]))
     priority = _priority_before(judge, before)
     if priority is None:
         return reasons
-    rule = Rule(judge.fib.family, priority, table=TABLE_MAIN, dst=cidr)
-    after = list(_parts_of(judge.with_rules([rule]), [cidr]))
+    rule = Rule(judge.fib.family, priority, table=TABLE_MAIN, dst=destination)
+    after = list(_parts_of(judge.with_rules([rule]), [destination]))
     if _is_worse(before, after):
         return reasons
-    for old, new in zip(before, after, strict=True):  # the rule has no border inside the CIDR
+    for old, new in zip(before, after, strict=True):  # the rule has no border inside
         if old.opinion.is_fine_elsewhere and old.decision.devs != new.decision.devs:
+            return reasons
+        if judge.uplinks.doubtful and new.worst_grade is not Grade.FINE:
             return reasons
     with_rule: list[tuple[Part, Why | None]] = []
     for part, why in reasons:
-        is_repaired = _part_around(after, part.first).worst_grade is Grade.FINE
-        if why is not None and is_repaired:
+        is_inside = destination.first <= part.first and part.last <= destination.last
+        is_without = why is not None and why.rule is None and is_inside
+        if is_without and _part_around(after, part.first).worst_grade is Grade.FINE:
             with_rule.append((part, _why_still(part, None)._replace(rule=rule)))
         else:
             with_rule.append((part, why))
@@ -198,11 +223,8 @@ def _with_rule(
 
 def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
     """The priority before all rules by which these parts escape; None if there are none, or if
-    table local is looked up later. A rule that refuses packets is meant to. While a default route
-    is in doubt, there is none either: the new rule would choose that of table main.
+    table local is looked up later. A rule that refuses packets is meant to.
     """
-    if judge.uplinks.doubtful:
-        return None
     priorities: list[int] = []
     for part in parts:
         for _, decision in part.escapes:
@@ -210,8 +232,7 @@ def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
             if rule is not None and rule.table not in {0, TABLE_LOCAL, TABLE_MAIN}:
                 priorities.append(rule.priority - 1)
     of_local = [rule.priority for rule in judge.fib.rules if rule.table == TABLE_LOCAL]
-    lowest = max(of_local, default=0)
-    if not priorities or min(priorities) < lowest:
+    if not priorities or min(priorities) < max(of_local, default=0):
         return None
     return min(priorities)
 

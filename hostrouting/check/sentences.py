@@ -56,8 +56,8 @@ def _describe_missing_default(family: FamilyReport, severity: Severity) -> Findi
     target = f"IPv{family.family} default route"
     facts = {"family": family.family}
     remedy = TO_HAVE_DEFAULT
-    of_family = [rule for rule in family.snapshot.rules if rule.family == family.family]
-    if all(rule.table != TABLE_MAIN for rule in of_family):
+    looked_up = {(rule.family, rule.table) for rule in family.snapshot.rules}
+    if (family.family, TABLE_MAIN) not in looked_up:
         add_rule = command_of(_program_for(family.family), "rule add pref 32766 lookup main")
         remedy = Remedy("no rule looks up table main; add it", add_rule)
     return Finding(

@@ -36,8 +36,9 @@ def not_judged(fib: Fib) -> Iterator[tuple[str, Prefix]]:
                 about = applied.to
             yield f"rule {rule}", about
     usual = default_rules(fib.family)
-    has_main = any(rule.table == TABLE_MAIN for rule in fib.rules)
-    if fib.family == IPV6 and not has_main and set(usual).issuperset(fib.rules):
+    is_unruled = set(usual).issuperset(fib.rules) and usual[1] not in fib.rules
+    has_routes = any(route.table == TABLE_MAIN for route in fib.routes)
+    if fib.family == IPV6 and is_unruled and has_routes:
         # Linux uses table main until a rule is added for the first time.
         yield "IPv6 without the rule for table main", Prefix(IPV6, 0, 0)
     for route in fib.routes:
