@@ -182,8 +182,8 @@ def _unanswered(judge: Judge) -> Iterator[RangeInDoubt]:
         return
     local = {route.prefix for route in fib.snapshot.routes if route.table == TABLE_LOCAL}
     for address in judge.devices.addresses:
-        is_of_link = address.dev == "lo" or Prefix.of(address.ip) not in local
-        if not is_of_link and fib.lookup(address.ip).kind not in {"local", NOT_JUDGED}:
+        is_own = address.dev != "lo" and Prefix.of(address.ip) in local
+        if is_own and fib.lookup(address.ip).kind not in {"local", NOT_JUDGED}:
             yield Opinion(Grade.DOUBT, MISSING_RULE), int(address.ip), int(address.ip)
 
 

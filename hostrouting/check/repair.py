@@ -84,14 +84,13 @@ def _outermost(cidrs: Sequence[Prefix]) -> Iterator[Prefix]:
             yield cidr
 
 
-def _hidden_networks(reasons: Sequence[tuple[Part, Why | None]], cidr: Prefix) -> list[Prefix]:
-    """The networks of pods of this node in the CIDR that packets miss."""
+def _hidden_networks(reasons: Sequence[tuple[Part, Why | None]]) -> list[Prefix]:
+    """The networks of pods of this node that packets miss."""
     networks: dict[Prefix, None] = {}
     for part, _ in reasons:
-        for opinion in part.opinions:
-            hidden = opinion.hidden
-            if hidden is not None and hidden.prefix in cidr and not hidden.prefix.is_single:
-                networks[hidden.prefix] = None
+        hidden = part.opinion.hidden
+        if hidden is not None and not hidden.prefix.is_single:
+            networks[hidden.prefix] = None
     return list(networks)
 
 
@@ -184,7 +183,7 @@ def _with_rules(
     """These parts of a CIDR, each with why no route repairs it, and with a rule that repairs it
     instead: one for the CIDR or, where that is wrong, for the pods of this node that are missed.
     """
-    for destination in (cidr, *_hidden_networks(reasons, cidr)):
+    for destination in (cidr, *_hidden_networks(reasons)):
         if any(why is not None and why.rule is None for _, why in reasons):
             reasons = _with_rule(judge, destination, reasons)
     return reasons
@@ -212,9 +211,9 @@ def _with_rule(
             return reasons
     with_rule: list[tuple[Part, Why | None]] = []
     for part, why in reasons:
-        is_inside = destination.first <= part.first and part.last <= destination.last
-        is_without = why is not None and why.rule is None and is_inside
-        if is_without and _part_around(after, part.first).worst_grade is Grade.FINE:
+        is_inside = destination.first <= part.first <= destination.last
+        is_open = is_inside and why is not None and why.rule is None
+        if is_open and _part_around(after, part.first).worst_grade is Grade.FINE:
             with_rule.append((part, _why_still(part, None)._replace(rule=rule)))
         else:
             with_rule.append((part, why))

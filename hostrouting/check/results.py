@@ -294,9 +294,6 @@ class FamilyReport(NamedTuple):
             return sentences[0]
         return f"{sentences[0]}; and {len(sentences) - 1} more"
 
-    def __repr__(self) -> str:
-        return f"<FamilyReport {self}>"
-
     def __str__(self) -> str:
         return f"{self.verdict.upper()}: {self.sentence}"
 

@@ -18,7 +18,6 @@ def test_a_report_from_another_process() -> None:
     assert received == report
     assert str(received) == str(report)
     assert repr(received) == "<CheckReport overlap>"
-    assert repr(received.families[0]) == f"<FamilyReport {report}>"
     assert check_findings(received) == check_findings(report)
     document = check_document(received, mode="STRICT")
     assert document == check_document(report, mode="STRICT")
