@@ -45,7 +45,7 @@ COMMANDS = {
     "snapshot": ("print devices, addresses, rules and routes as JSON, to examine elsewhere", ()),
     "render": (
         "write the boot files of a configuration into an image",
-        ("--config", "--root", "--json"),
+        ("--config", "--root", "--allow-removal", "--json"),
     ),
     "clean": (
         "show or delete what azure-vnet left behind",

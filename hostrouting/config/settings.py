@@ -56,14 +56,15 @@ _OUR_UNITS = (
 """As in `HostLayout`, which this module may not import."""
 _EARLY = (
     # systemd's own: networkd, resolved, udevd, journald, …; and the bus by which they are reached
-    "systemd-", "udev.", "dbus", "messagebus.",
+    "systemd-", "udev.", "dbus.", "dbus-broker.", "messagebus.",
     # what gives this host its addresses and its default route
     "NetworkManager", "networking.", "network.", "netplan", "ifup", "dhcpcd", "dhclient",
     "wpa_supplicant", "iwd.", "connman", "wicked", "frr.", "bird.", "bird6.",
     "openvswitch", "ovs-", "ovsdb-",
     # what comes before the network: the first boot of a cloud's image, InfiniBand, filters
-    "cloud-init", "openibd.", "rdma-",
-    "nftables", "iptables", "ip6tables", "firewalld.", "ufw.", "netfilter-persistent.",
+    "cloud-init", "openibd.", "rdma.", "rdma-ndd.", "rdma-load-modules@",
+    "nftables.", "nftables-flush.", "iptables.", "ip6tables.", "firewalld.", "ufw.",
+    "netfilter-persistent.",
 )  # fmt: skip
 """How the names of units begin that the network, or the gate itself, needs."""
 _RUNTIMES = ("containerd.service", "crio.service", "snap.microk8s.daemon-containerd.service")

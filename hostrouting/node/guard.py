@@ -3,7 +3,8 @@
 A change starts a pass that only sets the routes, at once. A whole pass follows as soon as the last
 whole pass is 10 s ago; without a change, one is made each minute. A pass changes only what is
 wrong, or it would wake the guard again. After a pass, the guard rests for 25 times as long as the
-pass has worked: so it uses at most a twentieth of a processor, however much changes.
+pass has worked, so that it uses a twentieth of a processor at most, however much changes; but for
+no more than 2 s, so that a route is back within 3 s on a host with very many routes, too.
 
 What a pass finds is logged once, until a pass of its kind does not find it; in a fight
 (`upkeep.fight`), once until its end.
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
 
 # In seconds.
 _SHORTEST_REST = 0.1
-_LONGEST_REST = 60.0
+_LONGEST_REST = 2.0
 _WHOLE_AGAIN_AFTER = 10.0
-_WHOLE_AGAIN_UNTIL = 60.0
+_WHOLE_AGAIN_UNTIL = 55.0
 _REST_FACTOR = 25
 """A rest is this many times as long as the work of the pass before it."""
 

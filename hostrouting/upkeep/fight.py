@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _REPAIRS = 10
 """With so many repairs, a fight begins: after a boot, a few are usual."""
-_QUIET = 150.0
-"""Seconds without a repair that end a fight: a table for probes is repaired each minute."""
+_QUIET = 600.0
+"""Seconds without a repair that end a fight: a rival may come every few minutes."""
 _SAY_AGAIN = 3600.0
 _REMEDY = Remedy("find that program, and have it leave alone what is configured here")
 

@@ -1,8 +1,9 @@
 """`render`: the files that apply would write on the host, for an image.
 
 They are written below the directory where the host's image is mounted, and files of an earlier
-configuration are removed there; this requires root. The running kernel and systemd are not changed:
-the files take effect when the image boots.
+configuration are removed there; this requires root. Without --allow-removal, what protects an
+image is not taken away, as by apply. The running kernel and systemd are not changed: the files take
+effect when the image boots.
 """
 
 import argparse
@@ -24,7 +25,7 @@ def run(arguments: argparse.Namespace, _host: Host) -> Answer:
     if not os.path.isdir(arguments.root) or root == "/":
         rule = "is not the folder of an image"
         raise bad_input("--root", rule, "mount the image there first", arguments.root)
-    task = Configure(config, host=Host.offline(root), allow_removal=True)
+    task = Configure(config, host=Host.offline(root), allow_removal=arguments.allow_removal)
     findings = task.plan().findings  # such as the programs that the image lacks
     outcome = run_task(task, task.host)
     lines = list(outcome.lines(f"the image in {root} matches the configuration"))

@@ -19,6 +19,7 @@ import pytest
 from hostrouting.boot.program import sources_digest
 from hostrouting.cli.output import Answer, write
 from hostrouting.errors import BackendError
+from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
 from hostrouting.release import __version__
@@ -27,6 +28,7 @@ from tests.support.cli import say
 from tests.support.incidents import (
     escaping_node,
 )
+from tests.support.node import REPAIRED
 from tests.support.programs import completed, modules_loaded_by
 from tests.support.tasks import CIDR
 from tests.support.topologies import with_docker
@@ -182,6 +184,27 @@ def test_a_root_that_is_not_an_images(root: str, shown: str, tmp_path: Path) -> 
     rule = "is not the folder of an image"
     assert said.err == f"hostrouting: --root{shown} {rule}; mount the image there first\n"
     assert said.code == 2
+
+
+def test_render_takes_no_protection_away(tmp_path: Path) -> None:
+    """An empty configuration, that of an agent that failed to read its own, leaves an image gated
+    unless that is allowed.
+    """
+    image = tmp_path / "image"
+    image.mkdir()
+    full = tmp_path / "full.json"
+    full.write_text(json.dumps(REPAIRED.to_mapping()))
+    empty = tmp_path / "empty.json"
+    empty.write_text("{}")
+    assert say("render", "--config", str(full), "--root", str(image)).code == 0
+    drop_in = image / HostLayout.drop_in_path("kubelet.service").lstrip("/")
+    said = say("render", "--config", str(empty), "--root", str(image))
+    assert said.code == 2
+    assert said.out.startswith("FAILED: this would remove protection")
+    assert drop_in.exists()
+    said = say("render", "--config", str(empty), "--root", str(image), "--allow-removal")
+    assert said.code == 0
+    assert not drop_in.exists()
 
 
 # What is written on which stream, and the exit code.

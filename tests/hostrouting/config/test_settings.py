@@ -318,11 +318,12 @@ VALUES: dict[str, dict[str, list[Any]]] = {
         "is needed for the network, or by the gate": [
             f"{name}.service"
             for name in (
-                *("static-routes", "systemd-networkd", "udev", "dbus-broker", "messagebus"),
+                *("static-routes", "systemd-networkd", "udev", "dbus", "dbus-broker", "messagebus"),
                 *("NetworkManager", "networking", "network", "netplan-ovs-cleanup", "ifup@eth0"),
                 *("dhcpcd@eth0", "dhclient", "wpa_supplicant", "iwd", "connman", "wicked", "frr"),
                 *("bird", "bird6", "openvswitch-switch", "ovs-vswitchd", "ovsdb-server", "openibd"),
-                *("cloud-init-local", "rdma-ndd", "nftables", "iptables", "ip6tables"),
+                *("cloud-init-local", "rdma-ndd", "rdma-load-modules@rdma", "nftables"),
+                *("nftables-flush", "iptables", "ip6tables"),
                 *("firewalld", "ufw", "netfilter-persistent"),
             )
         ],
