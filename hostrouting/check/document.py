@@ -34,7 +34,6 @@ def check_document(
         "verdicts": verdicts,
         "mode": mode,
         "expectedDevs": expected_devs,
-        "nodeIps": {f"ipv{version}": str(ip) for version, ip in report.node_ips.items()},
         "findings": [finding.to_mapping() for finding in findings],
         "repair": [{**_OPEN, **route.to_mapping()} for route in report.routes],
     }

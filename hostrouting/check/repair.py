@@ -69,7 +69,7 @@ def propose_repair(
         for part in _parts_inside(after, cidr):
             before = _part_around(parts, part.first)
             why = None
-            if before.escape is not None and part.worst_grade is not Grade.FINE:
+            if before.escape is not None and not _is_repaired(before, part):
                 why = hiding[before.first] or _why_still(part, missing)
             reasons.append((part, why))
         reasons = _with_rules(judge, cidr, reasons)
@@ -119,18 +119,17 @@ def _taken(route: Route) -> Decision:
 def _prefixes_for(judge: Judge, part: Part, block: Prefix) -> Iterator[Prefix]:
     """The prefixes of the routes that take this part, as wide as possible."""
     present = judge.fib.tables[TABLE_MAIN].best(part.first)
-    if present is None and block.length == 0:  # a default route is not a static route
-        yield from block.halves()
-        return
-    if present is None or block.length > present.prefix.length:
-        yield block
-        return
-    metric = DEFAULT_METRIC[judge.fib.family]
-    is_replaced = present.protocol == OURS and present.metric == metric
-    if present.metric > metric or is_replaced:
-        yield present.prefix
-    elif not present.prefix.is_single:
-        for half in present.prefix.halves():
+    prefix = block
+    is_taken = False
+    if present is not None and present.prefix.length >= block.length:
+        prefix = present.prefix
+        metric = DEFAULT_METRIC[judge.fib.family]
+        is_replaced = present.protocol == OURS and present.metric == metric
+        is_taken = present.metric <= metric and not is_replaced
+    if prefix.length > 0 and not is_taken:  # a default route is not a static route
+        yield prefix
+    elif not prefix.is_single:
+        for half in prefix.halves():
             if part.first <= half.last and half.first <= part.last:
                 yield half
 
@@ -213,7 +212,7 @@ def _with_rule(
     for part, why in reasons:
         is_inside = destination.first <= part.first <= destination.last
         is_open = is_inside and why is not None and why.rule is None
-        if is_open and _part_around(after, part.first).worst_grade is Grade.FINE:
+        if is_open and _is_repaired(part, _part_around(after, part.first)):
             with_rule.append((part, _why_still(part, None)._replace(rule=rule)))
         else:
             with_rule.append((part, why))
@@ -258,6 +257,12 @@ def _is_worse(parts: Sequence[Part], after: Sequence[Part]) -> bool:
         if part.opinion.grade > before.opinion.grade or part.worst_grade > before.worst_grade:
             return True
     return False
+
+
+def _is_repaired(before: Part, part: Part) -> bool:
+    """Whether nothing escapes any more, and nothing is in doubt that was not before."""
+    doubts = [opinion for opinion in part.opinions if opinion.grade is Grade.DOUBT]
+    return part.escape is None and set(before.opinions).issuperset(doubts)
 
 
 def _helping_routes(parts: Sequence[Part], after: Sequence[Part]) -> set[Route | None]:

@@ -150,7 +150,7 @@ def _facts_of(escape: Escape) -> dict[str, Any]:
     """The escape for programs."""
     family = escape.cidr.family
     decision = escape.decision
-    facts: dict[str, Any] = {
+    return {
         "cidr": str(escape.cidr),
         "first": str(ip_at(family, escape.first)),
         "last": str(ip_at(family, escape.last)),
@@ -160,9 +160,6 @@ def _facts_of(escape: Escape) -> dict[str, Any]:
         "route": "" if decision.route is None else str(decision.route),
         "rule": "" if decision.rule is None else str(decision.rule),
     }
-    if escape.hidden is not None:
-        facts["pods"] = str(escape.hidden.prefix)
-    return facts
 
 
 # What repairs it.

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig, Mode
     from hostrouting.finding import Finding
     from hostrouting.install.wanted import Wanted
-    from hostrouting.model.prefix import IP
     from hostrouting.model.snapshot import Snapshot
 
 _SHOWN = 20
@@ -55,15 +54,6 @@ class CheckResult(Effects):
         if self.report is None:
             return ()
         return check_findings(self.report)
-
-    @property
-    def node_ips(self) -> dict[int, IP]:
-        """The address of the expected device, by family (4, 6) if there is exactly one: kubelet's
-        `--node-ip`.
-        """
-        if self.report is None:
-            return {}
-        return self.report.node_ips
 
     def log_fields(self) -> dict[str, object]:
         fields = super().log_fields()

@@ -34,6 +34,13 @@ what a CNI may have left behind is not deleted if something else would be wrong 
 what leaves by the uplink's default route may as well leave by a route of ours
 + elsewhere; rule lookup 254 suppress 0; rule pref 200
   10.1.0.0/16 | rule pref 150 to 10.1.2.0/24 lookup 254 | 10.1.0.0/16 dev=eth0
+what rules do with other packets is in doubt before and after the repair, which is whole
+  172.16.0.0/17 172.16.128.0/17 \
+| 172.16.0.0/16 dev ib0; rule pref 9 fwmark 7/7; default dev ib0 table 100 | 172.16.0.0/16
+no default route is replaced by one, even with a better metric
+  0.0.0.0/1 10.1.0.0/25 10.1.0.128/25 128.0.0.0/1 \
+| -default; default via 10.1.0.1 dev eth1 metric 100; default via 10.0.0.1 dev eth0 metric 200; \
+10.1.0.0/24 dev eth1 | 0.0.0.0/0 dev=eth0
 a provider's line is right, and has to be named all the same before a repair leads by it
   no-gateway | -default; link ppp0 ppp; default dev ppp0; 172.16.0.0/16 dev ib0
 the host does not have the expected device

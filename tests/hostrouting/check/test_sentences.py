@@ -68,8 +68,9 @@ HOSTS: dict[str, Snapshot | str] = {
     "in a table without a rule": "-default; default dev eth1 table 7",
     "on link": "172.16.5.0/24 dev eth0 proto 3",
     "a repair of one route": "link docker0 bridge; 172.16.5.0/24 dev docker0 proto 2 metric 9",
-    "not proven": "link docker0 bridge; 172.16.5.0/24 dev docker0; default dev docker0 table 100; "
-    "rule pref 50 fwmark 1/1",
+    "not proven": "link docker0 bridge; 172.16.5.7/32 dev docker0",
+    "beside a rule in doubt": "link docker0 bridge; 172.16.5.0/24 dev docker0; "
+    "default dev docker0 table 100; rule pref 50 fwmark 1/1",
     "competing defaults": "default via 10.1.0.1 dev eth1 proto 16 metric 200",
     "equal defaults": "default via 10.1.0.1 dev eth1 proto 16 metric 100",
     "a tunnel, which does not compete": "default dev wg1 metric 500",

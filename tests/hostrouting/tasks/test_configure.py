@@ -79,7 +79,8 @@ def test_report() -> None:
     first, *_, last = str(result).splitlines()
     assert first == f"changed {LAYOUT.program_path}"
     assert last == str(result.changes[-1])
-    assert result.node_ips == {4: ip_address("10.0.0.4")}
+    assert result.report is not None
+    assert result.report.node_ips == {4: ip_address("10.0.0.4")}
 
     again = run(Configure(WANTED, host=host))
     assert isinstance(again, CheckResult)

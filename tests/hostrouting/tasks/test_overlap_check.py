@@ -111,7 +111,6 @@ class TestModes:
         result = checked(FakeHost.image(), CIDR)
         assert result.report is None
         assert result.findings == ()
-        assert result.node_ips == {}
         assert {"verdict", "findings"}.isdisjoint({**result.log_fields(), **result.to_mapping()})
 
     @pytest.mark.parametrize("comes", [True, False], ids=["comes", "does not come"])
