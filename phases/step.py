@@ -81,7 +81,7 @@ class Step(Generic[T_co]):
     failed; this step itself if its own task raised the error.
     """
     reason: str = ""
-    """Why the step was cancelled or skipped; in a plan, the condition under which it runs."""
+    """Why the step was cancelled or skipped."""
     attempts: int = 1
     """How often this step's own task was tried."""
     signal: int | None = None

@@ -107,12 +107,12 @@ def _why_hiding(judge: Judge, part: Part) -> Why | None:
     around = judge.fib.tables[TABLE_MAIN].around(part.first)
     around += judge.devices.routes_to_pods.around(part.first)
     for route in around:
-        if route != decision.route and judge.opinion(_taken(route)).is_fine_elsewhere:
+        if route != decision.route and judge.opinion(_decision_by(route)).is_fine_elsewhere:
             return Why("below-a-cni", f"[{decision}] hides [{route}]")
     return None
 
 
-def _taken(route: Route) -> Decision:
+def _decision_by(route: Route) -> Decision:
     return Decision(route.type, route)
 
 
@@ -192,7 +192,7 @@ def _with_rule(
     judge: Judge, destination: Prefix, reasons: list[tuple[Part, Why | None]]
 ) -> list[tuple[Part, Why | None]]:
     """These parts of a CIDR, each with why no route repairs it; and with a rule that looks up table
-    main for this destination first, if that repairs the part. None has one if the rule makes
+    main for this destination first, if that repairs the part. There is no such rule if it makes
     anything worse, leads anything away from its CNI, or chooses between default routes in doubt.
     """
     before = list(_parts_of(judge, [destination]))
@@ -221,7 +221,8 @@ def _with_rule(
 
 def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
     """The priority before all rules by which these parts escape; None if there are none, or if
-    table local is looked up later. A rule that refuses packets is meant to.
+    table local is looked up later. Rules that refuse packets do not count: somebody has made them
+    for that.
     """
     priorities: list[int] = []
     for part in parts:

@@ -50,7 +50,7 @@ class InstallTask(ABC):
 
     name = ""  # not a ClassVar, which pyright would not accept for a phases.Task
     reason_to_skip: ClassVar[str]
-    """That nothing is configured, and nothing of ours is there."""
+    """The reason of the Skip where nothing is configured, and nothing of ours is there."""
     has_steps: ClassVar[bool] = False
     """Whether each part is a step of its own; or all do their work in the step of this task."""
 
@@ -80,14 +80,14 @@ class InstallTask(ABC):
 
     @abstractmethod
     def own_part(self, config: HostRoutingConfig) -> object:
-        """What this task is about in a configuration: one section, or all of it."""
+        """What of a configuration is this task's: one section, or all of it."""
 
     def plan(self, ctx: phases.Context | None = None) -> Plan:
         """What do() would do on this host now, and what would make it fail; changes nothing.
 
         It is the plan of root: a process without its rights can make a plan, and not carry it out.
-        If a part judges what the others have done, the plan also has that check of the host as it
-        would be, also by the earlier tasks of this dry run; a run does it at its end.
+        A part that checks the host checks it as the other parts, and the earlier tasks of this dry
+        run, would leave it.
         """
         ctx = ctx or phases.Context()
         steps = [] if ctx.root is None else ctx.root.walk()
@@ -117,7 +117,7 @@ class InstallTask(ABC):
         errors: list[BaseException] = []
         with ExitStack() as locked:
             with phases.inner_step("install-files", ctx) as step:
-                if plan.files or plan.systemd:  # 4; each part takes the lock itself
+                if plan.files or plan.systemd:  # 4; a part takes the lock when it acts
                     locked.enter_context(host.locked(step.ctx))
                     wanted = read_wanted()
                     plan = plan_install(host, wanted, parts)
@@ -174,7 +174,7 @@ class InstallTask(ABC):
 
     def _result(self, effects: Effects, results: Sequence[object]) -> Effects | phases.Skip:
         """The result of a run in which nothing failed: a Skip if there was nothing to do or to warn
-        of, with the reason of the last part where these are not steps of their own.
+        of. Its reason is that of the last part, unless each part has a step of its own.
         """
         are_all_skipped = all(isinstance(result, phases.Skip) for result in results)
         if effects.changed or effects.warnings or not are_all_skipped:
@@ -184,9 +184,9 @@ class InstallTask(ABC):
         return phases.Skip("everything is as it should be")
 
     def undo(self, ctx: phases.Context) -> Effects | phases.Skip:
-        """Install again what was installed before the run that failed, or before the first run if
-        none has just failed. A task about one section restores that section. Where nothing was
-        installed, nothing is left.
+        """Install again what was installed before the run that has just failed; if none has, what
+        was installed before the first run. A task about one section restores that section. Where
+        nothing was installed, nothing is left.
 
         HostError if that could not be read, or if another run has installed something else since.
         """
@@ -203,16 +203,16 @@ class InstallTask(ABC):
             raise HostError(f"{sentence}; to remove everything, run Remove", what="file")
         restoring = attrs.evolve(self, config=former, wait=0, allow_removal=True)
         ctx = derived(ctx, skip=frozenset())
-        result = restoring.install(ctx, partial(self._wanted_again, restoring))
+        result = restoring.install(ctx, partial(self._wanted_for_undo, restoring))
         for run in undone:
             del self.before[run]
         return result
 
-    def _wanted_again(self, restoring: InstallTask) -> Wanted:
+    def _wanted_for_undo(self, restoring: InstallTask) -> Wanted:
         wanted = restoring.wanted()
         # `wanted` of this task has the configuration as its run has installed it.
-        replaceable = (self.own_part(self.wanted().config), self.own_part(restoring.config))
-        if wanted.former is not None and self.own_part(wanted.former) not in replaceable:
+        ours = (self.own_part(self.wanted().config), self.own_part(restoring.config))
+        if wanted.former is not None and self.own_part(wanted.former) not in ours:
             sentence = "another run has installed a different configuration since, which stays"
             raise HostError(sentence, what="file")
         config = wanted.config

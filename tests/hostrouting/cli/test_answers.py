@@ -1,5 +1,5 @@
-"""What the commands say of one host: `check` agrees with `explain` and with the check of a
-snapshot, `status` with what `apply` has done, and each with what is to be typed next.
+"""What the commands say of one host: `check` agrees with the check of a snapshot, `status` with
+what `apply` has done, and each with what is to be typed next.
 """
 
 import json
@@ -42,7 +42,7 @@ def apply(host: FakeHost, settings: dict[str, Any], *options: str) -> Said:
     return say("apply", *options, "--config", "-", host=host, stdin=stdin)
 
 
-# A host and its snapshot, `check` and `explain`.
+# A host and its snapshot.
 
 HOSTS = {
     "h200": h200,
