@@ -60,7 +60,7 @@ class Plan:
     @property
     def work(self) -> list[str]:
         """What there is to do, a line for each change."""
-        return [*(step.line for step in self.routes.changes), *self.other_work]
+        return [*map(str, self.routes.changes), *self.other_work]
 
     @property
     def other_work(self) -> list[str]:

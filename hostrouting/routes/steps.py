@@ -31,9 +31,7 @@ class Step(NamedTuple):
     rival: Route | None = None
     """For a conflict: the route of another program with the key that Linux uses."""
 
-    @property
-    def line(self) -> str:
-        """The step with its reason."""
+    def __str__(self) -> str:
         return f"{_SIGNS[self.action]} {self.route}    # {self.action}: {self.reason}"
 
     @property

@@ -83,7 +83,7 @@ def _route_lines(status: Status) -> Iterator[str]:
     kept = [step for step in status.plan.routes.steps if step.action == "keep"]
     if kept:
         yield f"  routes in force: {counted(len(kept), 'configured route')}"
-        yield from capped([f"    {step.line}" for step in kept])
+        yield from capped([f"    {step}" for step in kept])
 
 
 def _verdict_lines(status: Status) -> Iterator[str]:

@@ -40,7 +40,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         yield "NOTHING TO DO" if plan.is_empty else "TO DO:"
     steps = [*plan.routes.conflicts, *plan.routes.changes]
     for step in steps[:SHOWN]:
-        yield f"  {step.line}"
+        yield f"  {step}"
         yield from way_lines(step.remedy, indent=6)
     yield from count_of_others(steps)
     yield from indented("", [*plan.systemd, *plan.operations])

@@ -126,7 +126,7 @@ def test_another_default_route_becomes_the_best() -> None:
     host.kernel.add_link("eth1")
     host.kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", metric=1, protocol=16))
     task = ConfigureStaticRoutes(config(*REPAIR), host=host)
-    added = [step.line for step in task.plan().routes.changes if step.action == "add"]
+    added = [str(step) for step in task.plan().routes.changes if step.action == "add"]
     assert [line.split(" proto ")[0] for line in added] == [f"+ {half} dev eth1" for half in REPAIR]
     run(task)
     assert ours(host) == [f"{half} dev eth1 proto hostrouting scope link" for half in REPAIR]
