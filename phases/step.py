@@ -259,9 +259,12 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
 
     @property
     def exit_code(self) -> int:
-        """1, or the `exit_code` that the error has itself; of several failures, the lowest."""
-        # No foreign error makes a failure look like a success.
-        return min(getattr(step.error, "exit_code", 1) or 1 for step in self.failures)
+        """1, or the `exit_code` from 1 to 255 that the error has itself; of several failures, the
+        lowest.
+        """
+        # No foreign error makes a failure look like a success: a process that exits with 256 has 0.
+        codes = [getattr(step.error, "exit_code", 1) for step in self.failures]
+        return min(code if code in range(1, 256) else 1 for code in codes)
 
 
 def nearest(name: str, steps: Iterable[Step], path: tuple[str, ...]) -> Step:

@@ -82,6 +82,8 @@ class Failure(Exception):  # noqa: N818  reads as what happened
         ([Failure(3), OSError()], 1),
         ([Failure(0)], 1),
         ([Failure(None)], 1),
+        ([Failure(256)], 1),
+        ([Failure(255), Failure(-15)], 1),
     ],
 )
 def test_the_exit_code_of_an_error(errors: list[Exception], code: int) -> None:
