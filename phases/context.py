@@ -16,7 +16,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
@@ -233,37 +232,43 @@ class Context:
 
         It is called whenever the task is cancelled, or a cancellation leaves the block; in a thread
         of its own, for which the end of the block waits. What it raises is logged and changes
-        nothing. The end of the block raises Cancelled if the task is cancelled, because this may be
-        the only reason why the block has ended.
+        nothing. If it was called because the task is cancelled, the end of the block raises
+        Cancelled, also in place of an Exception: the callback may be the only cause of either.
         """
         block_ended: list[bool] = []
         """Whether a cancellation has ended it."""
-        returned: list[bool] = []
+        was_cancelled: list[bool] = []
+        """What the watcher has found, once it is done: a later cancellation is not this block's."""
 
         def watch() -> None:
             self.clock.wait(lambda: bool(block_ended) or self.cancelled, self._scope.stop.moment)
-            if self.cancelled or any(block_ended):
+            is_cancelled = self.cancelled
+            if is_cancelled or any(block_ended):
                 self._call(callback)
-            returned.append(True)
+            was_cancelled.append(is_cancelled)
             self.clock.wake()
 
-        is_cancelled = False
         watcher = self.clock.start(watch, name="phases-on-cancel")
         try:
-            yield
-        except (Cancelled, CancelledError):  # this one of a future, which the callback cancels
-            is_cancelled = True
-            self.check()
+            try:
+                yield
+            except Cancelled:
+                block_ended.append(True)
+                raise
+            finally:
+                block_ended.append(False)
+                self.clock.wake()
+                self.clock.wait(lambda: bool(was_cancelled), self.clock.now() + _HANGS)
+                if not was_cancelled:
+                    self.log.warning("still waiting for the callback of on_cancel: %r", callback)
+                    self.clock.wait(lambda: bool(was_cancelled))
+                watcher.join()
+        except Exception:
+            if any(was_cancelled):
+                self.check()
             raise
-        finally:
-            block_ended.append(is_cancelled)
-            self.clock.wake()
-            self.clock.wait(lambda: bool(returned), self.clock.now() + _HANGS)
-            if not returned:
-                self.log.warning("still waiting for the callback of on_cancel: %r", callback)
-                self.clock.wait(lambda: bool(returned))
-            watcher.join()
-        self.check()
+        if any(was_cancelled):
+            self.check()
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[Context]:

@@ -51,13 +51,10 @@ class LogObserver:
     def __call__(self, step: Step) -> None:
         """Log the start or the end."""
         level, words = _event(step)
-        extra = {FIELDS: {**step.fields, **_known_facts(step)}}
+        known = {name: value for name, value in step.facts.items() if value is not None}
+        extra = {FIELDS: {**step.fields, **known}}
         raised = step.failed_with if self.logger.isEnabledFor(logging.DEBUG) else None
         self.logger.log(level, "%s %s", step.label, words, extra=extra, exc_info=raised)
-
-
-def _known_facts(step: Step) -> dict[str, object]:
-    return {name: value for name, value in step.facts.items() if value is not None}
 
 
 def _event(step: Step) -> tuple[int, str]:

@@ -2,14 +2,15 @@
 
 import signal
 import threading
-from concurrent.futures import Future
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from functools import partial
 
 import pytest
 
 import phases
-from phases import Context
+from phases import Clock, Context
 from phases.testing import FakeClock, StubTask
 from tests.support.recorder import quiet, ran
 
@@ -81,14 +82,12 @@ def test_a_callback_on_cancellation(caplog: pytest.LogCaptureFixture) -> None:
             ctx.cancel()
             assert came.wait(100)
         came.clear()
-    with other.on_cancel(callback):
-        pass
+    failure = OSError("left half done")
+    with pytest.raises(OSError, match="left half done"), other.on_cancel(callback):
+        raise failure
     other.cancel()
     assert len(called) == 2
     assert caplog.text.count("OSError: gone already") == 2
-    failure = OSError("left half done")
-    with pytest.raises(OSError, match="left half done"), ctx.on_cancel(lambda: None):
-        raise failure
 
 
 @pytest.mark.parametrize("seconds", [60, 0.0001])
@@ -111,12 +110,54 @@ def test_a_callback_is_never_forgotten(seconds: float) -> None:
         assert called == ["called"]
 
 
-def test_a_future_that_the_callback_cancels() -> None:
-    """It raises an error of its own: the task is cancelled all the same."""
-    ctx, future = Context(observers=[]), Future[None]()
-    threading.Timer(0.001, ctx.cancel, ["enough"]).start()
-    with pytest.raises(phases.Cancelled, match="enough"), ctx.on_cancel(future.cancel):
-        future.result()
+class ThenCancels(Clock):
+    """A clock whose threads cancel the context when they have done their work."""
+
+    def start(self, target: Callable[[], None], *, name: str) -> threading.Thread:
+        """Start the thread."""
+
+        def then_cancel() -> None:
+            target()
+            self.ctx.cancel()
+
+        return super().start(then_cancel, name=name)
+
+    ctx: Context
+
+
+def test_a_cancellation_just_after_a_block() -> None:
+    """It is not the block's, whose callback was not called: the next check raises it."""
+    clock, called = ThenCancels(), list[str]()
+    clock.ctx = ctx = Context(clock=clock)
+    with ctx.on_cancel(partial(called.append, "called")):
+        pass
+    assert called == []
+    with pytest.raises(phases.Cancelled):
+        ctx.check()
+
+
+def test_an_error_that_the_callback_causes() -> None:
+    """The task is cancelled and has not failed; the error is the context of Cancelled."""
+    is_killed, future = threading.Event(), Future[None]()
+
+    @phases.task("wait")
+    def wait(ctx: Context) -> None:
+        with ctx.on_cancel(is_killed.set):
+            ctx.cancel("enough")
+            is_killed.wait(100)
+            raise OSError("the child was killed")
+
+    @phases.task("future")
+    def wait_for_future(ctx: Context) -> None:
+        with ctx.on_cancel(future.cancel):
+            ctx.cancel("enough")
+            future.result()
+
+    for task, error in (wait, OSError), (wait_for_future, CancelledError):
+        report = ran(task)
+        assert (report.status, report.reason) == ("cancelled", "enough")
+        assert report.error is not None
+        assert type(report.error.__context__) is error
 
 
 def test_a_callback_that_hangs(caplog: pytest.LogCaptureFixture) -> None:
