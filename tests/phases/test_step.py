@@ -129,7 +129,7 @@ def test_the_keys_of_a_report() -> None:
     document = json.loads(report().to_json())
     assert document["schema"] == "phases/report/1"
     page = (Path(__file__).parents[2] / "docs/phases.md").read_text(encoding="utf-8")
-    described = page.partition("Each step has these keys:")[2].partition("\n\n`")[0]
+    described = page.partition("each step has these keys:")[2].partition("\n\n`")[0]
     assert set(document) <= set(re.findall(r"`(\w+)`", described))
     for child in document["children"]:
         assert {"schema", *child} == set(document)
