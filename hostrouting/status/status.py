@@ -150,7 +150,8 @@ def _with_routing(
     if plan is not None:
         findings += _findings_of(plan, host.files)
     fight = answers.ask(lambda: read_fight(host.files))
-    if fight is not None:
+    running = {unit.unit for unit in status.units if unit.state == "runs"}
+    if fight is not None and fight.target in running:  # a guard that was killed leaves its file
         findings.append(fight)
     check: HostCheck | None = None
     if config.route_overlap.cidrs:

@@ -241,6 +241,12 @@ def test_a_guard_whose_unit_is_lost() -> None:
     assert [unit.unit for unit in find_status(host).units] == [KUBELET]
 
 
+def test_what_a_killed_guard_has_left() -> None:
+    """A fight ends with the guard, also if it could not take its file away."""
+    host = right_but(end_guard, written(LAYOUT.fight_path, "412\nanother program\n"))()
+    assert "fight" not in {finding.name for finding in find_status(host).findings}
+
+
 def test_many_things_of_one_kind() -> None:
     """Twenty are shown, and the rest is counted, with the guard; the JSON has all."""
     units = [f"u{number}.service" for number in range(25)]
