@@ -282,6 +282,8 @@ def parse(text: str | bytes) -> Any:
     """The JSON value of the text."""
     import json  # noqa: PLC0415  a check on the host reads no JSON
 
+    if not text:
+        raise ConfigError([Fault("", "", "is empty")])
     try:
         if isinstance(text, bytes):
             # Without the codec utf-8-sig, which Debian's python3-minimal lacks.

@@ -66,6 +66,8 @@ def _competing_defaults(judge: Judge) -> Iterator[Finding]:
     if cards:
         used = spoken(sorted(uplinks.devs))
         sentence = f"Linux prefers the default route of {used} to that of {spoken(cards)}"
-        remedy = Remedy("in routeOverlap.expectedDevs, name the intended devices")
+        remedy = Remedy(
+            "name the intended devices with --dev NAME, or in routeOverlap.expectedDevs"
+        )
         facts = {"candidates": [*cards, *sorted(uplinks.devs)]}
         yield Finding("default-routes", "warning", sentence, spoken(cards), remedy, facts)

@@ -246,7 +246,8 @@ class Wording(NamedTuple):
 DOUBTS = {
     "default-routes": Wording(
         "it is unclear whether packets to {where} should leave through {reason}",
-        "in routeOverlap.expectedDevs, name the intended devices; the list is for IPv4 and IPv6",
+        "name the intended devices, of IPv4 and IPv6, with --dev NAME, or in "
+        "routeOverlap.expectedDevs",
     ),
     "two-cnis": Wording(
         "packets to {where} leave through a device that a CNI may have left behind: {reason}",

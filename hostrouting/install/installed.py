@@ -23,7 +23,7 @@ _REMEDY = Remedy(
     needs_root=False,
     otherwise=Remedy(
         "with a backup, or another file",
-        call("apply --allow-removal --config"),
+        call("apply --allow-removal --config FILE"),
         otherwise=Remedy(
             "to remove hostrouting (the routes go, and nothing holds units back)", call("remove")
         ),

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
 
 
 def check_lines(check: HostCheck) -> Iterator[str]:
-    """The verdicts and what escapes, the findings, the repair, now and for good, and what may be
+    """The verdicts and what escapes, the findings, the repair, for good or for now, and what may be
     allowed instead.
     """
     said: set[str] = set()
@@ -45,19 +45,20 @@ def check_lines(check: HostCheck) -> Iterator[str]:
         for finding in check.findings:
             if finding.sentence == first:
                 yield from way_lines(finding.remedy)
-    others = [finding for finding in check.findings if finding.sentence not in said]
-    yield from finding_lines([finding for finding in others if finding.name != "action"])
+    yield from finding_lines(
+        [each for each in check.findings if each.sentence not in said and each.name != "action"]
+    )
     if not check.report.routes or check.named("default-routes"):  # a card has to be named first
         return
     [action] = check.named("action")
     yield action.sentence
-    commands = repair_commands(check.report)
-    if commands:
-        yield "Until the next boot, as root:"
-        for command in commands:
-            yield f"  {command}"
     yield "Permanently, as root:"
     yield f"  {repair_line(check.repair_options)}"
+    commands = repair_commands(check.report)
+    if commands:
+        yield "Or, only until the next boot, as root:"
+        for command in commands:
+            yield f"  {command}"
     # In STRICT, a unit that does not start tempts to allow what should be repaired.
     if check.mode == "WARN":
         yield from _how_to_allow(check)

@@ -36,6 +36,11 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     findings += [finding._replace(remedy=None) for finding in check.named("action")]
     if findings:
         say("what to know about this repair:", *finding_lines(findings))
+    if now.report.verdict == "ok" and not check.report.routes:
+        say(
+            "nothing escapes now, so no route is added; a route that was typed by hand is gone "
+            "after the next boot"
+        )
     document = {
         "schema": "hostrouting/repair/1",
         "verdict": now.report.verdict,

@@ -22,7 +22,7 @@ from tests.support.incidents import (
 )
 from tests.support.nodes import BITS, block_of, nodes
 from tests.support.statuses import INCIDENTS
-from tests.support.tasks import CIDR, REPAIR, lose_routes
+from tests.support.tasks import CIDR, REPAIR, lose_routes, type_routes
 from tests.support.topologies import (
     cni_node,
     refusing,
@@ -98,6 +98,30 @@ def test_a_deletion_is_proposed_once() -> None:
     assert say("repair", "10.244.0.0/24", kernel=kernel).err.count(command) == 1
 
 
+def test_a_repair_that_was_typed_already() -> None:
+    """Nothing escapes any more, so `repair` has no route for the next boot, and says so. Who types
+    the lines of `check` in their order types the one that stays first.
+    """
+    host = FakeHost(kernel=h200())
+    lines = say("check", CIDR, host=host).lines
+    first = lines.index("Permanently, as root:")
+    assert first < lines.index("Or, only until the next boot, as root:")
+    sentence = "nothing escapes now, so no route is added"
+    assert sentence not in say("repair", CIDR, host=host).err
+    type_routes(host, *REPAIR, protocol=3)
+    repaired = say("repair", CIDR, host=host)
+    assert repaired.code == 0
+    assert "staticRoutes" not in repaired.out
+    assert sentence in repaired.err
+
+
+def test_what_is_piped_is_empty() -> None:
+    """As after a `repair` that has failed."""
+    said = say("apply", "--config", "-", host=FakeHost(kernel=h200()), stdin=b"")
+    assert said.code == 2
+    assert said.err == "hostrouting: standard input is empty\n"
+
+
 # `plan`, `apply` and then `status`.
 
 
@@ -157,4 +181,4 @@ def test_a_card_is_to_be_named_before_a_repair() -> None:
     name = "differs: another card has a better default route, and addresses escape"
     page = say("check", host=INCIDENTS[name]())
     assert "Permanently" not in page.out
-    assert "in routeOverlap.expectedDevs, name the intended devices" in page.out
+    assert "name the intended devices with --dev NAME, or in routeOverlap.expectedDevs" in page.out

@@ -49,8 +49,8 @@ def type_in(host: FakeHost, line: str) -> None:
                 type_other(host, command)
                 continue
             words = shlex.split(command.removeprefix("hostrouting"))
-            if words[-1] == "--config":  # whose end the operator knows
-                words.append("-")
+            if words[-1] == "FILE":  # whose name the operator knows
+                words[-1] = "-"
                 printed = BACKUP.encode()
             elif LAYOUT.config_path in words:
                 words[words.index(LAYOUT.config_path)] = "-"  # else it is a file of the machine
