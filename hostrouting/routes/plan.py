@@ -93,7 +93,7 @@ def _plan_route(
     wanted = uplink.route_to(
         key.prefix, dev=static.dev, gateway=static.gateway, metric=key.metric, on_link=on_link
     )
-    working = _working_route(static, present)
+    working = _working_route(static, present, uplink)
     if isinstance(wanted, Need):
         if working is None:
             return RoutePlan(waiting=(Incomplete(static, wanted),))
@@ -106,9 +106,9 @@ def _plan_route(
     return RoutePlan(tuple(steps), staying=(Incomplete(static, later),))
 
 
-def _working_route(static: StaticRoute, present: Sequence[Route]) -> Route | None:
-    """The route that Linux uses of those with its key, if it is ours and has the device and gateway
-    that are configured.
+def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink) -> Route | None:
+    """The route that Linux uses of those with its key, if it is ours, has the device and gateway
+    that are configured, and can still reach its gateway.
     """
     used = min(present, key=_order_of_use, default=None)
     if used is None or used.protocol != OURS or used.is_passed_over or not used.next_hops:
@@ -116,6 +116,8 @@ def _working_route(static: StaticRoute, present: Sequence[Route]) -> Route | Non
     entry = as_stored(used)[0]
     for hop in entry.next_hops:
         if static.dev not in {None, hop.dev} or static.gateway not in {None, hop.gateway}:
+            return None
+        if hop.linkdown or not uplink.reaches(hop):
             return None
     return entry
 

@@ -61,7 +61,7 @@ class Uplink:
         of_family = [route for route in snapshot.routes if route.prefix.family == family]
         self._not_ours = [route for route in of_family if route.protocol != OURS]
         self._defaults = DefaultRoutes(self._not_ours, snapshot, expected)
-        self._reaches = cache(self._is_reached)
+        self.reaches = cache(self._is_reached)
         """Many routes have the same gateway."""
 
     def route_to(
@@ -86,7 +86,7 @@ class Uplink:
             missing = self._missing_for_device(hop.dev)
             if missing is not None:
                 return missing
-            if not self._reaches(hop):
+            if not self.reaches(hop):
                 return Need(
                     f"an address or route on {hop.dev} that reaches the gateway {hop.gateway}"
                 )

@@ -214,6 +214,8 @@ default dev eth1               | A proto ours        | dev eth0         | keep
 default dev eth1               | A proto ours        | dev eth1         | delete, add
 default dev eth1               | A proto ours        | via 10.0.0.2 dev eth0 | delete, add
 default dev eth1               | A dead proto ours   |                  | delete, add
+default dev eth1               | A linkdown proto ours |                | delete, add
+default dev eth1               | PLACE via 10.9.9.9 dev eth0 proto ours | | delete, add
 default dev eth1               | A proto ours; B proto ours |           | keep, delete
 default dev eth1               | B proto 186; A proto ours |            | conflict
 default dev eth1               | A proto 186         |                  | conflict
