@@ -72,8 +72,10 @@ def _judge_file(path: str, *, config: HostRoutingConfig) -> NodeProblem:
     except ConfigError as error:
         # Without the path, so that all nodes with the same fault are one group.
         return NodeProblem(NO_VERDICT, str(ConfigError(error.faults, "the snapshot")))
-    report = check_snapshot(snapshot, config)
-    after = check_snapshot(plan_static_routes(config, snapshot).apply_to(snapshot), config)
+    report = after = check_snapshot(snapshot, config)
+    plan = plan_static_routes(config, snapshot)
+    if plan.changes:
+        after = check_snapshot(plan.apply_to(snapshot), config)
     sentences = [
         f"leaves through {spoken(escape.devs)}" if escape.devs else f"is lost ({escape.kind})"
         for escape in report.escapes

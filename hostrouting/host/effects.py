@@ -95,12 +95,16 @@ class Effects:
 
 
 def effects_of(outcome: object) -> Effects:
-    """The effects of a result or an error; empty if there are none."""
-    if not isinstance(outcome, Effects):
-        outcome = getattr(outcome, "effects", None)
+    """The effects of a result or an error, or of the failures in it; empty if there are none."""
     if isinstance(outcome, Effects):
         return outcome
-    return Effects()
+    own = getattr(outcome, "effects", None)
+    if isinstance(own, Effects):
+        return own
+    effects = Effects()
+    for step in getattr(outcome, "failures", ()):  # of a phases.TaskFailed
+        effects += effects_of(step.error)
+    return effects
 
 
 @contextmanager

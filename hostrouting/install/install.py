@@ -115,26 +115,27 @@ class InstallTask(ABC):
             return phases.Skip(self.reason_to_skip)
 
         errors: list[BaseException] = []
+        effects = Effects()
+        written: Effects | phases.Skip | None = None
         with ExitStack() as locked:
-            with phases.inner_step("install-files", ctx) as step:
-                if plan.files or plan.systemd:  # 4; a part takes the lock when it acts
-                    locked.enter_context(host.locked(step.ctx))
-                    wanted = read_wanted()
-                    plan = plan_install(host, wanted, parts)
-                    require_possible(wanted, plan)
-                # A gate that is cancelled in STRICT is raised at the end.
-                _log(ctx, [each for each in plan.obstacles if each.severity != "error"])
-                if not plan.is_empty:
-                    self.before.setdefault(ctx.run_id, wanted.former)
-                step.result = write_files(host, plan)  # 5
-            effects = effects_of(step.result)
-            cancelled = [*find_cancelled_gates(host, wanted.config)]
-            if cancelled and wanted.config.route_overlap.is_strict and not wanted.is_undo:
-                errors.append(RequirementError(findings=cancelled))
-            else:
-                new = tuple(finding for finding in cancelled if finding not in plan.warnings)
-                _log(ctx, new)
-                effects += Effects(warnings=new)
+            try:
+                with phases.inner_step("install-files", ctx) as step:
+                    if plan.files or plan.systemd:  # 4; a part takes the lock when it acts
+                        locked.enter_context(host.locked(step.ctx))
+                        wanted = read_wanted()
+                        plan = plan_install(host, wanted, parts)
+                        require_possible(wanted, plan)
+                    # A gate that is cancelled in STRICT is raised after the write.
+                    _log(ctx, [each for each in plan.obstacles if each.severity != "error"])
+                    if not plan.is_empty:
+                        self.before.setdefault(ctx.run_id, wanted.former)
+                    written = write_files(host, plan)  # 5
+                    effects = self._with_gates(effects_of(written), wanted, plan, ctx)
+                    step.result = written
+            except phases.TaskFailed as failure:
+                if written is None:
+                    raise
+                errors.append(failure)  # the parts do their work all the same
             if plan.for_systemd("start", "restart"):  # 6
                 try:
                     with phases.inner_step("start-guard", ctx) as step:
@@ -155,6 +156,20 @@ class InstallTask(ABC):
         ):
             raise_together(errors)
         return self._result(effects, results)  # 8
+
+    def _with_gates(
+        self, effects: Effects, wanted: Wanted, plan: Plan, ctx: phases.Context
+    ) -> Effects:
+        """These effects with a warning for each gate that another program cancels. In STRICT, this
+        is an error instead, but not in an undo.
+        """
+        with recorded_in_errors(files=effects.files, operations=effects.operations):
+            cancelled = tuple(find_cancelled_gates(self.host, wanted.config))
+            if cancelled and wanted.config.route_overlap.is_strict and not wanted.is_undo:
+                raise RequirementError(findings=cancelled)
+        new = tuple(finding for finding in cancelled if finding not in plan.warnings)
+        _log(ctx, new)
+        return effects + Effects(warnings=new)
 
     def _parts_of_run(self, ctx: phases.Context) -> list[Part]:
         """The parts that a run does not leave out."""

@@ -12,13 +12,12 @@ from hostrouting.text import spoken
 
 
 def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iterator[Fault]:
-    """What the installed configuration has and the new one has not: a CIDR, STRICT, a gated unit
-    or the guard.
+    """What the installed configuration has and the new one has not: a CIDR, STRICT, a gated unit,
+    the guard, or any static route.
 
-    What only changes how the host is judged, or what else hostrouting does for it, is not a loss:
-    other devices or rules that are allowed, pods that are not checked, the rewrite of probes, and
-    manageForeign. Nor is a
-    route: a run, and each start, check the addresses.
+    One static route instead of another is not a loss: a run, and each start, check the addresses.
+    Nor is what only changes how the host is judged, or what else hostrouting does for it: other
+    devices or rules that are allowed, the rewrite of probes, and manageForeign.
     """
     old = installed.route_overlap
     new = config.route_overlap
@@ -32,6 +31,8 @@ def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iter
     units = _freed_units(installed, config)
     if units:
         yield Fault("gate.units", "", f"{spoken(units)} would no longer wait for the gate")
+    if installed.static_routes.routes and not config.static_routes.routes:
+        yield Fault("staticRoutes.routes", "", "all static routes would be deleted")
     if installed.guard.enabled and not config.guard.enabled:
         yield Fault("guard.enabled", "", "the guard that repairs routes would be removed")
 

@@ -69,7 +69,6 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
 
     ========================  ================================================
     What the host lacks       raises
-    A route that cannot come  raises, but not in an undo
     What would be lost        raises, unless that is allowed
     A conflict of routes      raises if it is new on a host that is configured
     ========================  ================================================
@@ -78,12 +77,9 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
     back until the conflict is solved. So do addresses that escape, and a gate that another program
     cancels: the run looks for both at its end.
     """
-    findings = list(plan.obstacles)
-    if not wanted.is_undo:
-        findings += plan.routes.route_waits
     lacking = [
         finding
-        for finding in findings
+        for finding in plan.obstacles
         if finding.severity == "error" and finding.name != "gate-open"
     ]
     if lacking:

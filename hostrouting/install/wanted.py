@@ -27,7 +27,7 @@ class Wanted:
     """The whole configuration."""
     former: HostRoutingConfig | None
     """What is installed; it asks for nothing if nothing is. None if it cannot be read."""
-    allow_removal: bool = True
+    allow_removal: bool
     """Whether the configuration may take away what protects the host now."""
     is_undo: bool = False
     """Whether a run is taken back: this configuration was installed before, with all that is wrong

@@ -36,6 +36,10 @@ LOSSES = {
         OLD._replace(gate=GateConfig(("kubelet.service",))),
         "gate.units: systemd-nspawn@.service would no longer wait for the gate",
     ),
+    "all static routes": (
+        OLD._replace(static_routes=HostRoutingConfig().static_routes),
+        "staticRoutes.routes: all static routes would be deleted",
+    ),
     "guard": (
         OLD._replace(guard=GuardConfig()),
         "guard.enabled: the guard that repairs routes would be removed",
@@ -97,6 +101,7 @@ EMPTYING: list[tuple[HostRoutingConfig, type[InstallTask], HostRoutingConfig]] =
     (OLD, CheckRouteOverlap, HostRoutingConfig()),
     (OLD, CheckRouteOverlap, config(cidrs=(CIDR,), mode="WARN")),
     (config(*REPAIR), ConfigureStaticRoutes, HostRoutingConfig()),
+    (OLD, ConfigureStaticRoutes, HostRoutingConfig()),
 ]
 """What is installed, and what a task makes of it."""
 

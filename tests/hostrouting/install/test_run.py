@@ -1,14 +1,18 @@
 """What a run says when it fails, what it needs, and what it leaves out."""
 
+import errno
+from collections.abc import Mapping, Sequence
+
 import pytest
 
 import phases
 from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.config.settings import MACHINES, ProbeRewriteConfig
-from hostrouting.errors import RouteConflict
+from hostrouting.errors import HostError, RequirementError, RouteConflict
 from hostrouting.host.effects import effects_of
 from hostrouting.install.install import InstallTask
 from hostrouting.install.installed import read_installed
+from hostrouting.model.route import Route
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckResult
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
@@ -174,3 +178,61 @@ def test_what_was_done_before_a_part_failed() -> None:
     effects = effects_of(caught.value)
     assert {*effects.files} == paths_on(host) - {LAYOUT.detected_path}
     assert [str(change.route) for change in effects.changes] == ours(host)
+
+
+CANCELLED = {
+    "/etc/systemd/system/kubelet.service": "[Service]\nExecStart=/bin/true\n",
+    "/etc/systemd/system/kubelet.service.d/zz.conf": "[Service]\nExecCondition=\n",
+}
+"""A unit with another program's drop-in, which takes the condition of the gate away."""
+
+
+def test_a_cancelled_gate_hides_no_other_failure() -> None:
+    """The error of the whole has both, and the parts do their work all the same."""
+    host = FakeHost(kernel=h200())
+    host.files.texts.update(CANCELLED)
+    host.kernel.ip_route("add", Route.to(REPAIR[0], dev="ib3", protocol=4))
+    gated = config(*REPAIR, cidrs=(CIDR,))._replace(gate=GateConfig(("kubelet.service",)))
+    report = report_of(Configure(gated, host=host))
+    kinds = [type(step.error) for step in report.failures]
+    assert kinds == [RequirementError, RouteConflict]
+
+
+def test_systemd_is_silent_after_the_write() -> None:
+    """Whether the gate is in force is not known then. What was written is in the error, and the
+    parts do their work all the same.
+    """
+    host = FakeHost(kernel=h200(), manager=SilentAfterReload())
+    with pytest.raises(phases.TaskFailed, match="systemd does not answer") as caught:
+        run(Configure(WANTED, host=host))
+    effects = effects_of(caught.value)
+    assert LAYOUT.config_path in effects.files
+    assert [str(change.route) for change in effects.changes] == ours(host) != []
+
+
+class SilentAfterReload(FakeManager):
+    """A systemd that reads its files again, and then answers nothing."""
+
+    is_silent = False
+
+    def reload(self) -> None:
+        """See Manager."""
+        super().reload()
+        self.is_silent = True
+
+    def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
+        """See Manager."""
+        if self.is_silent:
+            raise HostError("systemd does not answer", what="systemd", kind="no-answer")
+        return super().show(names, *units)
+
+
+def test_what_could_not_be_rolled_back() -> None:
+    """It is in the error of the whole, too."""
+    host = FakeHost(kernel=h200())
+    host.faults.fail("change", errno.ENOBUFS, nth=2)
+    host.faults.fail("change", errno.EPERM, nth=3)
+    with pytest.raises(phases.TaskFailed) as caught:
+        run(Configure(config(*REPAIR), host=host))
+    [left] = effects_of(caught.value).changes
+    assert [str(left.route)] == ours(host)
