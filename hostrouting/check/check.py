@@ -31,7 +31,7 @@ from hostrouting.errors import ConfigError, Fault
 from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.finding import Finding, Remedy
-from hostrouting.model.prefix import IP, IPV4, Prefix, ip_at, joined
+from hostrouting.model.prefix import IPV4, Prefix, ip_at, joined
 from hostrouting.model.route import TABLE_LOCAL
 from hostrouting.model.rule import default_rules
 from hostrouting.text import spoken
@@ -57,23 +57,16 @@ _RESTLESS = Finding(
 """The doubt about a reading that Linux said was torn."""
 
 
-def check_kernel(
-    backend: RouteBackend,
-    config: HostRoutingConfig,
-    *,
-    name_servers: tuple[IP, ...] = (),
-) -> CheckReport:
-    """Check this host now. `find_what_may_come` says what a task waits for.
-
-    The name servers (`Host.name_servers`) are for a flaw: no kernel knows them. Raises ConfigError
-    if no CIDRs are expected.
+def check_kernel(backend: RouteBackend, config: HostRoutingConfig) -> CheckReport:
+    """Check this host now. `find_what_may_come` says what a task waits for. Raises ConfigError if
+    no CIDRs are expected.
     """
     require_cidrs(config)
-    report = _check_once(backend, config, name_servers)
+    report = _check_once(backend, config)
     for _ in range(_READINGS - 1):
         if all(doubt.name != "kernel-differs" for doubt in report.doubts):
             break
-        report = _check_once(backend, config, name_servers)
+        report = _check_once(backend, config)
     return report
 
 
@@ -200,12 +193,10 @@ def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[RangeInDoubt]:
 # A live host.
 
 
-def _check_once(
-    backend: RouteBackend, config: HostRoutingConfig, name_servers: tuple[IP, ...]
-) -> CheckReport:
+def _check_once(backend: RouteBackend, config: HostRoutingConfig) -> CheckReport:
     """Read the host, judge it, and ask its kernel."""
     near = [*map(Prefix.of, config.route_overlap.cidrs)]
-    snapshot = backend.snapshot(near=near)._replace(name_servers=name_servers)
+    snapshot = backend.snapshot(near=near)
     reports: list[FamilyReport] = []
     for judge in _judges(snapshot, config.route_overlap):
         report = check_family(judge)

@@ -23,8 +23,8 @@ def find_flaws(judge: Judge) -> Iterator[Finding]:
 
 
 def _hosts_in_service_networks(judge: Judge) -> Iterator[Finding]:
-    """Addresses of the host, gateways and name servers inside a network of services: packets to
-    them may go to a service instead.
+    """Addresses of the host, and gateways, inside a network of services: packets to them may go to
+    a service instead.
     """
     if not judge.services:
         return
@@ -46,7 +46,7 @@ def _known_addresses(judge: Judge) -> dict[IP, str]:
     devices = judge.devices
     # kube-proxy and a DNS cache have the addresses of services on dummy devices.
     of_services = {each.ip for each in devices.addresses if devices.links[each.dev].kind == "dummy"}
-    known = dict.fromkeys(judge.fib.snapshot.name_servers, "a name server")
+    known: dict[IP, str] = {}
     for route in judge.fib.routes:
         for hop in route.next_hops:
             if hop.gateway is not None:

@@ -7,15 +7,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from os.path import realpath
 from typing import TYPE_CHECKING
 
-from hostrouting.errors import BackendError, HostError, NotReady
+from hostrouting.errors import BackendError, NotReady
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import Manager, SystemdManager
-from hostrouting.model.prefix import IP, as_ip
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -30,11 +29,6 @@ if TYPE_CHECKING:
     from hostrouting.kernel.nftables import Nftables
     from hostrouting.model.snapshot import Snapshot
 
-_RESOLV_CONF = "/etc/resolv.conf"
-_OF_RESOLVED = "/run/systemd/resolve/resolv.conf"
-"""The servers that systemd-resolved asks."""
-_STUBS = frozenset(map(as_ip, ("127.0.0.53", "127.0.0.54")))
-"""The addresses by which programs ask systemd-resolved."""
 _LOCKED = (
     "this host is locked by another run, the guard, or the start of a gated unit (to see the "
     "process: lslocks)"
@@ -113,33 +107,6 @@ class Host:
         return self.manager
 
     @property
-    def name_servers(self) -> tuple[IP, ...]:
-        """The name servers that this host asks, also by systemd-resolved; none if no file lists
-        them, or the file cannot be read.
-        """
-        servers: dict[IP, None] = {}
-        for server in self._servers_in(_RESOLV_CONF):
-            asked: tuple[IP, ...] = (server,)
-            if server in _STUBS:
-                asked = self._servers_in(_OF_RESOLVED) or asked
-            servers |= dict.fromkeys(asked)
-        return tuple(servers)
-
-    def _servers_in(self, path: str) -> tuple[IP, ...]:
-        """The name servers in this file."""
-        text = ""
-        with suppress(HostError):
-            text = self.files.read(path) or ""
-        servers: list[IP] = []
-        for line in text.splitlines():
-            if not line.startswith(("nameserver ", "nameserver\t")):  # as libc reads it
-                continue
-            with suppress(ValueError, IndexError):
-                address, _, _ = line.split()[1].partition("%")
-                servers.append(as_ip(address))
-        return tuple(servers)
-
-    @property
     def is_image(self) -> bool:
         """Whether this is an image, which has no kernel."""
         return self.backend is None
@@ -154,9 +121,9 @@ class Host:
         return self.backend()
 
     def take_snapshot(self) -> Snapshot:
-        """The routing of this host now, with its name servers. BackendError for an image."""
+        """The routing of this host now. BackendError for an image."""
         with self.open_kernel() as kernel:
-            return kernel.snapshot()._replace(name_servers=self.name_servers)
+            return kernel.snapshot()
 
     @contextmanager
     def locked(self, ctx: phases.Context) -> Iterator[None]:

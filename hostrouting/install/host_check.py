@@ -67,7 +67,7 @@ class HostCheck(NamedTuple):
 def check_host(config: HostRoutingConfig, host: Host, *, repair_options: str = "") -> HostCheck:
     """Check this host against `config`; `repair_options` are those of `repair_line`."""
     with host.open_kernel() as kernel:
-        report = check_kernel(kernel, config, name_servers=host.name_servers)
+        report = check_kernel(kernel, config)
     return HostCheck.of_snapshot(report, config, repair_options=repair_options)
 
 

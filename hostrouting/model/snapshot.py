@@ -81,8 +81,6 @@ class Snapshot(NamedTuple):
     """Whether this host forwards IPv6 packets (`net.ipv6.conf.all.forwarding`); None if that is not
     known.
     """
-    name_servers: tuple[IP, ...] = ()
-    """The name servers that the host asks; they are in a file, not in the kernel."""
     restless: bool = False
     """Whether the tables changed while they were read: the snapshot may show a state that never
     existed.

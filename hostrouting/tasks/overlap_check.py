@@ -119,8 +119,7 @@ class CheckRouteOverlap(SectionTask):
         """
         try:
             with self.host.open_kernel() as kernel:
-                servers = self.host.name_servers
-                check = partial(check_kernel, kernel, config, name_servers=servers)
+                check = partial(check_kernel, kernel, config)
 
                 def attempt() -> tuple[CheckReport | None, str]:
                     report = check()

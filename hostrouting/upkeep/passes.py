@@ -139,7 +139,7 @@ def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> Pass
     """
     settings = config.route_overlap
     try:
-        report = check_kernel(backend, config, name_servers=host.name_servers)
+        report = check_kernel(backend, config)
     except BackendError as error:
         remove_markers(host.files)
         waits = str(error) if error.can_retry else ""

@@ -12,7 +12,7 @@ from hostrouting.check.sentences import (
 )
 from hostrouting.config.settings import Mode
 from hostrouting.finding import WRONG, Finding
-from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
@@ -24,7 +24,6 @@ ANYWHERE = Prefix.parse("0.0.0.0/0")
 INSIDE = Prefix.parse("172.16.5.0/24")
 ETH1 = Link(name="eth1", index=9)
 VM = plain_vm().snapshot()
-HOLDER = VM._replace(name_servers=(as_ip("10.0.0.2"), as_ip("9.9.9.9")))
 
 
 def without(priority: int) -> Snapshot:
@@ -75,7 +74,7 @@ HOSTS: dict[str, Snapshot | str] = {
     "equal defaults": "default via 10.1.0.1 dev eth1 proto 16 metric 100",
     "a tunnel, which does not compete": "default dev wg1 metric 500",
     "not judged": "rule pref 50 goto 100",
-    "services that hold the host": HOLDER,
+    "services that hold the host": VM,
     "a network of a tunnel and of a card": "172.16.0.0/17 dev wg1 metric 9; "
     "172.16.128.0/17 dev eth1",
     "two rails": "link ib1 ib; 172.16.0.0/16 via 172.16.0.1 dev ib0; 172.16.1.0/24 dev ib1; "

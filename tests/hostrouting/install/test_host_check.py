@@ -3,11 +3,9 @@ tests/hostrouting/cli has its pages.
 """
 
 from hostrouting.check.repair_line import repair_line
-from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import ESCAPES, WRONG
 from hostrouting.install.host_check import HostCheck, check_host
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200
-from tests.support.sections import expect
 from tests.support.tasks import (
     CIDR,
     REPAIR,
@@ -59,13 +57,3 @@ def test_what_makes_the_verdict_undecided() -> None:
     assert check.named("default-routes") == [doubt]
     assert check.named(*WRONG) == []
     assert check.code() == 3
-
-
-def test_a_name_server_in_a_service_network() -> None:
-    """The check knows the name servers of the host."""
-    host = FakeHost(kernel=h200(), files=FakeFiles({"/etc/resolv.conf": "nameserver 10.96.0.10\n"}))
-    section = expect(CIDR, service_cidrs=("10.96.0.0/16",))
-    check = check_host(HostRoutingConfig(route_overlap=section), host)
-    assert [finding.target for finding in check.named("service-network-holds-host")] == [
-        "10.96.0.10"
-    ]

@@ -2,7 +2,6 @@
 
 import errno
 from collections.abc import Callable
-from ipaddress import IPv4Network
 
 import pytest
 from hypothesis import given
@@ -259,16 +258,6 @@ def test_no_verdict(mode: Mode, *, can_come: bool) -> None:
     assert outcome.refuses is (mode == "STRICT")
     assert ("no answer" in outcome.waits) is can_come
     assert marker_of(host) == ""
-
-
-def test_a_name_server_in_a_service_network() -> None:
-    """The check knows the name servers of the host."""
-    host = node(kernel=plain_vm())
-    host.files.texts["/etc/resolv.conf"] = "nameserver 10.96.0.10\n"
-    config = wanting()
-    section = config.route_overlap._replace(service_cidrs=(IPv4Network("10.96.0.0/16"),))
-    outcome = make_pass(host, config._replace(route_overlap=section))
-    assert "10.96.0.10" in {finding.target for finding in outcome.findings}
 
 
 def test_a_marker_that_cannot_be_replaced() -> None:
