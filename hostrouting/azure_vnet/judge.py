@@ -79,7 +79,7 @@ class CleanupEntry:
     thing: BridgeRule | Neighbour | Route = attrs.field(repr=False)
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.spec}    # {self.reason}"
+        return f"{self.fate} {self.kind} {self.spec}    # {self.reason}"
 
     def to_mapping(self) -> dict[str, str]:
         """The entry as plain values."""
@@ -184,7 +184,7 @@ class _Node:
     def __init__(
         self, facts: CleanupFacts, config: AzureVnetCleanupConfig, pods: Iterable[Endpoint]
     ) -> None:
-        view, links = facts.view, facts.snapshot.links_by_name
+        links = facts.snapshot.links_by_name
         self.config = config
         bridges = {link.name for link in links.values() if link.kind == "bridge"}
         self.bridges = {name for name in bridges if _BRIDGE.fullmatch(name)}
@@ -198,9 +198,9 @@ class _Node:
         ports = [port for port in ports if port.master in self.bridges]
         self.pod_ports = [port.name for port in ports if port.name not in self.uplinks]
         """The other ports of azure-vnet's bridges: each can have a pod of azure-vnet behind it."""
-        self.opaque_ports = [port for port in self.pod_ports if port not in view.peers]
+        self.opaque_ports = [port for port in self.pod_ports if port not in facts.view.peers]
         """Those of them that are not a veth whose other end can be read."""
-        self.holder_of_mac = _holder_of_each_mac(view, self.uplinks)
+        self.holder_of_mac = _holder_of_each_mac(facts.view, self.uplinks)
         """Who has each live MAC address."""
         self.reserved = _reserved_addresses(facts.snapshot)
         """What each address is that no pod has: the host's own, and its default gateways."""
@@ -210,7 +210,7 @@ class _Node:
             if pod.device in links:
                 self.pods |= dict.fromkeys(pod.ips, pod)
         self.rules = [rule for rule in map(pod_rule, facts.rules or ()) if rule is not None]
-        on_bridges = [each for each in view.neighbours if each.dev in self.bridges]
+        on_bridges = [each for each in facts.view.neighbours if each.dev in self.bridges]
         self.neighbours = [each for each in on_bridges if each.mac not in _NO_MAC]
         """On azure-vnet's bridges, with a MAC address."""
         self.macs_of_ip = _macs_of_each_ip(self.rules, self.neighbours)
@@ -280,9 +280,8 @@ def _judge_rules(node: _Node) -> Iterator[CleanupEntry]:
 def _judge_neighbours(node: _Node) -> Iterator[CleanupEntry]:
     """Each permanent neighbour on a bridge of azure-vnet."""
     for neighbour in node.neighbours:
-        ip = neighbour.ip
-        fate, reason = _fate_of_address(node, ip, [neighbour.mac])
-        yield CleanupEntry("neighbour", str(neighbour), ip, fate, reason, neighbour)
+        fate, reason = _fate_of_address(node, neighbour.ip, [neighbour.mac])
+        yield CleanupEntry("neighbour", str(neighbour), neighbour.ip, fate, reason, neighbour)
 
 
 def _judge_routes(node: _Node, snapshot: Snapshot) -> Iterator[CleanupEntry]:

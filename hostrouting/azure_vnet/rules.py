@@ -54,10 +54,9 @@ def pod_rule(rule: BridgeRule) -> PodRule | None:
     if chain != "PREROUTING":
         return None
     text = " ".join(sorted(options))
-    matches = [*filter(None, (shape.fullmatch(text) for shape in _SHAPES))]
-    if not matches:
+    match = next(filter(None, (shape.fullmatch(text) for shape in _SHAPES)), None)
+    if match is None:
         return None
-    match = matches[0]
     mac = ":".join(byte.zfill(2) for byte in match["mac"].split(":"))
     if int(mac[:2], 16) & 1:  # of a group (broadcast or multicast): no device has it
         return None

@@ -61,6 +61,9 @@ class CleanupPlan:
             return ""
         return "; ".join(first_of(self.errors))
 
+    def __str__(self) -> str:
+        return "\n".join(map(str, (*self.entries, *self.findings))) or "nothing to delete"
+
     def to_mapping(self) -> dict[str, Any]:
         """The plan as plain values."""
         return {
@@ -112,8 +115,7 @@ class CleanStaleAzureVnet:
         section = self.config.azure_vnet_cleanup
         if section is None:
             return CleanupPlan()
-        entries, findings = judge(self._read_facts(), section)
-        return CleanupPlan(entries, findings, section.dry_run)
+        return CleanupPlan(*judge(self._read_facts(), section), is_report=section.dry_run)
 
     def do(self, ctx: phases.Context) -> CleanupResult | phases.Skip:
         section = self.config.azure_vnet_cleanup
@@ -165,7 +167,7 @@ class CleanStaleAzureVnet:
         if not plan.deletions:
             return CleanupResult(plan=plan)
         for entry in plan.deletions:
-            ctx.log.info("will delete %s", entry)
+            ctx.log.info("will %s", entry)
         ctx.check()  # the last time: the undo file has to match what is deleted
         undo_file = self._new_undo_file()
         self.host.files.write(undo_file, undo_script(plan.deletions), mode=0o600)
@@ -173,7 +175,7 @@ class CleanStaleAzureVnet:
         return CleanupResult(
             plan=plan,
             files=[undo_file],
-            operations=tuple(map(_operation, deleted)),
+            operations=tuple(deleted),
             undo_file=undo_file,
         )
 
@@ -181,15 +183,15 @@ class CleanStaleAzureVnet:
         paths = map(HostLayout.undo_path, count(1))
         return next(path for path in paths if self.host.files.look(path) is None)
 
-    def _delete(self, plan: CleanupPlan, undo_file: str) -> list[CleanupEntry]:
+    def _delete(self, plan: CleanupPlan, undo_file: str) -> list[Operation]:
         """Delete everything in the plan; returns what was deleted. HostError if anything is left.
 
         If no rule could be deleted, nothing is, and the undo file goes.
         """
         files = [undo_file]
-        deleted: list[CleanupEntry] = []
+        deleted: list[Operation] = []
         # An error that leaves the block has what is in these lists by then.
-        with recorded_in_errors(files=files, operations=map(_operation, deleted)):
+        with recorded_in_errors(files=files, operations=deleted):
             rules = [entry.thing for entry in plan.deletions if isinstance(entry.thing, BridgeRule)]
             try:
                 self.ebtables.delete(rules)
@@ -205,7 +207,8 @@ class CleanStaleAzureVnet:
                     if problem:
                         remaining.append(problem)
                     else:
-                        deleted.append(entry)
+                        thing = f"{entry.kind} {entry.spec}"
+                        deleted.append(Operation("delete", thing, entry.reason))
             if remaining:
                 message = (
                     f"{len(deleted)} of {len(plan.deletions)} entries were deleted, and are saved "
@@ -225,10 +228,6 @@ class CleanStaleAzureVnet:
             if not outcome.is_done:
                 return f"{thing}: {outcome.error}"
         return ""
-
-
-def _operation(entry: CleanupEntry) -> Operation:
-    return Operation("delete", f"{entry.kind} {entry.spec}", entry.reason)
 
 
 def _error(message: str, reasons: Sequence[str], *, kind: str) -> HostError:

@@ -47,12 +47,14 @@ def _rule_lines(rules: list[BridgeRule]) -> list[str]:
 
 
 def _neighbour_lines(neighbour: Neighbour) -> list[str]:
-    ip, dev = neighbour.ip, neighbour.dev
     return [
         # What the kernel has found out about the address since then must go. A permanent entry
         # stays, and the second command then fails and names it.
-        f"ip neigh flush to {ip} dev {dev} || status=1",
-        f"ip neigh add {ip} lladdr {neighbour.mac} dev {dev} nud permanent || status=1",
+        f"ip neigh flush to {neighbour.ip} dev {neighbour.dev} || status=1",
+        (
+            f"ip neigh add {neighbour.ip} lladdr {neighbour.mac} dev {neighbour.dev} nud permanent "
+            "|| status=1"
+        ),
     ]
 
 

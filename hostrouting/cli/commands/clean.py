@@ -72,4 +72,4 @@ def _entry_lines(plan: CleanupPlan, fates: Iterable[Fate]) -> Iterator[str]:
     if plan.errors:
         return
     for fate in fates:
-        yield from capped([f"  {fate} {entry}" for entry in plan.with_fate(fate)])
+        yield from capped([f"  {entry}" for entry in plan.with_fate(fate)])

@@ -150,6 +150,19 @@ def test_nothing_configured() -> None:
     assert state_of(host) == before
 
 
+def test_the_text_of_a_plan() -> None:
+    """Each entry has a line, with its fate and the reason; so has what keeps all of them."""
+    host = azure.host()
+    plan = azure.task(azure.config(), host=host).plan()
+    lines = str(plan).splitlines()
+    assert [line.split(" ")[:2] for line in lines] == [
+        [each.fate, each.kind] for each in plan.entries
+    ]
+    host.files.texts.update(CONFLIST)
+    assert "names azure-vnet" in str(azure.task(azure.config(), host=host).plan())
+    assert str(CleanupPlan()) == "nothing to delete"
+
+
 def test_an_image(tmp_path: Path) -> None:
     """It is refused, because it has no kernel."""
     task = CleanStaleAzureVnet(azure.config(), host=Host.offline(str(tmp_path)))
