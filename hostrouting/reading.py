@@ -282,15 +282,14 @@ def parse(text: str | bytes) -> Any:
     """The JSON value of the text."""
     import json  # noqa: PLC0415  a check on the host reads no JSON
 
-    if not text:
-        raise ConfigError([Fault("", "", "is empty")])
     try:
         if isinstance(text, bytes):
             # Without the codec utf-8-sig, which Debian's python3-minimal lacks.
             text = text.removeprefix(b"\xef\xbb\xbf").decode()
         return json.loads(text, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
-        raise ConfigError([Fault("", "", f"is not JSON: {error}")]) from error
+        rule = f"is not JSON: {error}" if text else "is empty"
+        raise ConfigError([Fault("", "", rule)]) from error
 
 
 class _Repeating(dict[str, Any]):
