@@ -146,7 +146,8 @@ class InstallTask(ABC):
 
         results: list[object] = []
         try:
-            self._carry_out(wanted, results, ctx)  # 7
+            as_steps = self.has_steps or bool(errors)  # so that no failure hides another
+            self._carry_out(wanted, results, ctx, as_steps=as_steps)  # 7
         except BaseException as error:  # noqa: BLE001  raised below, with what was done before it
             errors.append(error)
         for result in results:
@@ -175,9 +176,11 @@ class InstallTask(ABC):
         """The parts that a run does not leave out."""
         return [part for part in self.parts() if part.name not in ctx.skip]
 
-    def _carry_out(self, wanted: Wanted, results: list[object], ctx: phases.Context) -> None:
-        """The work of the parts, whose results are appended."""
-        if not self.has_steps:
+    def _carry_out(
+        self, wanted: Wanted, results: list[object], ctx: phases.Context, *, as_steps: bool
+    ) -> None:
+        """The work of the parts, whose results are appended; perhaps each as a step of its own."""
+        if not as_steps:
             for part in self._parts_of_run(ctx):
                 _do(part, wanted, results, ctx)
             return

@@ -8,13 +8,13 @@ import pytest
 import phases
 from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.config.settings import MACHINES, ProbeRewriteConfig
-from hostrouting.errors import HostError, RequirementError, RouteConflict
+from hostrouting.errors import HostError, RequirementError, RouteConflict, RouteOverlapError
 from hostrouting.host.effects import effects_of
 from hostrouting.install.install import InstallTask
 from hostrouting.install.installed import read_installed
 from hostrouting.model.route import Route
 from hostrouting.tasks.configure import Configure, Remove
-from hostrouting.tasks.overlap_check import CheckResult
+from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeManager, h200
 from phases.testing import FakeClock
@@ -93,11 +93,12 @@ class TestGuard:
         assert len(ours(host)) == len(REPAIR)
 
     def test_a_task_about_one_section(self, host: FakeHost) -> None:
-        """If the guard and the task fail, both are in the report."""
+        """If the guard and the task fail, the error has both."""
         report_of(Configure(self.CONFLICTING, host=host))
         report = report_of(ConfigureStaticRoutes(self.CONFLICTING, host=host))
-        assert isinstance(report.error, RouteConflict)
-        assert report.find("start-guard").status == "failed"
+        guard, routes = report.failures
+        assert guard.name == "start-guard"
+        assert isinstance(routes.error, RouteConflict)
 
 
 @pytest.mark.parametrize("make", [Configure, ConfigureStaticRoutes])
@@ -196,6 +197,18 @@ def test_a_cancelled_gate_hides_no_other_failure() -> None:
     report = report_of(Configure(gated, host=host))
     kinds = [type(step.error) for step in report.failures]
     assert kinds == [RequirementError, RouteConflict]
+
+
+def test_a_task_about_one_section_hides_no_failure() -> None:
+    """Its own work is a step then, beside the files, whose gate is cancelled."""
+    host = FakeHost(kernel=h200())
+    host.files.texts.update(CANCELLED)
+    gated = config(*REPAIR, cidrs=(CIDR,))._replace(gate=GateConfig(("kubelet.service",)))
+    report_of(Configure(gated, host=host))
+    lose_routes(host)
+    report = report_of(CheckRouteOverlap(gated, host=host))
+    kinds = [type(step.error) for step in report.failures]
+    assert kinds == [RequirementError, RouteOverlapError]
 
 
 def test_systemd_is_silent_after_the_write() -> None:
