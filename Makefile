@@ -20,7 +20,7 @@ demo: $(VENV)/ready ## show the failure, the repair and the proof; the first tim
 # of the hundreds of programs that the tests start begins at once. With chunks of one test, no worker has a stock of them:
 # in a stock, a long test can be left for the end, when the other workers have nothing to do.
 PYTEST = env LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist load --maxschedchunk 1
-test: $(VENV)/ready ## run the tests, in about two minutes; what needs a missing program or root is skipped
+test: $(VENV)/ready ## run the tests, in about a minute and a half; what needs a missing program or root is skipped
 	$(PYTEST) $(ARGS)
 
 check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the site
