@@ -443,7 +443,7 @@ def suite_row(bench: Bench) -> Iterator[Row]:
         raise RuntimeError("--quick leaves it out")
     began = time.perf_counter()
     run("make", "-C", str(Path(__file__).resolve().parents[2]), "test")
-    yield alone(f"the suite on {os.cpu_count()} cores", time.perf_counter() - began, 90)
+    yield alone(f"the suite on {os.cpu_count()} cores", time.perf_counter() - began, 60)
 
 
 ROWS: dict[str, Callable[[Bench], Iterator[Row]]] = {
