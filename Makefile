@@ -20,7 +20,7 @@ demo: $(VENV)/ready ## show the failure, the repair and the proof; the first tim
 # of the hundreds of programs that the tests start begins at once. With chunks of one test, no worker has a stock of them:
 # in a stock, a long test can be left for the end, when the other workers have nothing to do.
 PYTEST = env LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist load --maxschedchunk 1
-test: $(VENV)/ready ## run the tests, in about two minutes; what needs a missing program or root is skipped
+test: $(VENV)/ready ## run the tests, in about a minute and a half; what needs a missing program or root is skipped
 	$(PYTEST) $(ARGS)
 
 check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the site
@@ -61,9 +61,9 @@ bench: $(VENV)/ready ## measure the speed next to other programs; ARGS=--quick t
 DIST := dist
 define MAKE_PYZ
 import sys
-from hostrouting.boot.program import Program
+from hostrouting.boot.program import pack, sources_of_program
 from hostrouting.host.host import Host
-sys.stdout.buffer.write(Host.local().interpreter.compile(sys.executable, Program().content()))
+sys.stdout.buffer.write(pack(Host.local().interpreter.compile(sys.executable, sources_of_program())))
 endef
 export MAKE_PYZ
 pyz: $(VENV)/ready ## build dist/hostrouting.pyz, one file for a node that has Python and nothing else

@@ -17,7 +17,7 @@ class ManualPage(BuildHookInterface[Any]):
         if version == "editable":
             return
         sys.path.insert(0, self.root)
-        from hostrouting.cli.parser import make_whole_parser  # noqa: PLC0415  found only now
+        from hostrouting.cli.parser import command_of, make_parser  # noqa: PLC0415  found only now
         from hostrouting.release import __version__  # noqa: PLC0415  as above
 
         self.folder = TemporaryDirectory()
@@ -28,7 +28,11 @@ class ManualPage(BuildHookInterface[Any]):
             "description": "make a host's routing right, and prove it",
             "manual_title": "hostrouting",
         }
-        page.write_text(str(Manpage(make_whole_parser(), _data=about)), encoding="utf-8")
+        parser = make_parser()
+        [commands] = [each.choices for each in parser._actions if each.dest == "command"]
+        for name, command in commands.items():
+            command.description = command_of(name).__doc__
+        page.write_text(str(Manpage(parser, _data=about)), encoding="utf-8")
         build_data["shared_data"][str(page)] = "share/man/man1/hostrouting.1"
 
     def finalize(self, *_: object) -> None:

@@ -33,11 +33,12 @@ def made_up(folder: Path) -> None:
     (folder / "gpu-6.json").write_text("ssh: connect to host gpu-6 port 22: Connection refused\n")
 
 
-def check(paths: list[str], executor: Executor) -> None:
+def check(folder: str, executor: Executor) -> None:
     """Print one line for each group, and the repair."""
-    for group in fleet.group_nodes(fleet.check_snapshots(paths, CONFIG, executor)):
-        print(f"{len(group.nodes)} {group.verdict}: {group.problem or 'nothing is wrong'}")
-        for route in group.repair:
+    results = fleet.check_snapshots(folder, CONFIG, executor)
+    for problem, nodes in fleet.group_nodes(results).items():
+        print(f"{len(nodes)} {problem.verdict}: {problem.sentence or 'nothing is wrong'}")
+        for route in problem.repair:
             print(f"  {json.dumps(route.to_mapping())}")
 
 
@@ -57,10 +58,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("paths", metavar="PATH", nargs="*", help="directories with snapshots")
+    parser.add_argument("folder", metavar="PATH", nargs="?", help="a directory with snapshots")
     parser.add_argument("--dask", metavar="ADDRESS", default="", help="the scheduler of a cluster")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, start(given.dask) as executor:
-        if not given.paths:
+        if given.folder is None:
             made_up(Path(folder))
-        check(given.paths or [folder], executor)
+        check(given.folder or folder, executor)

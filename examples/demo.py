@@ -104,7 +104,7 @@ def demonstrate(host: Host) -> int:
     config = HostRoutingConfig.from_mapping(sections)
     configure = Configure(config, host=host)
     print(phases.plan(configure))
-    report = phases.run(phases.serial(configure, name="bootstrap"), observers=[])
+    report = phases.run(phases.serial(configure, name="bootstrap"))
     print(f"\n{report}", flush=True)
     assert report.ok, str(report)
 
@@ -113,7 +113,7 @@ def demonstrate(host: Host) -> int:
     print(f"\nFor {ADDRESS}, the kernel now answers: dev {way_out(host)}", flush=True)
     assert way_out(host) == "eth0"
 
-    phases.undo(configure, phases.Context(observers=[]))
+    phases.undo(configure, ctx=phases.Context())
     assert way_out(host) == "ib0"
     tell(
         "4. All of this was undone: its routes and files are gone, and InfiniBand's own "

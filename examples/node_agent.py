@@ -26,7 +26,6 @@ from hostrouting import (
     Configure,
     Host,
     HostRoutingConfig,
-    exit_code,
 )
 from hostrouting.install.plan import Plan
 from hostrouting.reading import must, read_file, section
@@ -125,7 +124,7 @@ class StartKubelet:
             return phases.Skip("it runs with this address")
         self.former = former
         self._stop_and_set(drop_in)
-        self.manager.start(UNIT, timeout=60, ctx=ctx)
+        self.manager.start(UNIT, timeout=60)
         return None
 
     def plan(self, ctx: phases.Context) -> str | phases.Skip:
@@ -177,6 +176,11 @@ def agent(settings: Settings, host: Host) -> phases.AnyTask:
     )
 
 
+async def run(bootstrap: phases.AnyTask) -> phases.Step:
+    """Run it beside the agent's other coroutines; SIGTERM cancels it, and what it did is undone."""
+    return await phases.run_async(bootstrap, undo_on_failure=True)
+
+
 if __name__ == "__main__":
     logging.basicConfig(level="INFO", format="%(levelname)s %(message)s")
     parser = argparse.ArgumentParser(description="prepare this node, and start kubelet")
@@ -188,12 +192,12 @@ if __name__ == "__main__":
         settings = read_file(Settings, given.config)
     except ConfigError as error:
         print(error, file=sys.stderr)
-        sys.exit(exit_code(error))
+        sys.exit(error.exit_code)
     bootstrap = agent(settings, Host.local() if given.here else FakeHost(kernel=h200()))
     if given.plan:
         dry_run = phases.plan(bootstrap)
         print(dry_run)
         sys.exit(dry_run.exit_code)
-    report = asyncio.run(phases.run_async(bootstrap, undo_on_failure=True))
+    report = asyncio.run(run(bootstrap))
     print(report.to_json())
-    sys.exit(exit_code(report))
+    sys.exit(report.exit_code)

@@ -19,7 +19,7 @@ More is in the packages: `hostrouting.config` (the sections of a configuration),
 (backends) and `hostrouting.fleet` (many nodes).
 """
 
-from hostrouting.release import __version__ as __version__
+from hostrouting.release import __version__ as __version__, foreign_phases
 
 TYPE_CHECKING = False  # importing `typing` would take five times as long as all of this
 if TYPE_CHECKING:  # the names below once more, for type checkers
@@ -45,7 +45,6 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
         RequirementError as RequirementError,
         RouteConflict as RouteConflict,
         RouteOverlapError as RouteOverlapError,
-        exit_code as exit_code,
     )
     from hostrouting.finding import Finding as Finding
     from hostrouting.host import Host as Host, HostLayout as HostLayout
@@ -60,56 +59,55 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
     )
     from hostrouting.tasks.probe_rewrite import RewriteProbeSource as RewriteProbeSource
     from hostrouting.tasks.static_routes import ConfigureStaticRoutes as ConfigureStaticRoutes
-else:
+
+_MODULES = {
+    "Configure": "tasks.configure",
+    "Remove": "tasks.configure",
+    "ConfigureStaticRoutes": "tasks.static_routes",
+    "CheckRouteOverlap": "tasks.overlap_check",
+    "CheckResult": "tasks.overlap_check",
+    "RewriteProbeSource": "tasks.probe_rewrite",
+    "CleanStaleAzureVnet": "azure_vnet.task",
+    "HostRoutingConfig": "config",
+    "StaticRoutesConfig": "config",
+    "StaticRoute": "config",
+    "RouteOverlapConfig": "config",
+    "HostRoutingError": "errors",
+    "ConfigError": "errors",
+    "RequirementError": "errors",
+    "RouteConflict": "errors",
+    "ApplyError": "errors",
+    "RouteOverlapError": "errors",
+    "NotReady": "errors",
+    "HostError": "errors",
+    "BackendError": "errors",
+    "Finding": "finding",
+    "check_kernel": "check",
+    "check_snapshot": "check",
+    "check_findings": "check",
+    "Host": "host",
+    "HostLayout": "host",
+    "RouteBackend": "kernel",
+    "NetlinkBackend": "kernel.netlink",
+    "Pyroute2Backend": "kernel.pyroute2",
+    "Snapshot": "model",
+    "Route": "model",
+}
+"""Each public name, with the module that it is loaded from when it is first used."""
+
+__all__ = list(_MODULES)
+
+if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        import sys  # noqa: PLC0415  any interpreter has these loaded already
-        from importlib import import_module  # noqa: PLC0415
+        from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already
 
         try:
             value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-        finally:
-            phases = sys.modules.get("phases")
-            if phases is not None and not hasattr(phases, "run_async"):
-                raise ImportError(
-                    f"the package phases in {phases.__file__} is another project's, in the place "
-                    "of hostrouting's; run `pip uninstall phases`, then install hostrouting again"
-                )
+        except (AttributeError, ImportError) as error:
+            if foreign_phases():
+                raise ImportError(foreign_phases()) from error
+            raise
         return value
-
-
-_CATALOGUE = """
-Tasks for phases, each made from a configuration and a host
-    tasks.configure          Configure Remove
-    tasks.static_routes      ConfigureStaticRoutes
-    tasks.overlap_check      CheckRouteOverlap CheckResult
-    tasks.probe_rewrite      RewriteProbeSource
-    azure_vnet.task          CleanStaleAzureVnet
-The configuration, whose sections are frozen values, checked when they are made
-    config                   HostRoutingConfig StaticRoutesConfig StaticRoute RouteOverlapConfig
-Errors, all of them HostRoutingError, and findings
-    errors                   HostRoutingError ConfigError RequirementError RouteConflict ApplyError
-    errors                   RouteOverlapError NotReady HostError BackendError exit_code
-    finding                  Finding
-The check, of a kernel or of a snapshot
-    check                    check_kernel check_snapshot check_findings
-The host and its kernel
-    host                     Host HostLayout
-    kernel                   RouteBackend
-    kernel.netlink           NetlinkBackend
-    kernel.pyroute2          Pyroute2Backend
-The routing of a host, as plain values
-    model                    Snapshot Route
-"""
-"""Each public name, behind the package or module that it is loaded from when it is first used."""
-
-_ROWS = (line.split() for line in _CATALOGUE.splitlines() if line.startswith(" "))
-_MODULES = {name: module for module, *names in _ROWS for name in names}
-__all__ = list(_MODULES)
-__doc__ = f"{__doc__}{_CATALOGUE}"
-
-
-def __dir__() -> "set[str]":  # in quotes, for the Python that __main__ refuses
-    return {*globals(), *__all__}

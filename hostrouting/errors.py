@@ -15,19 +15,13 @@ The word before the colon says where the fault is.
 
 import errno
 from collections.abc import Iterable
-from copyreg import __newobj__  # type: ignore[attr-defined]  # how pickle makes an object
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, PROBLEM, worst_code
-from hostrouting.command import AS_ROOT, Operator
+from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, PROBLEM
 from hostrouting.finding import Finding, Name, Remedy
-from hostrouting.lines import way_lines
 from hostrouting.text import first_of
 
-if TYPE_CHECKING:
-    import phases
-
-HostPart: TypeAlias = Literal["file", "systemd", "nft", "ebtables", "azure-vnet", "executor"]
+HostPart: TypeAlias = Literal["file", "systemd", "nft", "ebtables", "azure-vnet"]
 
 _RETRIED = {
     "failed",
@@ -36,29 +30,11 @@ _RETRIED = {
     "unsettled",
     "no-answer",
     "unit-failed",
-    "no-such-rule",
     "device-down",
     "gateway-not-on-link",
     "no-such-device",
-    "executor-lost",
 }
 """The kinds that may go away by themselves, so that the next attempt succeeds."""
-_KINDS_OF_BACKEND = {
-    "device-down",
-    "exists",
-    "failed",
-    "gateway-not-on-link",
-    "invalid",
-    "no-such-device",
-    "no-such-route",
-    "not-permitted",
-    "refused",
-    "timeout",
-    "unavailable",
-    "unsettled",
-    "unusable",
-}
-"""Those of BackendError, as docs/scripts.md lists them."""
 
 
 class HostRoutingError(Exception):
@@ -76,34 +52,23 @@ class HostRoutingError(Exception):
     ) -> None:
         self.kind = kind
         self.findings = tuple(findings)
-        # Without a message, the findings are the message; the errors among them say whether to try
-        # again.
-        self._has_message = bool(message) or not self.findings
+        # Without a message, the findings are the message.
         sentences = [str(finding) for finding in self.findings]
-        super().__init__(message or "; ".join(first_of(sentences)))
+        super().__init__(message or "\n".join(first_of(sentences)))
         errors = [finding for finding in self.findings if finding.severity == "error"]
         self.can_retry = kind in _RETRIED
         if errors:
             self.can_retry = all(error.can_retry for error in errors)
 
-    def lines_for(self, who: Operator) -> list[str]:
-        """The message for this operator, with each way out on a line of its own."""
-        if self._has_message:
-            return [str(self)]
-        lines: list[str] = []
-        for finding in self.findings:
-            lines += [finding.sentence, *way_lines(finding.remedy, who)]
-        return lines
-
     @property
     def has_no_answer(self) -> bool:
         """Whether nobody answered, so that what was asked for may have been done, or not."""
-        return self.kind in {"no-answer", "timeout", "executor-lost"}
+        return self.kind in {"no-answer", "timeout"}
 
     @property
     def exit_code(self) -> int:
-        """What a program exits with because of it. Without a permission or an answer, nothing can
-        be decided.
+        """What a program exits with because of it; the report of a run has it, too. Without a
+        permission or an answer, nothing can be decided.
         """
         if is_denied(self) or self.has_no_answer:
             return CANNOT_DECIDE
@@ -112,23 +77,6 @@ class HostRoutingError(Exception):
     def _is_a(self, name: Name, target: str = "") -> None:
         """Have the message as the only finding, with this name."""
         self.findings = (Finding(name, "error", str(self), target, can_retry=self.can_retry),)
-
-    @property
-    def repair(self) -> tuple[dict[str, Any], ...]:
-        """The static routes that repair what escapes, as values for `staticRoutes.routes`; empty if
-        there are none.
-        """
-        routes: list[dict[str, Any]] = []
-        for finding in self.findings:
-            if finding.name == "action":
-                routes += finding.facts["routes"]
-        return tuple(routes)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the attributes without calling the constructor again: processes judge the
-        snapshots of a fleet.
-        """
-        return __newobj__, (type(self), *self.args), vars(self)
 
     def to_mapping(self) -> dict[str, object]:
         """The class, the kind and the facts as JSON, for the report of a run; `effects` is what was
@@ -189,29 +137,16 @@ class ConfigError(HostRoutingError, ValueError):
         headline: str = "",
         remedy: Remedy | None = None,
     ) -> None:
-        given: object = faults  # not every author checks types
-        if isinstance(given, str):
-            raise TypeError(
-                f"faults is {given!r:.80}; it must be a list: [Fault(path, value, rule)]"
-            )
         self.faults = tuple(faults)
         self.source = source
-        self._lines = tuple(self._describe_faults(headline))
+        first, *others = self._describe_faults(headline)
+        lines = [first, *(f"  {line}" for line in others)]
         findings: list[Finding] = []
         if remedy is not None:
-            first, *others = self._lines
             sentence = f"{first} {'; '.join(first_of(others, 3))}".strip()
             findings.append(Finding("file", "error", sentence, source, remedy))
-        self.findings = tuple(findings)
-        super().__init__("\n".join(self.lines_for(AS_ROOT)), findings=findings)
-
-    def lines_for(self, who: Operator) -> list[str]:
-        """See HostRoutingError."""
-        first, *others = self._lines
-        lines = [first, *(f"  {line}" for line in others)]
-        for finding in self.findings:
-            lines += way_lines(finding.remedy, who)
-        return lines
+            lines += [f"  {way.line}" for way in remedy.ways()]
+        super().__init__("\n".join(lines), findings=findings)
 
     def _describe_faults(self, headline: str) -> list[str]:
         """The only fault; or the headline, and then each."""
@@ -244,7 +179,7 @@ class RouteConflict(HostRoutingError):  # noqa: N818  reads as what is wrong
 class ApplyError(HostRoutingError):
     """Routes could not be applied. `reasons` says why, `after` how the routes are now."""
 
-    def __init__(self, *reasons: str, after: str, can_retry: bool = True) -> None:
+    def __init__(self, *reasons: str, after: str, can_retry: bool) -> None:
         self.reasons = reasons
         self.after = after
         sentences = "; ".join((*first_of(reasons), after))
@@ -257,7 +192,7 @@ class RouteOverlapError(HostRoutingError):
     """Expected CIDRs do not leave through the expected devices, or there is no default route. Only
     in mode STRICT.
 
-    `report` is the CheckReport, and `check` the same as the JSON value `hostrouting/check/3`. A
+    `report` is the CheckReport, and `check` the same as the JSON value `hostrouting/check/1`. A
     default route may come later, so `can_retry` is true if nothing else is wrong.
     """
 
@@ -348,9 +283,6 @@ class BackendError(HostRoutingError):
         kernel: str = "",
         route: str = "",
     ) -> None:
-        if kind not in _KINDS_OF_BACKEND:
-            known = ", ".join(sorted(_KINDS_OF_BACKEND))
-            raise ValueError(f"BackendError: kind is {kind!r:.80}; it must be one of {known}")
         self.errno = errno
         self.kernel = kernel
         self.route = route
@@ -367,38 +299,3 @@ def is_denied(error: BaseException | None) -> bool:
     if isinstance(error, HostRoutingError) and error.kind == "not-permitted":
         return True
     return is_denied(error.__cause__)
-
-
-def exit_code(outcome: "phases.Step | phases.TaskFailed | HostRoutingError") -> int:
-    """The exit code for the report of a run with tasks of hostrouting, or for the TaskFailed of
-    `phases.execute`, as docs/scripts.md lists them: of several failures, the worst. Or the code
-    for an error of hostrouting that came before the run, such as that of a configuration which
-    cannot be read. A dry run that would fail has the code 1.
-
-    An error that is not hostrouting's counts as a problem, whatever its `can_retry` says. After a
-    signal with which no step failed, the code is 128 plus its number.
-    """
-    if isinstance(outcome, HostRoutingError):
-        return outcome.exit_code
-    import phases  # noqa: PLC0415  a command that runs no task needs none of it
-    from phases.arguments import must_be  # noqa: PLC0415  see above
-
-    rule = "the report of a run, a TaskFailed or a HostRoutingError"
-    must_be((phases.Step, phases.TaskFailed), outcome, "exit_code: outcome", rule)
-    code = worst_code(*(_code_of(step.error) for step in outcome.failures))
-    if isinstance(outcome, phases.TaskFailed):
-        return code
-    return code or outcome.exit_code
-
-
-def _code_of(error: BaseException | None) -> int:
-    """The exit code for the error of a task, which may be in a report that was read."""
-    if isinstance(error, HostRoutingError):
-        return error.exit_code
-    from phases.errors import ReportedError  # noqa: PLC0415  see `exit_code`
-
-    if isinstance(error, ReportedError) and isinstance(error.details, dict):  # of `to_mapping`
-        code = error.details.get("exitCode")
-        if code in (BAD_INPUT, CANNOT_DECIDE):
-            return int(code)
-    return PROBLEM

@@ -5,10 +5,8 @@ The sentences are written where the thing is found, or in `check.sentences`. doc
 explains each name.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
-
-from hostrouting.command import AS_ROOT, LineToType, Operator
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
@@ -19,15 +17,14 @@ expected device.
 """
 ESCAPES: tuple[Escape, ...] = get_args(Escape)
 Name: TypeAlias = Literal[
-    Escape, "no-default-route", "missing-rule", "service-network-holds-host",
+    Escape, "no-default-route", "service-network-holds-host",
     # what makes a verdict undecided
-    "default-routes", "two-cnis", "doubtful-route", "other-packets", "unknown-source",
-    "not-judged", "kernel-differs",
-    # what explains a verdict; what a repair is, lacks and costs; our routes
-    "allowed", "action", "unsafe", "repair-cost", "route-conflict", "route-waits", "route-stays",
-    "route-differs", "route-not-configured",
+    "default-routes", "two-cnis", "doubtful-route", "other-packets", "missing-rule", "not-judged",
+    "kernel-differs",
+    # what explains a verdict; what a repair is; our routes
+    "allowed", "action", "unsafe", "route-conflict", "route-waits", "route-stays", "route-differs",
     # the host
-    "gate-open", "gate-shut", "file", "lock", "requirement", "unit",
+    "gate-open", "gate-shut", "file", "lock", "requirement", "unit", "fight",
     "unit-not-gated", "removal", "probe-rewrite", "azure-vnet",
 ]  # fmt: skip
 """Every name of a finding. A name says what the finding is, and not how bad it is here."""
@@ -37,10 +34,7 @@ WRONG: tuple[Name, ...] = (*ESCAPES, "no-default-route")
 
 
 class Remedy(NamedTuple):
-    """What to do about a finding: words, or a command, after the words that say when or what for.
-
-    The text says who types the command, and how hostrouting is called, when it is printed.
-    """
+    """What to do about a finding: words, or a command, after words that say when or what for."""
 
     words: str = ""
     command: str = ""
@@ -55,37 +49,18 @@ class Remedy(NamedTuple):
         if self.otherwise is not None:
             yield from self.otherwise.ways()
 
-    def parts_for(self, who: Operator) -> tuple[str, str]:
-        """What this operator reads before the command, and the command; of the first way."""
+    @property
+    def line(self) -> str:
+        """The first way."""
         if not self.command:
-            return self.words, ""
+            return self.words
         before = [self.words] if self.words else []
         if self.needs_root:
-            before.append(str(who))
-        return f"{', '.join(before)}: ", who.line(self.command)
-
-    def line_for(self, who: Operator, before: str = "") -> LineToType:
-        """The first way as a line for this operator, after these words."""
-        words, command = self.parts_for(who)
-        return LineToType(before + words, command)
-
-    def text_for(self, who: Operator) -> str:
-        """The remedy in words, for this operator."""
-        text = "".join(self.parts_for(who))
-        if self.otherwise is None:
-            return text
-        return f"{text}; or, {self.otherwise.text_for(who)}"
+            before.append("as root")
+        return f"{', '.join(before)}: {self.command}"
 
     def __str__(self) -> str:
-        return self.text_for(AS_ROOT)
-
-
-def in_turn(ways: Sequence[Remedy]) -> Remedy | None:
-    """One remedy of all these ways, which each have no other; None if there are none."""
-    remedy: Remedy | None = None
-    for way in reversed(ways):
-        remedy = way._replace(otherwise=remedy)
-    return remedy
+        return "; or, ".join(way.line for way in self.ways())
 
 
 class Finding(NamedTuple):
@@ -115,17 +90,7 @@ class Finding(NamedTuple):
     @property
     def line(self) -> str:
         """The finding as one line of a log or a marker file; it begins with the name."""
-        return self.line_for(AS_ROOT)
-
-    def line_for(self, who: Operator) -> str:
-        """The same, for this operator."""
-        return f"{self.name.upper()}: {self.text_for(who)}"
-
-    def text_for(self, who: Operator) -> str:
-        """The sentence with the remedy, for this operator."""
-        if self.remedy is None:
-            return self.sentence
-        return f"{self.sentence}; {self.remedy.text_for(who)}"
+        return f"{self.name.upper()}: {self}"
 
     def to_mapping(self) -> dict[str, Any]:
         """The finding as JSON: the schema hostrouting/findings/1 is a list of these."""
@@ -149,7 +114,9 @@ class Finding(NamedTuple):
         return hash(self.sentence)
 
     def __str__(self) -> str:
-        return self.text_for(AS_ROOT)
+        if self.remedy is None:
+            return self.sentence
+        return f"{self.sentence}; {self.remedy}"
 
 
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -4,7 +4,6 @@ things the first ones.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from hostrouting.command import AS_ROOT, Operator
 from hostrouting.finding import Finding, Remedy
 
 SHOWN = 20
@@ -28,9 +27,7 @@ def indented(verb: str, things: Iterable[object]) -> Iterator[str]:
     yield from capped([f"  {verb}{thing}" for thing in things])
 
 
-def finding_lines(
-    findings: Sequence[Finding], who: Operator = AS_ROOT, *, without: str = ""
-) -> Iterator[str]:
+def finding_lines(findings: Sequence[Finding], *, without: str = "") -> Iterator[str]:
     """The findings, each after its name, which the page Findings explains, and its ways out below
     it, but not this command, which the page has elsewhere.
 
@@ -41,16 +38,14 @@ def finding_lines(
     for finding, next_remedy in zip(shown, following, strict=False):
         yield f"{finding.name.upper()}: {finding.sentence}"
         if finding.remedy != next_remedy:
-            yield from way_lines(finding.remedy, who, without=without)
+            yield from way_lines(finding.remedy, without=without)
     yield from count_of_others(findings)
 
 
-def way_lines(
-    remedy: Remedy | None, who: Operator = AS_ROOT, *, indent: int = 2, without: str = ""
-) -> Iterator[str]:
+def way_lines(remedy: Remedy | None, *, indent: int = 2, without: str = "") -> Iterator[str]:
     """Each way out on a line of its own, but not this command."""
     if remedy is None:
         return
     for way in remedy.ways():
         if not way.command or way.command != without:
-            yield way.line_for(who, " " * indent)
+            yield f"{' ' * indent}{way.line}"

@@ -2,7 +2,9 @@
 and the version of this package, the Python that it needs, and how the gate ends.
 """
 
-PROGRAM = "hostrouting"
+import os
+import sys
+
 __version__ = "1.0.0rc1"
 OLDEST_PYTHON = (3, 10)
 PASSED = 97
@@ -13,3 +15,37 @@ REFUSED = 98
 """The exit status of a gate, or a service at boot, that has said what is wrong. Any other status
 says that it did not run to its end.
 """
+
+
+def _how_it_is_called() -> str:
+    folder, suffix, _ = __file__.partition(".pyz/")
+    if suffix:
+        archive = f"{folder}.pyz"
+        # A shell runs it by the python3 of PATH, which may be an older one than this.
+        is_typed = os.access(archive, os.X_OK) and os.path.basename(sys.executable) == "python3"
+        return archive if is_typed else f"{sys.executable} {archive}"
+    if __file__.startswith("/proc/"):  # the gate imports the program of the node from a descriptor
+        return "/etc/hostrouting/python /etc/hostrouting/hostrouting.pyz"
+    return "hostrouting"
+
+
+def foreign_phases() -> str:
+    """That another project's package `phases` has taken the place of ours, as `pip install phases`
+    does; empty if not.
+    """
+    phases = sys.modules.get("phases")
+    if phases is None or hasattr(phases, "run_async"):
+        return ""
+    return (
+        f"the package phases in {phases.__file__} is another project's, in the place of "
+        "hostrouting's; run `pip uninstall phases`, then install hostrouting again"
+    )
+
+
+PROGRAM = _how_it_is_called()
+"""What an operator types before the words of a command."""
+
+
+def call(words: str) -> str:
+    """The line that calls hostrouting with these words, which are quoted for a shell."""
+    return f"{PROGRAM} {words}"

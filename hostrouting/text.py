@@ -1,5 +1,4 @@
-"""Words for every text that an operator reads: counts, lists of names, values, and the known word
-nearest to another.
+"""Words for every text that an operator reads: counts, lists of names, and values.
 
 The help and every start of a gated unit load this module, so it imports nothing that takes time.
 """
@@ -22,15 +21,6 @@ def counted(count: int, noun: str) -> str:
     """A number with its noun: `1 route`, `1,000 routes`."""
     ending = "" if count == 1 else "s"
     return f"{count:,} {noun}{ending}"
-
-
-def agreeing(predicate: str, count: int) -> str:
-    """The predicate of so many things: `leave through eth0` of two for `leaves through eth0`."""
-    if count == 1:
-        return predicate
-    verb, space, rest = predicate.partition(" ")
-    plural = {"is": "are", "was": "were", "has": "have"}.get(verb, verb.removesuffix("s"))
-    return plural + space + rest
 
 
 def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
@@ -81,42 +71,6 @@ def first_of(texts: Sequence[str], most: int = 10) -> list[str]:
     if len(texts) > most:
         shown.append(f"and {len(texts) - most:,} more")
     return shown
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that an unknown one probably means: at most two edits away; None if there is
-    none.
-    """
-    word = word.lower()  # wrong case is the most common mistake, and other JSON readers accept it
-    distances: dict[str, int] = {}
-    for key in known:
-        if abs(len(word) - len(key)) > 2:
-            continue  # to compare them letter by letter takes 40 µs
-        # In a short word two edits say little, unless two letters have changed places.
-        has_same_letters = sorted(key.lower()) == sorted(word)
-        most = 2 if len(key) > 5 or has_same_letters else 1
-        distance = _distance(word, key.lower())
-        if distance <= most:
-            distances[key] = distance
-    return min(distances, key=distances.__getitem__, default=None)
-
-
-def _distance(word: str, other: str) -> int:
-    """How many letters must be added, removed or replaced to turn this word into the other one:
-    Levenshtein's distance.
-
-    A row has the distances of the word's beginning, a letter longer in each row, from each
-    beginning of the other one; `corner` is the place above and to the left.
-    """
-    row = list(range(len(other) + 1))
-    for count, letter in enumerate(word, 1):
-        corner = row[0]
-        row[0] = count
-        for place, wanted in enumerate(other, 1):
-            replaced = corner + (letter != wanted)
-            corner = row[place]
-            row[place] = min(corner + 1, row[place - 1] + 1, replaced)
-    return row[-1]
 
 
 def show(value: object) -> str:

@@ -23,12 +23,10 @@ from phases.errors import (
     UnknownTask,
     WouldFail,
 )
-from phases.event_loop import run_async
-from phases.execution import execute, inner_step
+from phases.execution import inner_step
 from phases.groups import deadline, parallel, retry, serial, when
-from phases.observers import LiveTree, LogObserver
-from phases.running import plan, run, undo
-from phases.step import FailedAttempt, Observer, Status, Step, TaskFailed
+from phases.running import execute, plan, run, run_async, undo
+from phases.step import Observer, Status, Step, TaskFailed
 from phases.tasks import AnyTask, Skip, Task, task
 
 # What a task is.
@@ -41,4 +39,4 @@ __all__ += ["Status", "Step", "execute", "inner_step", "plan", "run", "run_async
 __all__ += ["Cancelled", "DeadlineExceeded", "InvalidTask", "PhasesError", "TaskFailed"]
 __all__ += ["UnknownTask", "WouldFail"]
 # How a run is observed, and where its time comes from.
-__all__ += ["Clock", "FailedAttempt", "LiveTree", "LogObserver", "Observer"]
+__all__ += ["Clock", "Observer"]

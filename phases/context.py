@@ -9,38 +9,28 @@ its own scope.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import signal
-import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import CancelledError
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from contextvars import ContextVar
+from contextlib import contextmanager, suppress
 from copy import copy
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
 
-from phases.arguments import (
-    fault_of_function,
-    fault_of_method,
-    must_be,
-    must_be_number,
-    reject_coroutine,
-)
-from phases.errors import Cancelled, DeadlineExceeded, InvalidTask, UnknownTask
-from phases.observers import LOGGER, LiveTree, LogObserver, TaskLogger, logger_of
-from phases.step import last_named
+from phases.errors import Cancelled, DeadlineExceeded
+from phases.observers import LiveTree, LogObserver, TaskLogger
+from phases.step import nearest
 
 if TYPE_CHECKING:
-    import logging
-    from types import TracebackType
-
-    from phases.step import FailedAttempt, Observer, Step
+    from phases.step import Observer, Step
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+_HANGS = 10.0  # seconds that a callback may take before a line in the log names it
 
 
 class Clock:
@@ -110,10 +100,15 @@ class Scope:
         self.clock.wake()
 
 
-_SIGNALS: dict[int, str] = {
-    number: getattr(number, "name", f"signal {number}")  # most of the real-time signals have none
-    for number in signal.valid_signals()
-}
+class Returns(Protocol[T_co]):
+    """A task, as `find` looks at it: its name, and what it returns."""
+
+    @property
+    def name(self) -> str:
+        """See Task."""
+
+    def do(self, ctx: Context, /) -> T_co:
+        """See Task."""
 
 
 class Context:
@@ -126,40 +121,29 @@ class Context:
         self,
         *,
         clock: Clock | None = None,
-        logger: logging.Logger | str = LOGGER,
-        observers: Iterable[Observer] | None = None,
+        logger: logging.Logger | None = None,
+        observers: Iterable[Observer] = (),
     ) -> None:
-        """Prepare a run. `logger` is a logger or its name.
-
-        Without `observers`, each start and end becomes a line in the logger. With rich, and a
-        terminal on standard error, there is also a live tree.
+        """Prepare a run. Before the observers are told of a start or an end, it becomes a line in
+        the logger and, on a terminal, a change of the live tree.
         """
         self.clock = clock or Clock()
-        must_be(Clock, self.clock, "clock", "a phases.Clock, such as FakeClock()")
-        self.logger = logger_of(logger)
-        if observers is None:
-            observers = (LogObserver(self.logger), LiveTree(self.logger))
-        must_be(Iterable, observers, "observers", "a list of observers")
-        self.observers = tuple(observers)
-        for observer in self.observers:
-            fault = fault_of_function("observer", observer, "step") or fault_of_method(
-                observer, "attempt_failed", "failed"
-            )
-            if fault:
-                raise TypeError(f"observers: {fault}")
+        # Not made on import: a program's `dictConfig` disables every logger that exists by then.
+        self.logger = logger or logging.getLogger("phases")
+        if not self.logger.handlers:  # Python would print warnings, beside a program's report
+            self.logger.addHandler(logging.NullHandler())
+        self.observers: tuple[Observer, ...] = (LogObserver(self.logger), LiveTree(), *observers)
         self.run_id = ""
         """Empty outside of a run: several runs can share a context."""
         self.run_scope = Scope(self.clock)
         self.scopes = (self.run_scope,)
         """Those around the task, the innermost first."""
-        self.task: Any = None
-        """The running task: `step` is its step, or one of its parts."""
         self.step: Step | None = None
         self.root: Step | None = None
-        self.why_left_out: Callable[[tuple[str, ...]], str] = lambda _path: ""
-        """Why the run leaves out the task at this path; empty if the task runs."""
+        self.skip: frozenset[str] = frozenset()
+        """The names of the tasks that the run leaves out."""
         self.ran: frozenset[tuple[str, ...]] | None = None
-        """The paths of all that an undo of a run may undo; None without such a limit."""
+        """The paths of what a failed run did, which its undo undoes; None without such a limit."""
         self._notifying = threading.RLock()
 
     @property
@@ -188,21 +172,24 @@ class Context:
         """Whether the task is cancelled, or its time is up."""
         return self._scope.stop.moment <= self.clock.now()
 
-    def find(self, name: str) -> Step:
-        """The step of a task that has run in this run, such as `ctx.find("download").result`, by
-        name or by `group/name`; the last one if there are several.
+    @overload
+    def find(self, task: str) -> Step: ...
 
-        In a dry run, that is the task's plan. A task that an undo runs is not found, not even by
-        the next one there. Raises UnknownTask if no such task has run so far, with the reason of
-        one that was passed over.
+    @overload
+    def find(self, task: Returns[T]) -> Step[T]: ...
+
+    def find(self, task: str | Returns[T]) -> Step | Step[T]:
+        """The step of a task that has run in this run, such as `ctx.find(download).result`; by the
+        task, its name or `group/name`. It is the nearest one: beside this task, then around it.
+
+        In a dry run, the result is the task's plan. A task that an undo runs is not found, not even
+        by the next one there. Raises UnknownTask if no such task has run so far, or if two are as
+        near.
         """
-        steps = [] if self.root is None else list(self.root.walk())
+        steps = [] if self.root is None else self.root.walk()
         ran = [step for step in steps if step.seconds is not None and step.action != "undo"]
-        passed_over = [step for step in steps if step.start is None and step.reason]
-        step = last_named(name, [*passed_over, *ran], "those of the run so far")
-        if step.start is None:
-            raise UnknownTask(f"the step {name!r} has not run: {step.reason}")
-        return step
+        name = task if isinstance(task, str) else task.name
+        return nearest(name, ran, self.path)
 
     def remaining(self) -> float | None:
         """The seconds until the nearest deadline, never negative; 0 after a cancellation; None
@@ -214,142 +201,113 @@ class Context:
         return max(0.0, moment - self.clock.now())
 
     def check(self) -> None:
-        """Raise Cancelled if the task is cancelled. Call it wherever stopping does no harm.
-
-        InvalidTask, as from sleep() and within(), if this is the context of a task that has ended,
-        or in a task that of the whole run: what stops the task would not stop it here.
-        """
-        self._require_current()
-        self._check()
-
-    def _check(self) -> None:
+        """Raise Cancelled if the task is cancelled. Call it wherever stopping does no harm."""
         scope = self._scope
         stop = scope.stop
         if stop.moment <= self.clock.now():
             raise Cancelled(stop.reason, origin=scope)
 
-    def _require_current(self) -> None:
-        fault = fault_of_use(self)
-        if fault:
-            raise InvalidTask(f"{fault}; use the context with which the task is called")
-
     def sleep(self, seconds: float) -> None:
         """Wait for these seconds; raise Cancelled as soon as the task is cancelled."""
-        must_be((int, float), seconds, "sleep: seconds", "a number")
-        if math.isnan(seconds):
-            raise ValueError("sleep: seconds is nan; it must be a number")
-        self._require_current()
         end = min(self.clock.now() + seconds, self._scope.stop.moment)
         self.clock.wait(lambda: self.cancelled, end)
         self.check()
 
-    def cancel(self, reason: str | int | BaseException = "cancelled") -> None:
+    def cancel(self, reason: str | signal.Signals = "cancelled") -> None:
         """Cancel the whole run. Can be called from any thread, any number of times; the first
-        reason, a text or an error, is kept.
+        reason is kept.
 
-        If the reason is a signal, as in `ctx.cancel(signal.SIGTERM)`, or its number, the exit code
-        of the report is that of a program which it has stopped: 143.
+        If the reason is a signal, as in `ctx.cancel(signal.SIGTERM)`, the exit code of the report
+        is that of a program which it has stopped: 143.
         """
-        must_be((str, int, BaseException), reason, "cancel: reason", "a text, an error or a signal")
-        if isinstance(reason, int) and reason in _SIGNALS and not isinstance(reason, bool):
-            self.run_scope.cancel(_SIGNALS[reason], reason)
-        elif isinstance(reason, int) or reason in _SIGNALS.values():
-            raise ValueError(f"cancel: reason is {reason!r}; a signal is written as signal.SIGTERM")
+        if isinstance(reason, signal.Signals):
+            self.run_scope.cancel(reason.name, int(reason))
         else:
-            self.run_scope.cancel(str(reason))
+            self.run_scope.cancel(reason)
 
-    def on_cancel(self, callback: Callable[[], object]) -> AbstractContextManager[None]:
+    @contextmanager
+    def on_cancel(self, callback: Callable[[], object]) -> Iterator[None]:
         """While the block runs, call back once on cancellation: `with
         ctx.on_cancel(process.terminate):`.
 
-        The callback runs in a thread of its own, for which the end of the block waits, so it is
-        never called after that. What it raises is logged and changes nothing. The end of the block
-        raises Cancelled if the task is cancelled, because this may be the only reason why the block
-        has ended.
+        It is called whenever the task is cancelled, or a cancellation leaves the block; in a thread
+        of its own, for which the end of the block waits. What it raises is logged and changes
+        nothing. If it was called because the task is cancelled, the end of the block raises
+        Cancelled, also in place of an Exception: the callback may be the only cause of either.
         """
-        must_be(Callable, callback, "on_cancel: callback", "a function")
-        return WithBlock("ctx.on_cancel", self._calling_back(callback))
-
-    @contextmanager
-    def _calling_back(self, callback: Callable[[], object]) -> Iterator[None]:
-        has_ended = threading.Event()
+        block_ended: list[bool] = []
+        """Whether a cancellation has ended it."""
+        was_cancelled: list[bool] = []
+        """What the watcher has found, once it is done: a later cancellation is not this block's."""
 
         def watch() -> None:
-            self.clock.wait(lambda: has_ended.is_set() or self.cancelled, self._scope.stop.moment)
-            if not has_ended.is_set():
+            self.clock.wait(lambda: bool(block_ended) or self.cancelled, self._scope.stop.moment)
+            is_cancelled = self.cancelled
+            if is_cancelled or any(block_ended):
                 self._call(callback)
+            was_cancelled.append(is_cancelled)
+            self.clock.wake()
 
         watcher = self.clock.start(watch, name="phases-on-cancel")
         try:
-            yield
-        finally:
-            has_ended.set()
-            self.clock.wake()
-            watcher.join()
-        self.check()
+            try:
+                yield
+            except Cancelled:
+                block_ended.append(True)
+                raise
+            finally:
+                block_ended.append(False)
+                self.clock.wake()
+                self.clock.wait(lambda: bool(was_cancelled), self.clock.now() + _HANGS)
+                if not was_cancelled:
+                    self.log.warning("still waiting for the callback of on_cancel: %r", callback)
+                    self.clock.wait(lambda: bool(was_cancelled))
+                watcher.join()
+        except Exception:
+            if any(was_cancelled):
+                self.check()
+            raise
+        if any(was_cancelled):
+            self.check()
 
-    def within(self, seconds: float) -> AbstractContextManager[Context]:
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[Context]:
         """A context for a part of a task that may take this many seconds; after that,
         DeadlineExceeded is raised.
 
         `deadline()` does the same for a whole task. Inside the block, use the context that it
         yields: the one around it does not know the limit.
         """
-        must_be_number(seconds, "a time limit")
-        self._require_current()
-        return WithBlock("ctx.within", self._limited(seconds))
-
-    @contextmanager
-    def _limited(self, seconds: float) -> Iterator[Context]:
         name = "/".join(self.path) or "the run"
         scope = Scope(self.clock)
         scope.stop = Stop(self.clock.now() + seconds, f"the {seconds:g} s of {name} are over")
         limited = derived(self, scopes=(scope, *self.scopes))
         try:
-            with cancelled_with(limited):
-                yield limited
+            yield limited
         except Cancelled as cancelled:
             if cancelled.origin is not scope:
                 raise
             raise DeadlineExceeded(f"not finished within {seconds:g} s") from cancelled
 
-    def shielded(self) -> AbstractContextManager[Context]:
+    @contextmanager
+    def shielded(self) -> Iterator[Context]:
         """A context that nothing outside the block can cancel: for work that must not be left half
         done.
 
         Inside the block, use the context that it yields; its `within` limits the work. A
         cancellation takes effect in the next check(), sleep() or step after the block.
         """
-        shielded = derived(self, scopes=(Scope(self.clock),))
-        return WithBlock("ctx.shielded", nullcontext(shielded))
+        yield derived(self, scopes=(Scope(self.clock),))
 
     def _call(self, callback: Callable[..., object], *args: object) -> None:
         """Call the function, and only log the Exception that it raises; one that the logging raises
         is dropped.
         """
         try:
-            reject_coroutine(callback(*args), getattr(callback, "__name__", repr(callback)))
+            callback(*args)
         except Exception:
             with suppress(Exception):
                 self.logger.exception("%r raised; the run continues", callback)
-
-
-RUNNING: ContextVar[Context | None] = ContextVar("phases: the running task", default=None)
-"""The context of the task in which this code runs; None outside of a run. Other threads do not have
-it.
-"""
-
-
-def fault_of_use(ctx: Context) -> str:
-    """What is wrong if the context is used here; empty if nothing is. Its task may have ended, or
-    it may be the context of the whole run, and be used inside a task.
-    """
-    around = RUNNING.get()
-    if ctx.step is not None and ctx.step.seconds is not None:
-        return f"ctx is that of the task {'/'.join(ctx.path)}, which has ended"
-    if around is None or ctx.step is not None or ctx.run_scope is not around.run_scope:
-        return ""
-    return f"ctx is that of the whole run, and not that of the task {'/'.join(around.path)}"
 
 
 def derived(ctx: Context, **changes: Any) -> Context:
@@ -371,60 +329,3 @@ def notify(ctx: Context, step: Step) -> None:
     with ctx._notifying:
         for observer in ctx.observers:
             ctx._call(observer, step)
-
-
-def notify_of_attempt(ctx: Context, failed: FailedAttempt) -> None:
-    """Tell each observer that wants to know it."""
-    with ctx._notifying:
-        for observer in ctx.observers:
-            method = getattr(observer, "attempt_failed", None)
-            if method is not None:
-                ctx._call(method, failed)
-
-
-@contextmanager
-def cancelled_with(ctx: Context) -> Iterator[None]:
-    """In the block, the CancelledError of a future counts as Cancelled if the task is cancelled:
-    the future was cancelled with it.
-    """
-    kinds: tuple[type[BaseException], ...] = (CancelledError,)
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is not None:  # else nobody can raise its error
-        kinds = (CancelledError, asyncio.CancelledError)
-    try:
-        yield
-    except kinds:
-        ctx._check()
-        raise
-
-
-class WithBlock(AbstractContextManager[T]):
-    """The `with` block that a function returns. Without `with`, the function has done nothing, so
-    there is a warning.
-    """
-
-    def __init__(self, function: str, block: AbstractContextManager[T]) -> None:
-        self._function = function
-        self._block = block
-        self._is_entered = False
-
-    def __enter__(self) -> T:
-        if self._is_entered:
-            name = self._function
-            raise RuntimeError(f"{name}: this block has run; write `with {name}(…):` again")
-        self._is_entered = True
-        return self._block.__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        return self._block.__exit__(kind, error, traceback)
-
-    def __del__(self) -> None:
-        if not self._is_entered:
-            name = self._function
-            words = f"{name} does nothing without a block: write `with {name}(…):`"
-            warnings.warn(words, RuntimeWarning, stacklevel=2)

@@ -7,13 +7,11 @@
             ├── TaskFailed           a task raised; has the steps that failed, the first one first
             ├── DeadlineExceeded     a task did not finish within its time limit
             ├── WouldFail            in a dry run: the plan of a task says why the task would fail
-            ├── ReportedError        in a report that was read from JSON: the words of any error
-            ├── UnknownTask          a name in only=, skip= or find() that no task has
+            ├── UnknownTask          a name in skip= or find() that no task has, or two have
             └── InvalidTask          an object was used as a task and is not one
 
-`str()` of each is one sentence that an operator can read. Each can be pickled and copied, also if
-an error of a task cannot: `phases.values` makes what takes its place. TaskFailed consists of steps,
-so it is defined in `phases.step`.
+`str()` of each is one sentence that an operator can read. TaskFailed consists of steps, so it is
+defined in `phases.step`.
 """
 
 from __future__ import annotations
@@ -32,8 +30,6 @@ class Cancelled(BaseException):
     again must not swallow the cancellation.
     """
 
-    __slots__ = ("origin",)  # slots of an exception are not pickled: it stays in its process
-
     def __init__(self, reason: str = "cancelled", *, origin: object = None) -> None:
         """Give the reason. The origin is the part of the run that was cancelled, if any."""
         super().__init__(reason)
@@ -49,23 +45,8 @@ class WouldFail(PhasesError):  # noqa: N818  reads as what would happen
     """The plan of a task says that the task would fail. Only a dry run has this error."""
 
 
-class ReportedError(PhasesError):
-    """An error in a report that was read from JSON: its type and its message, in one text.
-
-    `details` is what the `to_mapping()` of the error returned; None if it has none.
-    """
-
-    def __init__(self, words: str, details: object = None) -> None:
-        super().__init__(words)
-        self.details = details
-
-    def to_mapping(self) -> object:
-        """The details, for the JSON of the report."""
-        return self.details
-
-
 class UnknownTask(PhasesError, ValueError):  # noqa: N818  reads as what is wrong
-    """only= or skip= names a task that is not in the tree, or find() one that is not in the run."""
+    """skip= names a task that is not in the tree, or find() one that is not in the run, or two."""
 
     can_retry = False
 

@@ -7,119 +7,21 @@ Groups call `new_step` for each of their tasks, and later either `run_step` or `
 
 from __future__ import annotations
 
-import sys
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from functools import partial
-from typing import Any, TypeVar, cast
+from inspect import iscoroutine, isgenerator
 
-from phases.arguments import misspelt, must_be, reject_coroutine
 from phases.context import (
-    RUNNING,
     Context,
-    WithBlock,
-    cancelled_with,
     derived,
-    fault_of_use,
     in_a_run,
     notify,
 )
 from phases.errors import Cancelled, InvalidTask, WouldFail
 from phases.step import Status, Step, TaskFailed
-from phases.tasks import AnyTask, Method, Skip, Task, Verb, fault_of_name, offers, valid_task
-from phases.values import fields_of
-
-T = TypeVar("T")
-
-
-def execute(task: Task[T], ctx: Context | None = None) -> T:
-    """Run the task and return its result.
-
-    An Exception becomes TaskFailed, with the steps that failed. Cancellation raises Cancelled.
-    SystemExit, KeyboardInterrupt and the like are raised unchanged, after the end of their step was
-    logged.
-
-    No signal is handled: Ctrl-C raises KeyboardInterrupt wherever the main thread is, also in an
-    observer. After one Ctrl-C, running tasks are stopped and waited for; but if the main thread is
-    inside this package at that moment, an observer can miss the end of a step. A program that must
-    stop cleanly calls `run`.
-
-    With the context of a running task, the task becomes a step inside that task's step; if
-    run(skip=…) leaves it out, the result is a Skip. There is a RuntimeWarning if it has a plan or
-    an undo and the running task does not: that task then needs it in its `subtasks`. In a running
-    event loop, use `await asyncio.to_thread(phases.execute, task)`.
-    """
-    require_no_event_loop("execute", "await asyncio.to_thread(phases.execute, task)")
-    ctx = in_a_run(context_of("execute", ctx))
-    step = new_step(valid_task(task).name, ctx)
-    warn_of_lost_verbs(task, ctx)
-    return cast("T", run_step(task, step, ctx))
-
-
-def warn_of_lost_verbs(task: AnyTask, ctx: Context) -> None:
-    """Warn if a plan, or an undo, of the running task would leave out this one, which it runs.
-    A task whose `do(ctx)` others call directly, without `execute`, calls this itself.
-    """
-    if ctx.task is None or ctx.step is None or ctx.step.action != "do":
-        return
-    lost = [verb for verb in ("plan", "undo") if offers(task, verb) and not offers(ctx.task, verb)]
-    if lost:
-        verbs = " and ".join(lost)
-        words = (
-            f"{task.name} has {verbs}, and {_path_of(ctx)}, which runs it, does not: write "
-            f"subtasks = ({task.name},) there, with this object, or {verbs} of its own"
-        )
-        warnings.warn(words, RuntimeWarning, stacklevel=3)
-
-
-_INSIDE_A_TASK = {
-    "run": "phases.execute(task, ctx)",
-    "run_async": "phases.execute(task, ctx)",
-    "execute": "phases.execute(task, ctx)",
-    "plan": "phases.plan(task, ctx=ctx)",
-    "undo": "phases.undo(task, ctx)",
-    "inner_step": "phases.inner_step(name, ctx)",
-}
-"""By function: what to write in a running task, with the context of that task."""
-
-
-def context_of(function: str, given: Context | None, **settings: Any) -> Context:
-    """The given context; without one, a new one with these settings. Raises InvalidTask if, in a
-    running task, what stops that task would not stop this, or if a failure would be lost.
-    """
-    around = RUNNING.get()
-    fault = ""
-    if given is None and around is not None:
-        fault = f"it is called in the task {_path_of(around)} without its context"
-    if given is not None:
-        must_be(Context, given, f"{function}: ctx", "a phases.Context")
-        fault = fault_of_use(given)
-        if not fault and given.step is not None and function in {"run", "run_async"}:
-            fault = f"ctx is that of the task {_path_of(given)}, which would not fail with the run"
-    if fault:
-        raise InvalidTask(
-            f"{function}: {fault}; write {_INSIDE_A_TASK[function]} with the context of the task, "
-            "or pass a new phases.Context() for a run of its own, which nothing cancels"
-        )
-    return given or Context(**settings)
-
-
-def _path_of(ctx: Context) -> str:
-    return "/".join(ctx.path)
-
-
-def require_no_event_loop(function: str, remedy: str) -> None:
-    """Raise RuntimeError in a running event loop, which would stand still meanwhile."""
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is None:  # then no loop runs
-        return
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise RuntimeError(f"{function}: the event loop would stand still; write `{remedy}`")
+from phases.tasks import AnyTask, Method, Skip, Verb
 
 
 class Block:
@@ -132,7 +34,8 @@ class Block:
         self.result: object = None
 
 
-def inner_step(name: str, ctx: Context) -> AbstractContextManager[Block]:
+@contextmanager
+def inner_step(name: str, ctx: Context) -> Iterator[Block]:
     """A part of a running task as a step of its own: a `with` block.
 
     For example::
@@ -142,30 +45,25 @@ def inner_step(name: str, ctx: Context) -> AbstractContextManager[Block]:
             step.result = f"{len(files)} files"  # or a Skip
 
     What the block knows stays in the local variables of the task. Like a task, the block is not
-    entered if the run is cancelled, and what it raises leaves it as a TaskFailed. `only` and `skip`
-    do not leave it out.
+    entered if the run is cancelled, and what it raises leaves it as a TaskFailed. `skip` does not
+    leave it out.
     """
-    fault = fault_of_name(name)
-    if fault:
-        raise InvalidTask(f"inner_step: {fault}")
-    must_be(Context, ctx, "inner_step: ctx", "the phases.Context of the running task")
-    ctx = in_a_run(context_of("inner_step", ctx))
-    return WithBlock("phases.inner_step", recorded(new_step(name, ctx), ctx))
+    ctx = in_a_run(ctx)
+    with recorded(new_step(name, ctx), ctx) as block:
+        yield block
 
 
 def new_step(name: str, ctx: Context, verb: Verb = "do") -> Step:
     """A step inside the context, not yet started, for the method `verb` of the task of this name.
 
     A task that an undo runs is a part of the undo: its action is undo, although its do is called.
-    Raises InvalidTask if a plan would do the task.
+    Raises InvalidTask if a plan would do or undo it.
     """
-    if verb == "do" and ctx.step is not None and ctx.step.action == "plan":
-        raise InvalidTask(
-            f"{name}: a dry run would do it; in a plan, call phases.plan(task, ctx=ctx)"
-        )
     step = Step((*ctx.path, name), run=ctx.run_id, action=verb)
     if ctx.step is not None:
-        step.attempt = ctx.step.attempts  # so far, of a task that is tried again
+        if ctx.step.action == "plan" and verb != "plan":
+            words = "in a plan, call phases.plan(task, ctx=ctx)"
+            raise InvalidTask(f"{name}: a dry run would {verb} it; {words}")
         if verb == "do" and ctx.step.action == "undo":
             step.action = "undo"
         ctx.step.children.append(step)
@@ -176,18 +74,18 @@ def run_step(task: AnyTask, step: Step, ctx: Context, verb: Verb = "do") -> obje
     """Call the method that the step is for. A task that the run leaves out, or that has no such
     method, is not called.
     """
-    reason = ctx.why_left_out(step.path)
+    reason = "left out by skip" if step.name in ctx.skip else ""
     # Only the verb undo is limited to what ran: an undo may run new tasks, which are done (do).
-    if verb == "undo" and ctx.ran is not None and step.path not in ctx.ran:
-        reason = "it did nothing in that run"
+    if verb == "undo" and ctx.ran is not None:
+        depth = len(step.path)
+        if all(path[:depth] != step.path for path in ctx.ran):
+            reason = "it did nothing in that run"
     if reason:
         return record_unstarted(step, ctx, reason)
-    if verb == "plan":
-        step.reason = getattr(task, "plan_note", "")
     method = _method_of(task, verb)
     if method is None:
         return record_unstarted(step, ctx, f"offers no {verb}")
-    with recorded(step, derived(ctx, task=task)) as block:
+    with recorded(step, ctx) as block:
         block.result = method(block.ctx)
     return block.result
 
@@ -240,12 +138,7 @@ def recorded(step: Step, ctx: Context) -> Iterator[Block]:
         notify(ctx, step)
         root = step if ctx.root is None else ctx.root
         block = Block(derived(ctx, step=step, root=root))
-        around = RUNNING.set(block.ctx)
-        try:
-            with cancelled_with(ctx):
-                yield block
-        finally:
-            RUNNING.reset(around)
+        yield block
         _record_result(step, block.result)
     except BaseException as error:
         _record_error(step, error)
@@ -261,56 +154,22 @@ def recorded(step: Step, ctx: Context) -> Iterator[Block]:
 
 def _record_result(step: Step, result: object) -> None:
     """Keep what the method returned. Raises WouldFail if it is a plan that says so; the step then
-    still shows the plan. Raises InvalidTask if a step inside has not ended: its failure would be
-    lost.
+    still shows the plan.
     """
-    for inner in step.children:
-        if inner.status is Status.RUNNING:
-            raise InvalidTask(
-                f"the step {inner.name} inside it has not ended: wait for its thread before the end"
-            )
-    reject_coroutine(result, step.name)
-    fault = _fault_of_result(result)
-    if fault:
-        raise InvalidTask(f"it returned {fault}")
+    if iscoroutine(result) or isgenerator(result):
+        result.close()
+        raise InvalidTask("it returned a coroutine or a generator, so nothing was done")
     if isinstance(result, Skip):
         step.status = Status.SKIPPED
-        step.reason = step.reason or result.reason  # the note of a plan is there already, and stays
+        step.reason = result.reason
         return
     step.result = result
-    step.fields = fields_of(result)
-    if step.action == "plan":
-        fault = misspelt(result, "would_fail")
-        if fault:
-            raise InvalidTask(f"its plan cannot be used: {fault}")
-        would_fail = getattr(result, "would_fail", None) or ""
-        must_be(str, would_fail, "would_fail of its plan", "a sentence that says why")
-        if would_fail:
-            raise WouldFail(would_fail)
+    if hasattr(result, "log_fields"):
+        step.fields = result.log_fields()
+    would_fail = getattr(result, "would_fail", "")
+    if step.action == "plan" and would_fail:
+        raise WouldFail(would_fail)
     step.status = Status.OK
-
-
-def _fault_of_result(result: object) -> str:
-    """The result, with the remedy, if its author may have meant a failure, which is raised; else
-    empty.
-    """
-    if result is Skip:
-        return "the class Skip; write Skip('the reason')"
-    if isinstance(result, BaseException):
-        return f"the error {result!r:.80}; to fail, raise it"
-    if isinstance(result, bool):
-        return (
-            f"{result}, which does not say how it ended: to fail, raise an error; with nothing to "
-            "do, return Skip('the reason'); a fact for a later task goes into a mapping"
-        )
-    if isinstance(result, Step) and result.status is Status.FAILED and result.action == "do":
-        return "the report of a run that failed; write phases.execute(task, ctx), which raises"
-    code = getattr(result, "returncode", None)
-    if isinstance(code, int) and code != 0:
-        return f"{result!r:.80}, which has failed; write subprocess.run(…, check=True)"
-    if isinstance(result, Mapping) and "would_fail" in result:
-        return "a mapping with would_fail, which is an attribute of a plan and not a key"
-    return ""
 
 
 def _record_error(step: Step, error: BaseException) -> None:

@@ -1,152 +1,268 @@
-"""Run a task as the work of a program, ask it for its plan, or undo it: each returns a report."""
+"""Run a task as the work of a program, ask it for its plan, or undo it.
+
+Python calls the handler of a signal in the main thread, between two of its instructions: the thread
+may hold a lock just then. So a handler only notes the signal. The tasks run in a thread of their
+own, and the thread that waits for them stops the run for each signal that was noted. Runs can be
+awaited side by side in one event loop: the handlers are set for the first of them, and restored
+after the last. A run that begins while a signal stops another is stopped, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
-from typing import TYPE_CHECKING
+import contextvars
+import signal
+import threading
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar, cast
 
-from phases.arguments import must_be
-from phases.context import derived
-from phases.execution import context_of, new_step, require_no_event_loop, run_step
-from phases.observers import LOGGER
-from phases.step import Observer, Status, Step
-from phases.stopping import Run, report_of
-from phases.tasks import AnyTask, Names, Path, selection, valid_task, valid_tree, wrapped
+from phases.context import Context, derived, in_a_run
+from phases.execution import new_step, run_step
+from phases.step import Status, Step
+from phases.tasks import AnyTask, Task, Verb, require_known, valid_tree, wrapped
+from phases.values import describe_error
 
-if TYPE_CHECKING:
-    import logging
+T = TypeVar("T")
 
-    from phases.context import Clock, Context
+
+def execute(task: Task[T], ctx: Context | None = None) -> T:
+    """Run the task and return its result.
+
+    An Exception becomes TaskFailed, with the steps that failed. Cancellation raises Cancelled.
+    SystemExit, KeyboardInterrupt and the like are raised unchanged, after the end of their step was
+    logged.
+
+    In the main thread, SIGINT and SIGTERM cancel the run, and reach the program once all tasks have
+    ended: Ctrl-C then raises KeyboardInterrupt here.
+
+    With the context of a running task, the task becomes a step inside that task's step; if
+    run(skip=…) leaves it out, the result is a Skip. Name it in the `subtasks` of the running task,
+    so that plans and undos find it.
+    """
+    run = _Run(task, ctx)
+    run.finish()
+    for number in run.signals:
+        signal.raise_signal(number)
+    if run.error is not None:
+        raise run.error
+    return cast("T", run.result)
 
 
 def run(
     task: AnyTask,
     *,
     ctx: Context | None = None,
-    only: Names = None,
-    skip: Names = None,
+    skip: Collection[str] = (),
     undo_on_failure: bool = False,
-    observers: Iterable[Observer] | None = None,
-    clock: Clock | None = None,
-    logger: logging.Logger | str = LOGGER,
 ) -> Step:
     """Run the task as the main work of a program, and report:
     `sys.exit(phases.run(bootstrap).exit_code)`.
 
     SIGINT and SIGTERM cancel the run, and `run` returns when it has stopped. A failure is not
     raised; it is in the report. Nothing is printed: `logging.basicConfig(level="INFO")` shows the
-    log lines, `print(report)` the report. `logger` is a logger or its name. `only` and `skip`
-    select tasks by name, or by `group/name`; an unknown name, or a selection that leaves no task,
-    raises UnknownTask. Without observers, you get log lines and, with rich and a terminal on
-    stderr, a live tree.
+    log lines, `print(report)` the report. `skip` has the names of tasks that are left out;
+    UnknownTask for one that no task has.
 
-    With a context of your own, another part of the program can cancel the run: `ctx.cancel()`. That
-    context then has the observers, the clock and the logger. In a running task, write
-    `phases.execute(task, ctx)` instead: `run` refuses the context of a task with InvalidTask. In a
-    thread that a task has started, `run` cannot see the task, and nothing cancels this run.
+    With a context of your own, another part of the program can cancel the run: `ctx.cancel()`. In a
+    running task, write `phases.execute(task, ctx)` instead.
 
-    With `undo_on_failure`, a run that fails or is cancelled is undone before it ends, as by
-    `undo(task, of=report)`; the steps of the undo are in the report.
+    With `undo_on_failure`, a run that fails or is cancelled is undone before it ends: each task
+    that began, unless it returned a Skip at its first attempt. The steps of the undo are in the
+    report.
     """
-    require_no_event_loop("run", "await phases.run_async(task)")
-    if ctx is None:
-        ctx = context_of("run", None, observers=observers, clock=clock, logger=logger)
-    elif (observers, clock, logger) != (None, None, LOGGER):
-        raise TypeError("run: give observers, clock and logger to the context, not beside ctx=")
-    prepared = prepared_run("run", task, ctx, only=only, skip=skip, undo_on_failure=undo_on_failure)
-    return report_of(prepared)
-
-
-def prepared_run(
-    function: str,
-    task: AnyTask,
-    ctx: Context | None,
-    *,
-    only: Names,
-    skip: Names,
-    undo_on_failure: bool,
-) -> Run:
-    """The run that a caller of the named function has asked for. The arguments are checked. It is
-    never a part of another run: `execute` is.
-    """
-    must_be(bool, undo_on_failure, f"{function}: undo_on_failure", "True or False")
-    ctx = _only_selected(task, context_of(function, ctx), only=only, skip=skip)
     if undo_on_failure:
         task = _undone_on_failure(task)
-    return Run(task, ctx)
+    return _report_of(task, ctx, skip, "do")
 
 
-def _only_selected(task: AnyTask, ctx: Context, *, only: Names, skip: Names) -> Context:
-    """The context of a run of the selected tasks. What a run around it leaves out stays out."""
-    why_not_selected = selection(task, above=ctx.path, only=only, skip=skip)
-    return derived(ctx, why_left_out=lambda path: ctx.why_left_out(path) or why_not_selected(path))
-
-
-def plan(
+async def run_async(
     task: AnyTask,
     *,
     ctx: Context | None = None,
-    only: Names = None,
-    skip: Names = None,
+    skip: Collection[str] = (),
+    undo_on_failure: bool = False,
 ) -> Step:
+    """Run the task beside the event loop, and report: `report = await phases.run_async(task)`.
+
+    Like `run`: SIGINT and SIGTERM cancel the run if the loop runs in the main thread, and the
+    report is returned when the run has stopped. If the coroutine is cancelled, so is the run; the
+    cancellation is raised when the run has ended, and the report is what observers have seen.
+    """
+    import asyncio  # noqa: PLC0415  it takes long, and a program without a loop needs none
+
+    if undo_on_failure:
+        task = _undone_on_failure(task)
+    run = _Run(task, ctx, skip)
+    cancelled: asyncio.CancelledError | None = None
+    with _noting_signals(run):
+        run.thread.start()
+        try:
+            for pause in run.pauses():
+                try:
+                    await asyncio.sleep(pause)
+                except asyncio.CancelledError as error:
+                    cancelled = error
+                    run.ctx.cancel(str(error) or "the coroutine was cancelled")
+        except BaseException:  # nobody awaits the coroutine any more
+            run.ctx.cancel("the event loop was closed")
+            raise
+        finally:
+            run.wait()
+    if cancelled is not None:
+        raise cancelled
+    return run.report
+
+
+def plan(task: AnyTask, *, ctx: Context | None = None, skip: Collection[str] = ()) -> Step:
     """Ask each task of the tree, in order, for its plan. In the report, the plan is the result of
     its step.
 
-    Nothing is changed and, without a context of your own, nothing is logged. Tasks that `only` and
-    `skip` leave out are not called. `ok` is false if a task raises, or if its plan says that the
-    task would fail (`would_fail`): the error is in the report, with the plan if there is one. The
-    other tasks are still called.
+    Nothing is changed and, without a context of your own, nothing is logged. Tasks that `skip`
+    names are not called. `ok` is false if a task raises, or if its plan says that the task would
+    fail (`would_fail`): the error is in the report, with the plan if there is one. The other tasks
+    are still called.
     """
-    require_no_event_loop("plan", "await asyncio.to_thread(phases.plan, task)")
-    ctx = context_of("plan", ctx, observers=())
-    return report_of(Run(task, _only_selected(task, ctx, only=only, skip=skip), "plan"))
+    return _report_of(task, ctx or derived(Context(), observers=()), skip, "plan")
 
 
-def undo(task: AnyTask, ctx: Context | None = None, *, of: Step | None = None) -> Step:
+def undo(task: AnyTask, *, ctx: Context | None = None, skip: Collection[str] = ()) -> Step:
     """Call the undo of every task in the tree that offers one, the last listed first, and report.
 
     If an undo fails, the others are still called; the failures are in the report. If a group has an
     undo, it is called instead of the undos of its tasks. All of it is shielded: a signal is in the
     report, and stops nothing.
-
-    With the report of a run of this task (`of`), only what ran in that run is undone: each task
-    that began, unless it returned a Skip at its first attempt, and the groups around it. Tasks are
-    found by their paths. What that run has undone itself is undone again.
     """
-    require_no_event_loop("undo", "await asyncio.to_thread(phases.undo, task)")
-    ctx = context_of("undo", ctx)
-    if of is not None:
-        must_be(Step, of, "undo: of", "a report, as run returned it")
-        if (of.name, of.action) != (valid_task(task).name, "do"):
-            raise ValueError(f"undo: of is {of!r}, which is not the report of a run of this task")
-        # The report is also where ctx.find() looks for the results of the run.
-        ctx = derived(_only_what_ran(of, ctx, above=ctx.path), root=of)
-    with ctx.shielded() as safe:
-        return report_of(Run(task, safe, "undo"))
+    with (ctx or Context()).shielded() as safe:
+        return _report_of(task, safe, skip, "undo")
 
 
-def _only_what_ran(report: Step, ctx: Context, *, above: Path) -> Context:
-    """The context of an undo of just what ran in the run of this report: of each task that may have
-    changed something, and of the groups around it, without which it is not reached.
+def _report_of(task: AnyTask, ctx: Context | None, skip: Collection[str], verb: Verb) -> Step:
+    run = _Run(task, ctx, skip, verb)
+    run.finish()
+    return run.report
 
-    The undo of the report's own task is below the path `above`.
+
+class _Run:
+    """A run of a task in a thread. `report` is its step, `error` what the task raised."""
+
+    def __init__(
+        self,
+        task: AnyTask,
+        ctx: Context | None,
+        skip: Collection[str] = (),
+        verb: Verb = "do",
+    ) -> None:
+        ctx = ctx or Context()
+        require_known(skip, valid_tree(task))
+        self.ctx = in_a_run(derived(ctx, skip=ctx.skip.union(skip)))
+        self.report = new_step(task.name, self.ctx, verb)
+        self.result: object = None
+        self.error: BaseException | None = None
+        self.signals: list[int] = []
+        """Those that came meanwhile, as the handler has noted them."""
+        self._stopped_for = 0
+        """How many of them have stopped the run."""
+        self._task, self._verb = task, verb
+        # Not the clock's: FakeClock counts this thread in place of the main thread, which does not
+        # wait by the clock.
+        variables = contextvars.copy_context()
+        self.thread = threading.Thread(target=variables.run, args=(self._work,), name="phases")
+
+    def _work(self) -> None:
+        try:
+            self.result = run_step(self._task, self.report, self.ctx, self._verb)
+        except BaseException as error:  # noqa: BLE001  it is in the report, or raised by execute
+            self.error = error
+        if self.ctx.step is None:
+            self.report.signal = self.ctx.run_scope.stop.signal
+
+    def finish(self) -> None:
+        """Do the work. In the main thread, SIGINT and SIGTERM cancel it; in another thread, no
+        signal is handled.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            self._work()
+            return
+        with _noting_signals(self):
+            self.thread.start()
+            self.wait()
+
+    def wait(self) -> None:
+        """Wait for the end of the thread. What other handlers of the program raise meanwhile
+        cancels the run, and the last of it is raised afterwards.
+        """
+        raised: BaseException | None = None
+        for pause in self.pauses():
+            try:
+                # Not join: before Python 3.13, one that is interrupted takes the thread for ended.
+                time.sleep(pause)
+            except BaseException as error:  # noqa: BLE001  raised below
+                raised = error
+                self.ctx.cancel(describe_error(error))
+        if raised is not None:
+            raise raised
+
+    def pauses(self) -> Iterator[float]:
+        """Seconds to wait, until the thread has ended. In between, signals stop the run."""
+        pause = 0.0001  # it usually ends now
+        while self.thread.is_alive():
+            yield pause
+            pause = min(2 * pause, 0.02)
+            for number in self.signals[self._stopped_for :]:
+                self._stopped_for += 1
+                self._stop(number)
+
+    def _stop(self, number: int) -> None:
+        """Cancel the run. A repeated signal only logs again what the run is waiting for."""
+        reason = signal.Signals(number)
+        self.ctx.cancel(reason)
+        begun = [step for step in self.report.walk() if step.start and not step.children]
+        awaited = [step.label for step in begun if step.status is Status.RUNNING]
+        words = ", ".join(awaited) or "the end"
+        self.ctx.log.warning("%s: stopping, waiting for %s", reason.name, words)
+
+
+_awaited_runs: set[_Run] = set()
+"""Those that the main thread waits for."""
+_former_handlers: dict[int, Any] = {}
+"""Those of the program, by the number of the signal."""
+
+
+def _note(number: int, _frame: object) -> None:
+    for run in tuple(_awaited_runs):
+        run.signals.append(number)
+
+
+@contextmanager
+def _noting_signals(run: _Run) -> Iterator[None]:
+    """In the block, note SIGINT and SIGTERM, in place of the program's own handlers; in another
+    thread than the main one, nothing.
+
+    A signal that the parent process ignored (nohup) stays ignored. A handler that the program sets
+    meanwhile stays.
     """
-    outside = len(report.path) - 1  # names of the groups around that run
-    ran: set[Path] = set()
-    for step in report.walk():
-        if _may_have_changed_something(step):
-            path = (*above, *step.path[outside:])
-            for length in range(len(above) + 1, len(path) + 1):
-                ran.add(path[:length])
-    return derived(ctx, ran=frozenset(ran))
-
-
-def _may_have_changed_something(step: Step) -> bool:
-    if step.action != "do" or step.start is None:
-        return False
-    # An attempt that failed may have left something, even if the next one had nothing to do.
-    return step.status is not Status.SKIPPED or step.attempts > 1
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    try:
+        for other in _awaited_runs:  # all of them have noted the same
+            run.signals = [*other.signals]
+        _awaited_runs.add(run)
+        for stopping in (signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(stopping)
+            if handler not in {_note, signal.SIG_IGN, None}:
+                _former_handlers[stopping] = handler
+                signal.signal(stopping, _note)
+        yield
+    finally:
+        _awaited_runs.discard(run)
+        while _former_handlers and not _awaited_runs:
+            number, former = _former_handlers.popitem()  # SIGINT last: its handler may raise
+            if signal.getsignal(number) is _note:
+                signal.signal(number, former)
+        if run.signals:  # perhaps too late to stop anything
+            run.report.signal = run.report.signal or run.signals[0]
 
 
 def _undone_on_failure(task: AnyTask) -> AnyTask:
@@ -158,7 +274,7 @@ def _undone_on_failure(task: AnyTask) -> AnyTask:
         except BaseException:
             step = ctx.step
             assert step is not None  # noqa: S101  a task runs inside its step
-            with _only_what_ran(step, ctx, above=()).shielded() as safe:
+            with derived(ctx, ran=_paths_to_undo(step)).shielded() as safe:
                 undo_step = new_step(task.name, safe, "undo")
                 undo_step.path = step.path  # it is inside the step, but of the same task
                 with suppress(BaseException):  # an error or Ctrl-C of the undo is noted in its step
@@ -166,4 +282,15 @@ def _undone_on_failure(task: AnyTask) -> AnyTask:
             step.failures = undo_step.failures  # after those of the run, which `raise` adds
             raise
 
-    return wrapped(valid_tree(task), do)
+    return wrapped(task, do)
+
+
+def _paths_to_undo(report: Step) -> frozenset[tuple[str, ...]]:
+    """The paths of the tasks that may have changed something."""
+    paths: set[tuple[str, ...]] = set()
+    for step in report.walk():
+        # An attempt that failed may have left something, even if the next one had nothing to do.
+        has_changed_nothing = step.status is Status.SKIPPED and step.attempts == 1
+        if step.action == "do" and step.start is not None and not has_changed_nothing:
+            paths.add(step.path)
+    return frozenset(paths)

@@ -2,6 +2,7 @@
 somewhere.
 """
 
+import ast
 import json
 import re
 import shlex
@@ -20,7 +21,9 @@ from hostrouting.config.cni import CNIS
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import NAMES
+from hostrouting.gate import unit_states
 from hostrouting.model import Link, Route
+from hostrouting.status import status
 from hostrouting.testing import FakeHost, h200
 from tests.support.cli import say
 from tests.support.programs import completed
@@ -44,10 +47,16 @@ for _name, _text in PAGES.items():
 WITH_TESTS: dict[str, str] = {}
 PROGRAMS: dict[str, str] = {}
 for _place, _block in BLOCKS.items():
-    if re.search(r"^ *def test_", _block, re.MULTILINE):
+    if re.search(r"^ *def test_|^class Test", _block, re.MULTILINE):
         WITH_TESTS[_place] = _block
     else:
         PROGRAMS[_place] = _block
+
+CODE = "".join(
+    path.read_text(encoding="utf-8")
+    for path in (ROOT / "hostrouting").rglob("*.py")
+    if path.name != "errors.py"
+)
 
 CONFTEST = """\
 from hypothesis import HealthCheck, settings
@@ -112,7 +121,7 @@ def test_shown_commands(name: str) -> None:
     for line in lines:
         for typed in re.findall(rf"{called} ([a-z][^|#>\n\\]*)", line):
             words = shlex.split(typed.partition("&&")[0])
-            make_parser(words).parse_args(words)
+            make_parser().parse_args(words)
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/devices.md"])
@@ -137,7 +146,7 @@ def test_answers(name: str, tmp_path: Path) -> None:
 def test_configurations(name: str) -> None:
     """Each can be used, if not alone, then as a part of one that has CIDRs."""
     sections = {"routeOverlap": {"expectedCidrs": ["172.16.64.0/24"]}, **json.loads(CONFIGS[name])}
-    HostRoutingConfig.from_mapping(sections, required=True)
+    HostRoutingConfig.from_mapping(sections)
 
 
 def test_promises() -> None:
@@ -164,6 +173,16 @@ def test_links(name: str) -> None:
             assert anchor in anchors_of(there), target
 
 
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/design.md"])
+def test_modules(name: str) -> None:
+    """Each module that a page for developers names is there."""
+    modules = re.findall(r"`(?!tests/)(\w+/\w+(?:/\w+)*)(?:\.py)?`", PAGES[name])
+    assert modules
+    for module in modules:
+        package = ROOT if module.startswith(("phases/", "hostrouting/")) else ROOT / "hostrouting"
+        assert (package / f"{module}.py").exists(), module
+
+
 def anchors_of(page: Path) -> list[str]:
     """What leads to each heading of the page."""
     anchors: list[str] = []
@@ -173,23 +192,30 @@ def anchors_of(page: Path) -> list[str]:
     return anchors
 
 
+def golden_documents() -> list[str]:
+    """The documents that commands print, as text."""
+    golden = ROOT / "tests/hostrouting/cli/__snapshots__/test_pages.ambr"
+    return re.findall(r"^  = \d+ (\{.*)$", golden.read_text(encoding="utf-8"), re.MULTILINE)
+
+
 def test_documents() -> None:
     """docs/scripts.md has every key of each document that a golden page shows, and none that is
     never there.
     """
-    golden = ROOT / "tests/hostrouting/cli/__snapshots__/test_pages.ambr"
     printed: dict[str, set[str]] = {}
     with_inner: dict[str, set[str]] = {}
-    for line in re.findall(r"^  = \d+ (\{.*)$", golden.read_text(encoding="utf-8"), re.MULTILINE):
+    for line in golden_documents():
         document = json.loads(line)
         schema = document.pop("schema")
         printed.setdefault(schema, set()).update(document)
         with_inner.setdefault(schema, set()).update(re.findall(r'"(\w+)": ', line))
 
+    groups = dict(re.findall(r"^- (\*\w+\*): (.*)$", PAGES["docs/scripts.md"], re.MULTILINE))
     shown: dict[str, set[str]] = {}
     for schema, keys in rows_of("docs/scripts.md", r"`(hostrouting/\w+/\d)` \| (.*)"):
-        shown[schema] = set(re.findall(r"`(\w+)`", keys))
-    of_many_nodes = "hostrouting/nodes/1"  # tests/hostrouting/cli/test_nodes.py prints that
+        with_groups = re.sub(r"\*\w+\*", lambda name: groups[name[0]], keys)
+        shown[schema] = set(re.findall(r"`(\w+)`", with_groups))
+    of_many_nodes = "hostrouting/nodes/1"  # tests/hostrouting/test_fleet.py prints that
     assert shown.keys() == {*printed, of_many_nodes}
     for schema, always in printed.items():
         assert always <= shown[schema], schema
@@ -202,13 +228,16 @@ def rows_of(page: str, pattern: str) -> list[Any]:
 
 
 def test_exit_codes() -> None:
-    """docs/scripts.md has the exit code of each error, and whether to try again."""
+    """docs/scripts.md has the exit code of each error, and whether to try again; and no kind that
+    nothing raises.
+    """
     rows = rows_of("docs/scripts.md", r"`(\w+)` \| ([^|]*) \|.*\| (yes|no) \| (\d)")
     named = {name for name, *_ in rows}
     assert named == {cls.__name__ for cls in HostRoutingError.__subclasses__()}
     for name, kinds, again, code in rows:
         cls = getattr(errors, name)
         for kind in re.findall(r"[\w-]+", kinds) or [""]:
+            assert f'"{kind}"' in CODE
             error = cls.__new__(cls)
             HostRoutingError.__init__(error, kind=kind)
             error.errno = None
@@ -218,10 +247,54 @@ def test_exit_codes() -> None:
             assert error.can_retry == (again == "yes"), (name, kind)
 
 
+def test_first_words() -> None:
+    """docs/incident.md has each first word of `status` and of `status UNIT`, and no other."""
+    section = PAGES["docs/incident.md"].partition("## What status says")[2].partition("\n## ")[0]
+    states = (*get_args(status.State), *get_args(unit_states.State))
+    assert {*re.findall(r"`([A-Z ]+)`", section)} == {state.upper() for state in states}
+
+
 def test_findings() -> None:
     """docs/findings.md has a section for each finding, and no other."""
     headings = re.findall(r"^### (.*)$", PAGES["docs/findings.md"], re.MULTILINE)
     assert sorted(headings) == sorted(NAMES)
+
+
+def test_facts() -> None:
+    """docs/findings.md has the facts of an escape."""
+    printed: set[str] = set()
+    for line in golden_documents():
+        for finding in json.loads(line).get("findings", ()):
+            if finding["name"] == "overlap":
+                printed.update(finding["facts"])
+    shown = PAGES["docs/findings.md"].partition("`facts` has")[2].partition("\n\n")[0]
+    assert {*re.findall(r"`(\w+)`", shown), "mayAllow"} == printed
+
+
+def sentences_in_code() -> Iterator[str]:
+    """Each text in the library, with … for what is filled in."""
+    for path in (ROOT / "hostrouting").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                yield "".join(
+                    str(part.value) if isinstance(part, ast.Constant) else "…"
+                    for part in node.values
+                )
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield re.sub(r"\{\w*\}", "…", node.value)
+
+
+def test_messages() -> None:
+    """Below the name of a finding, docs/findings.md has the words of its message, with … for what
+    is filled in: an operator searches for them.
+    """
+    texts = "\n".join(sentences_in_code())
+    quoted: list[str] = []
+    for section in PAGES["docs/findings.md"].split("\n### ")[1:]:
+        quotes = re.findall(r'"([^"]+)"', section.split("\n\n")[1])
+        assert quotes, section
+        quoted += "…".join(quotes).split("…")
+    assert [words for words in quoted if words.strip(" […];:") not in texts] == []
 
 
 def test_reasons_why_no_route_repairs() -> None:
@@ -242,9 +315,9 @@ def keys_in(section: Any, path: str = "") -> Iterator[str]:
 
 
 def test_settings() -> None:
-    """docs/configuration.md has a row for each setting."""
+    """docs/configuration.md has a row for each setting, and no other."""
     rows = re.findall(r"^\| `([\w.\[\]]+)` \|", PAGES["docs/configuration.md"], re.MULTILINE)
-    assert {*keys_in(HostRoutingConfig)}.difference(rows) == set()
+    assert sorted(keys_in(HostRoutingConfig)) == sorted(rows)
 
 
 def test_cnis() -> None:

@@ -34,3 +34,8 @@ def test_the_single_file(tmp_path: Path) -> None:
     assert done.stderr == ""
     assert done.returncode == 1
     assert "172.16.0.0/16 leaves through ib0" in done.stdout
+    assert f"  {file} repair 172.16.0.0/16 | {file} apply --config -\n" in done.stdout
+    other = tmp_path / "python3.99"  # the python3 of PATH may be too old
+    other.symlink_to(os.path.realpath(sys.executable))
+    done = completed([str(other), *check], cwd="/", input=h200().snapshot().to_json())
+    assert f"  {other} {file} repair 172.16.0.0/16 | {other} {file} apply" in done.stdout

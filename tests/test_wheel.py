@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.cli.parser import COMMANDS, arguments_of
+from hostrouting.cli.parser import COMMANDS, command_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -25,26 +25,26 @@ def test_the_wheel_is_complete(tmp_path: Path) -> None:
     [path] = tmp_path.iterdir()
     with zipfile.ZipFile(path) as wheel:
         packed = {name for name in wheel.namelist() if not re.search(r"\.(dist-info|data)/", name)}
-        [manual] = [name for name in wheel.namelist() if ".data/" in name]
-        page = wheel.read(manual).decode()
         [commands] = [
             wheel.read(name).decode()
             for name in wheel.namelist()
             if name.endswith("/entry_points.txt")
         ]
+        [manual] = [name for name in wheel.namelist() if ".data/" in name]
+        page = wheel.read(manual).decode()
+    assert manual.endswith(".data/data/share/man/man1/hostrouting.1")
+    assert page.startswith('.TH HOSTROUTING "1" ')
+    for name, (_, arguments) in COMMANDS.items():
+        _, _, section = page.partition(f"'hostrouting {name}'")
+        options, _, _ = section.partition(".SH COMMAND")
+        assert (command_of(name).__doc__ or "").split()[-1] in options
+        for argument in arguments:
+            assert argument.replace("-", r"\-") in options or not argument.startswith("-"), name
     files: set[str] = set()
     for path in [*(ROOT / "hostrouting").rglob("*"), *(ROOT / "phases").rglob("*")]:
         if path.is_file() and "__pycache__" not in path.parts:
             files.add(str(path.relative_to(ROOT)))
     assert packed == files
-    assert manual.endswith(".data/data/share/man/man1/hostrouting.1")
-    assert page.startswith('.TH HOSTROUTING "1" ')
-    assert "%(prog)s" not in page
-    for name in COMMANDS:
-        _, _, section = page.partition(f"'hostrouting {name}'")
-        options, _, _ = section.partition(".SH COMMAND")
-        for argument in arguments_of(name):
-            assert argument.replace("-", r"\-") in options or not argument.startswith("-"), name
     assert commands.split("\n")[:2] == [
         "[console_scripts]",
         "hostrouting = hostrouting.__main__:run",

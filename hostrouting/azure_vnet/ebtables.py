@@ -14,7 +14,6 @@ backend to list their rules.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -43,15 +42,21 @@ class Ebtables(Protocol):
     def list_rules(self) -> tuple[BridgeRule, ...]:
         """The rules in order, chain by chain. Creates no table and loads no kernel module."""
 
-    def delete(self, texts: Sequence[str]) -> None:
-        """Delete the rules with these texts, all or none; a text given twice deletes the first two
-        of the equal rules.
+    def delete(self, rules: Sequence[BridgeRule]) -> None:
+        """Delete these rules of one program, all or none; a rule given twice deletes the first two
+        of the equal rules. If one does not exist, that is refused.
 
-        If some do not exist, the error names them (no-such-rule), and nothing was changed.
+        Not judged: whether ebtables deletes another rule that differs from one of them only in its
+        MAC addresses. ebtables-nft 1.8.9 compares these without their masks, and treats a missing
+        address as zeros.
         """
 
 
 _BACKENDS = ("ebtables-nft", "ebtables-legacy")
+_TWO_BACKENDS = (
+    "both ebtables-nft and ebtables-legacy have rules in table nat; delete the rules of the "
+    "backend that this node does not use"
+)
 _CHAIN = re.compile(r"Bridge chain: (\S+), entries: ")
 
 
@@ -77,19 +82,17 @@ class EbtablesProgram:
             raise unusable[0]
         filled = [rules for rules in listed if rules]
         if len(filled) > 1:
-            raise _two_backends(filled)
+            raise HostError(_TWO_BACKENDS, what="ebtables", kind="wrong-backend")
         return filled[0] if filled else ()
 
-    def delete(self, texts: Sequence[str]) -> None:
-        if not texts:
+    def delete(self, rules: Sequence[BridgeRule]) -> None:
+        if not rules:
             return
-        rules = self.list_rules()
-        require_deletable(rules, texts)  # so there is a first rule
         # ebtables-legacy-restore does not know COMMIT, and crashes if the last line has no end.
-        lines = ["*nat", *(f"-D {text}" for text in texts), ""]
-        purpose = f"delete {counted(len(texts), 'rule')}"
-        restore = f"{rules[0].program}-restore"
-        self._tool(restore, "--noflush", text="\n".join(lines), purpose=purpose)
+        lines = ["*nat", *(f"-D {rule.text}" for rule in rules), ""]
+        purpose = f"delete {counted(len(rules), 'rule')}"
+        text = "\n".join(lines)
+        self._tool(f"{rules[0].program}-restore", "--noflush", text=text, purpose=purpose)
 
     def _list(self, program: str) -> tuple[BridgeRule, ...]:
         save = f"{program}-save"
@@ -106,13 +109,6 @@ class EbtablesProgram:
         return ()
 
 
-def _two_backends(listed: Sequence[Sequence[BridgeRule]]) -> HostError:
-    counts = [f"{len(rules)} by {rules[0].program}" for rules in listed]
-    sentence = f"both backends of ebtables have rules in table nat ({' and '.join(counts)})"
-    remedy = "delete the rules of the backend that this node does not use"
-    return HostError(f"{sentence}; {remedy}", what="ebtables", kind="wrong-backend")
-
-
 def read_listing(text: str, program: str) -> tuple[BridgeRule, ...]:
     """The rules in the output of `ebtables -L`: each line of a chain is one."""
     rules: list[BridgeRule] = []
@@ -124,18 +120,3 @@ def read_listing(text: str, program: str) -> tuple[BridgeRule, ...]:
         elif chain and line.strip():
             rules.append(BridgeRule(program, f"{chain} {line.strip()}"))
     return tuple(rules)
-
-
-def require_deletable(rules: Sequence[BridgeRule], texts: Sequence[str]) -> None:
-    """Raise the error of `delete` unless all rules with these texts exist.
-
-    Not judged: whether ebtables deletes another rule that differs from one of them only in its MAC
-    addresses. ebtables-nft 1.8.9 compares these without their masks, and treats a missing address
-    as zeros.
-    """
-    present = Counter(rule.text for rule in rules)
-    missing = tuple((Counter(texts) - present).elements())
-    if missing:
-        sentence = f"table nat no longer has the rule {missing[0]!r}, so nothing was deleted"
-        text = f"{sentence}; run this again"
-        raise HostError(text, what="ebtables", kind="no-such-rule", lines=missing)

@@ -23,7 +23,7 @@ answer decides.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
@@ -32,14 +32,14 @@ from hostrouting.azure_vnet.rules import VIRTUAL_MAC, PodRule, pod_rule
 from hostrouting.azure_vnet.state import STATE_FILE, Endpoint, read_state
 from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import IP, Prefix
-from hostrouting.model.route import NextHop, Route, bare_hop
+from hostrouting.model.route import NextHop, Route, bare
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.azure_vnet.ebtables import BridgeRule
     from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
     from hostrouting.config.settings import AzureVnetCleanupConfig
-    from hostrouting.model.snapshot import Link, Snapshot
+    from hostrouting.model.snapshot import Snapshot
 
 MOST = 1000
 """One run deletes at most this many entries."""
@@ -72,12 +72,14 @@ class CleanupEntry:
     kind: Literal["rule", "neighbour", "route"]
     spec: str
     """The thing itself: a rule as ebtables prints it, a neighbour or a route as ip prints it."""
+    ip: IP
+    """The address of the pod."""
     fate: Fate
     reason: str
     thing: BridgeRule | Neighbour | Route = attrs.field(repr=False)
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.spec}    # {self.reason}"
+        return f"{self.fate} {self.kind} {self.spec}    # {self.reason}"
 
     def to_mapping(self) -> dict[str, str]:
         """The entry as plain values."""
@@ -112,9 +114,12 @@ def judge(
     Rules come first: they are deleted all or none, and if that fails, nothing is deleted.
     """
     pods = read_state(facts.state)
-    node = _node(facts, config, pods or ())
-    rules = tuple(_judge_rules(node))
-    entries = (*rules, *_judge_neighbours(node), *_judge_routes(node, facts.snapshot))
+    node = _Node(facts, config, pods or ())
+    entries = (
+        *_judge_rules(node),
+        *_judge_neighbours(node),
+        *_judge_routes(node, facts.snapshot),
+    )
 
     findings: list[Finding] = []
     if facts.active_file:
@@ -123,14 +128,11 @@ def judge(
         findings.append(_UNREADABLE_STATE)
     if facts.rules is None and node.bridges:
         findings.append(_NO_EBTABLES)
-    stale_ips: set[IP] = set()
-    for (_, pod), entry in zip(node.rules, rules, strict=True):
-        if entry.fate == "delete":
-            stale_ips.add(pod.ip)
+    stale = [entry for entry in entries if entry.fate == "delete"]
+    stale_ips = {entry.ip for entry in stale if entry.kind == "rule"}
     listed = [pod.name for pod in pods or () if not stale_ips.isdisjoint(pod.ips)]
     if listed:
         findings.append(_still_listed(listed))
-    stale = [entry for entry in entries if entry.fate == "delete"]
     if len(stale) > MOST:
         findings.append(_too_many(len(stale)))
     if config.dry_run:
@@ -139,9 +141,13 @@ def judge(
 
 
 def _is_active(path: str) -> Finding:
-    sentence = f"{path} names azure-vnet, which may manage this node's pods"
-    remedy = Remedy("remove the file if another CNI manages the pods")
-    return Finding("azure-vnet", "error", sentence, path, remedy)
+    return Finding(
+        "azure-vnet",
+        "error",
+        f"{path} names azure-vnet, which may manage this node's pods",
+        path,
+        Remedy("remove the file if another CNI manages the pods"),
+    )
 
 
 def _still_listed(pods: Sequence[str]) -> Finding:
@@ -172,71 +178,43 @@ hardware.
 _NO_MAC = ("", "00:00:00:00:00:00")
 
 
-@attrs.frozen(kw_only=True)
 class _Node:
     """The facts that decide."""
 
-    config: AzureVnetCleanupConfig
-    bridges: Collection[str]
-    """The bridges of azure-vnet."""
-    uplinks: Collection[str]
-    """Where frames from the node's network arrive at a bridge: any bridge, because the rules act in
-    each.
-    """
-    pod_ports: Sequence[str]
-    """The other ports of azure-vnet's bridges: each can have a pod of azure-vnet behind it."""
-    opaque_ports: Sequence[str]
-    """Those of them that are not a veth whose other end can be read."""
-    holder_of_mac: Mapping[str, str]
-    """Who has each live MAC address."""
-    reserved: Mapping[IP, str]
-    """What each address is that no pod has: the host's own, and its default gateways."""
-    pods: Mapping[IP, Endpoint]
-    """By address, the pods of the state file whose devices exist."""
-    rules: Sequence[tuple[BridgeRule, PodRule]]
-    neighbours: Sequence[Neighbour]
-    """On azure-vnet's bridges, with a MAC address."""
-    macs_of_ip: Mapping[IP, Sequence[str]]
-    """The MAC addresses that azure-vnet's entries give to each address."""
-
-
-def _node(facts: CleanupFacts, config: AzureVnetCleanupConfig, pods: Iterable[Endpoint]) -> _Node:
-    links = facts.snapshot.links_by_name
-    bridges = {link.name for link in links.values() if link.kind == "bridge"}
-    azure_bridges = {name for name in bridges if _BRIDGE.fullmatch(name)}
-    ports = [link for link in links.values() if link.master in bridges]
-    uplinks = {*config.uplinks, *(port.name for port in ports if port.kind in _UPLINK_KINDS)}
-    pod_ports = [
-        port.name for port in ports if port.master in azure_bridges and port.name not in uplinks
-    ]
-    rules = _pod_rules(facts.rules or ())
-    neighbours = [
-        neighbour
-        for neighbour in facts.view.neighbours
-        if neighbour.dev in azure_bridges and neighbour.mac not in _NO_MAC
-    ]
-    return _Node(
-        config=config,
-        bridges=azure_bridges,
-        uplinks=uplinks,
-        pod_ports=pod_ports,
-        opaque_ports=[port for port in pod_ports if port not in facts.view.peers],
-        holder_of_mac=_holder_of_each_mac(facts.view, uplinks),
-        reserved=_reserved_addresses(facts.snapshot),
-        pods=_pods_with_a_device(pods, links),
-        rules=rules,
-        neighbours=neighbours,
-        macs_of_ip=_macs_of_each_ip(rules, neighbours),
-    )
-
-
-def _pod_rules(rules: Iterable[BridgeRule]) -> list[tuple[BridgeRule, PodRule]]:
-    pod_rules: list[tuple[BridgeRule, PodRule]] = []
-    for rule in rules:
-        pod = pod_rule(rule.text)
-        if pod is not None:
-            pod_rules.append((rule, pod))
-    return pod_rules
+    def __init__(
+        self, facts: CleanupFacts, config: AzureVnetCleanupConfig, pods: Iterable[Endpoint]
+    ) -> None:
+        links = facts.snapshot.links_by_name
+        self.config = config
+        bridges = {link.name for link in links.values() if link.kind == "bridge"}
+        self.bridges = {name for name in bridges if _BRIDGE.fullmatch(name)}
+        """The bridges of azure-vnet."""
+        ports = [link for link in links.values() if link.master in bridges]
+        self.uplinks = {port.name for port in ports if port.kind in _UPLINK_KINDS}
+        """Where frames from the node's network arrive at a bridge: any bridge, because the rules
+        act in each.
+        """
+        self.uplinks.update(config.uplinks)
+        ports = [port for port in ports if port.master in self.bridges]
+        self.pod_ports = [port.name for port in ports if port.name not in self.uplinks]
+        """The other ports of azure-vnet's bridges: each can have a pod of azure-vnet behind it."""
+        self.opaque_ports = [port for port in self.pod_ports if port not in facts.view.peers]
+        """Those of them that are not a veth whose other end can be read."""
+        self.holder_of_mac = _holder_of_each_mac(facts.view, self.uplinks)
+        """Who has each live MAC address."""
+        self.reserved = _reserved_addresses(facts.snapshot)
+        """What each address is that no pod has: the host's own, and its default gateways."""
+        self.pods: dict[IP, Endpoint] = {}
+        """By address, the pods of the state file whose devices exist."""
+        for pod in pods:
+            if pod.device in links:
+                self.pods |= dict.fromkeys(pod.ips, pod)
+        self.rules = [rule for rule in map(pod_rule, facts.rules or ()) if rule is not None]
+        on_bridges = [each for each in facts.view.neighbours if each.dev in self.bridges]
+        self.neighbours = [each for each in on_bridges if each.mac not in _NO_MAC]
+        """On azure-vnet's bridges, with a MAC address."""
+        self.macs_of_ip = _macs_of_each_ip(self.rules, self.neighbours)
+        """The MAC addresses that azure-vnet's entries give to each address."""
 
 
 def _holder_of_each_mac(view: LinkLayerView, uplinks: Collection[str]) -> dict[str, str]:
@@ -267,18 +245,10 @@ def _reserved_addresses(snapshot: Snapshot) -> dict[IP, str]:
     return reserved
 
 
-def _pods_with_a_device(pods: Iterable[Endpoint], links: Mapping[str, Link]) -> dict[IP, Endpoint]:
-    by_address: dict[IP, Endpoint] = {}
-    for pod in pods:
-        if pod.device in links:
-            by_address |= dict.fromkeys(pod.ips, pod)
-    return by_address
-
-
 def _macs_of_each_ip(
-    rules: Iterable[tuple[BridgeRule, PodRule]], neighbours: Iterable[Neighbour]
+    rules: Iterable[PodRule], neighbours: Iterable[Neighbour]
 ) -> dict[IP, list[str]]:
-    pairs = [(pod.ip, pod.mac) for _, pod in rules if pod.mac != VIRTUAL_MAC]
+    pairs = [(rule.ip, rule.mac) for rule in rules if rule.mac != VIRTUAL_MAC]
     pairs += [(neighbour.ip, neighbour.mac) for neighbour in neighbours]
     macs_of_ip: dict[IP, list[str]] = {}
     for ip, mac in dict.fromkeys(pairs):
@@ -297,25 +267,21 @@ adds itself has a source, or is to an address of this host, which is kept.
 
 def _judge_rules(node: _Node) -> Iterator[CleanupEntry]:
     """Each rule that azure-vnet adds for a pod."""
-    for rule, pod in node.rules:
-        fate, reason = _fate_of_rule(node, pod)
-        yield CleanupEntry("rule", rule.text, fate, reason, rule)
-
-
-def _fate_of_rule(node: _Node, pod: PodRule) -> tuple[Fate, str]:
-    if pod.uplink is not None and pod.uplink not in node.uplinks:
-        return "keep", "it matches no bridged uplink"
-    macs: Sequence[str] = [pod.mac]
-    if pod.mac == VIRTUAL_MAC:
-        macs = node.macs_of_ip.get(pod.ip, ())
-    return _fate_of_address(node, pod.ip, macs)
+    for rule, ip, mac, uplink in node.rules:
+        macs = [mac]
+        if mac == VIRTUAL_MAC:
+            macs = node.macs_of_ip.get(ip, [])
+        fate, reason = _fate_of_address(node, ip, macs)
+        if uplink is not None and uplink not in node.uplinks:
+            fate, reason = "keep", "it matches no bridged uplink"
+        yield CleanupEntry("rule", rule.text, ip, fate, reason, rule)
 
 
 def _judge_neighbours(node: _Node) -> Iterator[CleanupEntry]:
     """Each permanent neighbour on a bridge of azure-vnet."""
     for neighbour in node.neighbours:
         fate, reason = _fate_of_address(node, neighbour.ip, [neighbour.mac])
-        yield CleanupEntry("neighbour", str(neighbour), fate, reason, neighbour)
+        yield CleanupEntry("neighbour", str(neighbour), neighbour.ip, fate, reason, neighbour)
 
 
 def _judge_routes(node: _Node, snapshot: Snapshot) -> Iterator[CleanupEntry]:
@@ -325,14 +291,14 @@ def _judge_routes(node: _Node, snapshot: Snapshot) -> Iterator[CleanupEntry]:
         if pod_route is not None:
             ip = route.prefix.ip
             fate, reason = _fate_of_address(node, ip, node.macs_of_ip.get(ip, ()))
-            yield CleanupEntry("route", str(pod_route), fate, reason, route)
+            yield CleanupEntry("route", str(pod_route), ip, fate, reason, route)
 
 
-def _as_pod_route(route: Route, bridges: Collection[str]) -> Route | None:
+def _as_pod_route(route: Route, bridges: set[str]) -> Route | None:
     """The route without the state of its next hop; None if azure-vnet would not give a pod such a
     route: in table main, to one address, by one of these bridges, and nothing else.
     """
-    if route.protocol not in _PROTOCOLS or not any(dev in bridges for dev in route.devs):
+    if route.protocol not in _PROTOCOLS or bridges.isdisjoint(route.devs):
         return None
     pod_route = Route(
         Prefix.of(route.prefix.ip),
@@ -341,10 +307,7 @@ def _as_pod_route(route: Route, bridges: Collection[str]) -> Route | None:
         scope=route.scope,
         protocol=route.protocol,
     )
-    without_state = route._replace(next_hops=tuple(map(bare_hop, route.next_hops)))
-    if without_state != pod_route:
-        return None
-    return pod_route
+    return pod_route if bare(route) == pod_route else None
 
 
 def _fate_of_address(node: _Node, ip: IP, macs: Sequence[str]) -> tuple[Fate, str]:
@@ -390,12 +353,15 @@ def _why_perhaps_alive(node: _Node, ip: IP, macs: Sequence[str]) -> str:
     """
     pod = node.pods.get(ip)
     if pod is not None:
-        device = f"its device {pod.device} exists"
-        return f"azure-vnet's state file gives {ip} to {pod.name}, and {device}"
+        return (
+            f"azure-vnet's state file gives {ip} to {pod.name}, and its device {pod.device} exists"
+        )
     perhaps = node.opaque_ports
     if not macs:  # so the pod behind any port may be this one
         perhaps = node.pod_ports
     if perhaps:
-        where = f"behind {spoken(perhaps)}, where its MAC address cannot be looked for"
-        return f"its pod may be alive {where}"
+        return (
+            f"its pod may be alive behind {spoken(perhaps)}, where its MAC address cannot be "
+            "looked for"
+        )
     return ""

@@ -14,11 +14,11 @@ from typing import NamedTuple, Protocol
 
 import attrs
 
-from hostrouting.kernel.netlink.host import IFNAME, LINK, find_index, kind_of, parts_of
+from hostrouting.kernel.netlink.host import IFNAME, LINK, kind_of, list_links, parts_of
 from hostrouting.kernel.netlink.numbers import AF_OF, RTM_GETLINK, number_in, text_of
 from hostrouting.kernel.netlink.socket import (
     KernelError,
-    NetlinkSocket,
+    Netlink,
     attribute,
     kernel_errors,
     message,
@@ -102,14 +102,14 @@ _IFLA_TARGET_NETNSID = 46
 
 _READINGS = 5
 _ABSENT = {errno.ENOENT, errno.ENODEV}
-"""The entry or its device is not there. No list is refused with one of these."""
+"""The entry or its device is not there."""
 
 
 class KernelLinkLayer:
     """The link layer of the calling thread's network namespace."""
 
     def look(self) -> LinkLayerView:
-        with kernel_errors("read devices and neighbours"), closing(NetlinkSocket()) as netlink:
+        with kernel_errors("read devices and neighbours"), closing(Netlink()) as netlink:
             for _ in range(_READINGS):
                 netlink.is_torn = False  # set by lists that change, or that do not fit together
                 view = _look(netlink)
@@ -120,17 +120,12 @@ class KernelLinkLayer:
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
         with (
             kernel_errors(f"delete the neighbour {neighbour}"),
-            closing(NetlinkSocket()) as netlink,
+            closing(Netlink()) as netlink,
         ):
-            try:
-                return _delete(netlink, neighbour)
-            except KernelError as error:
-                if error.number not in _ABSENT:
-                    raise
-                return True
+            return _delete(netlink, neighbour)
 
 
-def _look(netlink: NetlinkSocket) -> LinkLayerView:
+def _look(netlink: Netlink) -> LinkLayerView:
     entries = _entries(netlink, AF_UNSPEC)
     # The whole list, because a socket takes no question before a list has been read to its end.
     links = [parts_of(answer, LINK) for answer in netlink.dump(RTM_GETLINK, bytes(LINK.size))]
@@ -141,7 +136,8 @@ def _look(netlink: NetlinkSocket) -> LinkLayerView:
     for (_type, index, _flags), link in links:
         name = text_of(link[IFNAME])
         names[index] = name
-        mac, peer_mac = _mac(link), _peer_mac(netlink, link)
+        mac = link.get(_IFLA_ADDRESS, b"").hex(":")
+        peer_mac = _peer_mac(netlink, link)
         if mac:
             macs[name] = mac
         if peer_mac:
@@ -183,7 +179,7 @@ class _Entry(NamedTuple):
     """
 
 
-def _entries(netlink: NetlinkSocket, family: int) -> list[_Entry]:
+def _entries(netlink: Netlink, family: int) -> list[_Entry]:
     """The neighbours of a family, or of all (AF_UNSPEC); the forwarding tables (AF_BRIDGE)."""
     entries: list[_Entry] = []
     for answer in netlink.dump(_RTM_GETNEIGH, _NEIGHBOUR.pack(family, 0, 0, 0)):
@@ -194,12 +190,7 @@ def _entries(netlink: NetlinkSocket, family: int) -> list[_Entry]:
     return entries
 
 
-def _mac(link: Mapping[int, bytes]) -> str:
-    """The MAC address of a device with these attributes; empty without one."""
-    return link.get(_IFLA_ADDRESS, b"").hex(":")
-
-
-def _peer_mac(netlink: NetlinkSocket, link: Mapping[int, bytes]) -> str:
+def _peer_mac(netlink: Netlink, link: Mapping[int, bytes]) -> str:
     """The MAC address of the other end of a veth; empty if it cannot be read, or is not a veth.
 
     A veth names its other end by an index, which counts in the namespace of that end, and also
@@ -218,26 +209,26 @@ def _peer_mac(netlink: NetlinkSocket, link: Mapping[int, bytes]) -> str:
     _, peer_link = parts_of(peer, LINK)
     if peer_link.get(_IFLA_TARGET_NETNSID) != namespace:
         return ""
-    return _mac(peer_link)
+    return peer_link.get(_IFLA_ADDRESS, b"").hex(":")
 
 
-def _delete(netlink: NetlinkSocket, neighbour: Neighbour) -> bool:
+def _delete(netlink: Netlink, neighbour: Neighbour) -> bool:
     """Delete the entry if it is there; False if another one has its address, or may have it."""
     family = AF_OF[neighbour.ip.version]
-    index = find_index(netlink, neighbour.dev)
+    indexes = {link.name: link.index for link in list_links(netlink)}
+    index = indexes.get(neighbour.dev)
     if index is None:
         return True  # the device has taken its entries along
     packed_ip = neighbour.ip.packed
     expected = _Entry(index, packed_ip, neighbour.mac, is_permanent=True)
-    entries = _entries(netlink, family)
-    present = [entry for entry in entries if (entry.ifindex, entry.packed_ip) == (index, packed_ip)]
+    present = [entry for entry in _entries(netlink, family) if entry[:2] == expected[:2]]
     if not present:
         return not netlink.is_torn  # a list that changed meanwhile may lack it
     if present != [expected]:
         return False
     request = _NEIGHBOUR.pack(family, index, 0, 0) + attribute(_NDA_DST, packed_ip)
-    errors = netlink.batch([message(_RTM_DELNEIGH, 0, request)])
-    if errors:
-        (error,) = errors.values()
-        raise error
+    refused = netlink.batch([message(_RTM_DELNEIGH, 0, request)])
+    for error in refused.values():
+        if error.number not in _ABSENT:
+            raise error
     return True

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.model.prefix import IP, as_ip
+
+if TYPE_CHECKING:
+    from hostrouting.azure_vnet.ebtables import BridgeRule
 
 VIRTUAL_MAC = "12:34:56:78:9a:bc"
 """The MAC address in the rules that answer ARP in tunnel mode, for every pod."""
@@ -38,33 +41,26 @@ class PodRule(NamedTuple):
     none.
     """
 
+    rule: BridgeRule
     ip: IP
     mac: str
     """As in a `LinkLayerView`: in lower case, with all zeros."""
     uplink: str | None
 
 
-def pod_rule(text: str) -> PodRule | None:
-    """The rule with this text as a pod's rule; None for any other rule."""
-    chain, *options = re.split(r" +(?=-)", text)
+def pod_rule(rule: BridgeRule) -> PodRule | None:
+    """The rule as a pod's rule; None for any other rule."""
+    chain, *options = re.split(r" +(?=-)", rule.text)
     if chain != "PREROUTING":
         return None
-    match = _match(" ".join(sorted(options)))
+    text = " ".join(sorted(options))
+    match = next(filter(None, (shape.fullmatch(text) for shape in _SHAPES)), None)
     if match is None:
         return None
     mac = ":".join(byte.zfill(2) for byte in match["mac"].split(":"))
-    is_of_a_group = int(mac[:2], 16) & 1  # broadcast or multicast: no device has it
-    if is_of_a_group:
+    if int(mac[:2], 16) & 1:  # of a group (broadcast or multicast): no device has it
         return None
     uplink = match.groupdict().get("uplink")  # the shape for ARP has no such group
     with suppress(ValueError):  # the text only looks like an address
-        return PodRule(as_ip(match["ip"]), mac, uplink)
-    return None
-
-
-def _match(options: str) -> re.Match[str] | None:
-    for shape in _SHAPES:
-        match = shape.fullmatch(options)
-        if match is not None:
-            return match
+        return PodRule(rule, as_ip(match["ip"]), mac, uplink)
     return None

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 import phases
 from hostrouting.azure_vnet.conflists import active_file
-from hostrouting.azure_vnet.ebtables import Ebtables, EbtablesProgram
+from hostrouting.azure_vnet.ebtables import BridgeRule, Ebtables, EbtablesProgram
 from hostrouting.azure_vnet.judge import CleanupEntry, CleanupFacts, Fate, judge
 from hostrouting.azure_vnet.neighbours import KernelLinkLayer, LinkLayer, Neighbour
 from hostrouting.azure_vnet.state import STATE_FILE
@@ -21,15 +21,11 @@ from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, Operation, recorded_in_errors
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.task import IS_CONFIG, IS_HOST
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.route import Route
 from hostrouting.text import first_of
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from hostrouting.azure_vnet.ebtables import BridgeRule
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.finding import Finding
 
@@ -65,20 +61,15 @@ class CleanupPlan:
             return ""
         return "; ".join(first_of(self.errors))
 
+    def __str__(self) -> str:
+        return "\n".join(map(str, (*self.entries, *self.findings))) or "nothing to delete"
+
     def to_mapping(self) -> dict[str, Any]:
         """The plan as plain values."""
         return {
             "entries": [entry.to_mapping() for entry in self.entries],
             "findings": [finding.to_mapping() for finding in self.findings],
         }
-
-    def __str__(self) -> str:
-        lines: list[str] = []
-        for fate in get_args(Fate):
-            lines += [f"{fate} {entry}" for entry in self.with_fate(fate)]
-        if not lines:
-            lines.append("nothing to delete")
-        return "\n".join([*lines, *map(str, self.findings)])
 
 
 @attrs.frozen(kw_only=True)
@@ -99,45 +90,32 @@ class CleanupResult(Effects):
         }
 
 
-_EBTABLES = EbtablesProgram()
-_LINK_LAYER = KernelLinkLayer()
-
-
 @attrs.frozen
 class CleanStaleAzureVnet:
     """Delete what azure-vnet left behind for pods whose addresses another CNI manages now.
 
     In a dry run, the default, the task only reports. Otherwise it locks the host, makes the plan
-    and deletes what is in it, unless a finding is an error. First it writes a shell
-    script that restores everything. It deletes the rules in one batch, all or none. Then it deletes
-    the neighbours, each after it was read once more, and the routes.
+    and deletes what is in it, unless a finding is an error. First it writes a shell script that
+    restores everything. It deletes the rules in one batch, all or none. Then it deletes the
+    neighbours, each after it was read once more, and the routes.
 
     The rules and MAC addresses are those of this machine, unless `ebtables` and `link_layer` are
-    given: a host with another kernel needs both.
+    given: a host with another kernel needs both, such as a FakeHost FakeEbtables() and
+    FakeLinkLayer().
     """
 
     name = "clean-stale-azure-vnet"
-    config: HostRoutingConfig = attrs.field(validator=IS_CONFIG)
-    host: Host = attrs.field(factory=Host.local, validator=IS_HOST, kw_only=True)
-    ebtables: Ebtables = attrs.field(default=_EBTABLES, kw_only=True, repr=False)
-    link_layer: LinkLayer = attrs.field(default=_LINK_LAYER, kw_only=True, repr=False)
-
-    def __attrs_post_init__(self) -> None:
-        has_other_kernel = self.host.backend not in (None, Host.local().backend)
-        uses_this_kernel = self.ebtables is _EBTABLES or self.link_layer is _LINK_LAYER
-        if has_other_kernel and uses_this_kernel:
-            raise TypeError(
-                "this host has a kernel of its own, so name its ebtables= and link_layer= as well: "
-                "for a FakeHost, FakeEbtables() and FakeLinkLayer()"
-            )
+    config: HostRoutingConfig
+    host: Host = attrs.field(factory=Host.local, kw_only=True)
+    ebtables: Ebtables = attrs.field(factory=EbtablesProgram, kw_only=True, repr=False)
+    link_layer: LinkLayer = attrs.field(factory=KernelLinkLayer, kw_only=True, repr=False)
 
     def plan(self, _ctx: phases.Context | None = None) -> CleanupPlan:
         """What is stale on this host as it is now; changes nothing."""
         section = self.config.azure_vnet_cleanup
         if section is None:
             return CleanupPlan()
-        entries, findings = judge(self._read_facts(), section)
-        return CleanupPlan(entries, findings, section.dry_run)
+        return CleanupPlan(*judge(self._read_facts(), section), is_report=section.dry_run)
 
     def do(self, ctx: phases.Context) -> CleanupResult | phases.Skip:
         section = self.config.azure_vnet_cleanup
@@ -150,12 +128,15 @@ class CleanStaleAzureVnet:
             for entry in plan.deletions:
                 ctx.log.info("stale: %s", entry)
             return CleanupResult(plan=plan)
-        self.host.rights().require_network()  # before the undo file is written
         with self.host.locked(ctx):
             return self._clean(ctx)
 
     def _read_facts(self) -> CleanupFacts:
-        with self._kernel() as backend:
+        edges = {type(self.ebtables), type(self.link_layer)}
+        is_of_this_kernel = self.host.backend in {None, Host.local().backend}
+        if not is_of_this_kernel and edges & {EbtablesProgram, KernelLinkLayer}:
+            raise TypeError("a host with a kernel of its own needs its ebtables= and link_layer=")
+        with self.host.open_kernel() as backend:
             rules = self._list_rules()
             # The devices are read after the rules, so that the rules of a new pod do not seem
             # stale.
@@ -168,13 +149,6 @@ class CleanStaleAzureVnet:
             state=self.host.files.read(STATE_FILE),
             active_file=active_file(self.host.files),
         )
-
-    def _kernel(self) -> AbstractContextManager[RouteBackend]:
-        """The routes of this host; HostError for an image."""
-        if self.host.is_image:
-            reasons = ["this is an image, which has no kernel"]
-            raise _error("nothing can be deleted", reasons, kind="refused")
-        return self.host.open_kernel()
 
     def _list_rules(self) -> tuple[BridgeRule, ...] | None:
         """The rules of ebtables; None if this host has no ebtables that could be asked."""
@@ -193,7 +167,7 @@ class CleanStaleAzureVnet:
         if not plan.deletions:
             return CleanupResult(plan=plan)
         for entry in plan.deletions:
-            ctx.log.info("will delete %s", entry)
+            ctx.log.info("will %s", entry)
         ctx.check()  # the last time: the undo file has to match what is deleted
         undo_file = self._new_undo_file()
         self.host.files.write(undo_file, undo_script(plan.deletions), mode=0o600)
@@ -201,7 +175,7 @@ class CleanStaleAzureVnet:
         return CleanupResult(
             plan=plan,
             files=[undo_file],
-            operations=tuple(map(_operation, deleted)),
+            operations=tuple(deleted),
             undo_file=undo_file,
         )
 
@@ -209,71 +183,54 @@ class CleanStaleAzureVnet:
         paths = map(HostLayout.undo_path, count(1))
         return next(path for path in paths if self.host.files.look(path) is None)
 
-    def _delete(self, plan: CleanupPlan, undo_file: str) -> list[CleanupEntry]:
+    def _delete(self, plan: CleanupPlan, undo_file: str) -> list[Operation]:
         """Delete everything in the plan; returns what was deleted. HostError if anything is left.
 
         If no rule could be deleted, nothing is, and the undo file goes.
         """
         files = [undo_file]
-        deleted: list[CleanupEntry] = []
+        deleted: list[Operation] = []
         # An error that leaves the block has what is in these lists by then.
-        with recorded_in_errors(files=files, operations=map(_operation, deleted)):
+        with recorded_in_errors(files=files, operations=deleted):
+            rules = [entry.thing for entry in plan.deletions if isinstance(entry.thing, BridgeRule)]
             try:
-                self._delete_rules(plan, deleted)
+                self.ebtables.delete(rules)
             except HostError as error:
                 if not error.has_no_answer:  # without an answer, the rules may be gone, or not
                     self.host.files.remove(undo_file)
                     files.clear()
                 raise
-            remaining = self._delete_neighbours(plan, deleted)
-            remaining += self._delete_routes(plan, deleted)
+            remaining: list[str] = []
+            with self.host.open_kernel() as backend:
+                for entry in plan.deletions:
+                    problem = self._delete_thing(entry.thing, backend)
+                    if problem:
+                        remaining.append(problem)
+                    else:
+                        thing = f"{entry.kind} {entry.spec}"
+                        deleted.append(Operation("delete", thing, entry.reason))
             if remaining:
-                count_of = f"{len(deleted)} of {len(plan.deletions)} entries"
-                message = f"{count_of} were deleted, and are saved in {undo_file}; not deleted"
+                message = (
+                    f"{len(deleted)} of {len(plan.deletions)} entries were deleted, and are saved "
+                    f"in {undo_file}; not deleted"
+                )
                 raise _error(message, remaining, kind="incomplete")
         return deleted
 
-    # Each of these adds what it has deleted to `deleted`, and returns what it could not delete.
-
-    def _delete_rules(self, plan: CleanupPlan, deleted: list[CleanupEntry]) -> None:
-        """Delete all rules, or none: then HostError is raised."""
-        rules = [entry for entry in plan.deletions if entry.kind == "rule"]
-        self.ebtables.delete([entry.spec for entry in rules])
-        deleted += rules
-
-    def _delete_neighbours(self, plan: CleanupPlan, deleted: list[CleanupEntry]) -> list[str]:
-        remaining: list[str] = []
-        for entry in plan.deletions:
-            if not isinstance(entry.thing, Neighbour):
-                continue
-            if self.link_layer.delete_neighbour(entry.thing):
-                deleted.append(entry)
-            else:
-                problem = f"{entry.spec} has changed since it was read, so it is not deleted"
-                remaining.append(problem)
-        return remaining
-
-    def _delete_routes(self, plan: CleanupPlan, deleted: list[CleanupEntry]) -> list[str]:
-        entries = {entry.thing: entry for entry in plan.deletions if isinstance(entry.thing, Route)}
-        with self._kernel() as backend:
-            outcomes = backend.change(RouteRequest("delete", route) for route in entries)
-        remaining: list[str] = []
-        for outcome in outcomes:
-            entry = entries[outcome.change.route]
-            if outcome.error is None:
-                deleted.append(entry)
-            elif not outcome.is_done:  # else another program has deleted it
-                remaining.append(f"{entry.spec}: {outcome.error}")
-        return remaining
+    def _delete_thing(self, thing: BridgeRule | Neighbour | Route, backend: RouteBackend) -> str:
+        """Delete a neighbour or a route, which may be gone; return why it is left. The rules are
+        deleted before.
+        """
+        if isinstance(thing, Neighbour) and not self.link_layer.delete_neighbour(thing):
+            return f"{thing} has changed since it was read, so it is not deleted"
+        if isinstance(thing, Route):
+            [outcome] = backend.change([RouteRequest("delete", thing)])
+            if not outcome.is_done:
+                return f"{thing}: {outcome.error}"
+        return ""
 
 
-def _operation(entry: CleanupEntry) -> Operation:
-    return Operation("delete", f"{entry.kind} {entry.spec}", entry.reason)
-
-
-def _error(
-    message: str, reasons: Sequence[str], *, kind: Literal["refused", "incomplete"]
-) -> HostError:
+def _error(message: str, reasons: Sequence[str], *, kind: str) -> HostError:
     """The error with these reasons: why nothing was deleted, or what is left."""
     text = f"{message}: {'; '.join(first_of(reasons))}"
     return HostError(text, what="azure-vnet", kind=kind, lines=tuple(reasons))

@@ -47,17 +47,21 @@ def _rule_lines(rules: list[BridgeRule]) -> list[str]:
 
 
 def _neighbour_lines(neighbour: Neighbour) -> list[str]:
-    ip, dev = neighbour.ip, neighbour.dev
     return [
         # What the kernel has found out about the address since then must go. A permanent entry
         # stays, and the second command then fails and names it.
-        f"ip neigh flush to {ip} dev {dev} || status=1",
-        f"ip neigh add {ip} lladdr {neighbour.mac} dev {dev} nud permanent || status=1",
+        f"ip neigh flush to {neighbour.ip} dev {neighbour.dev} || status=1",
+        (
+            f"ip neigh add {neighbour.ip} lladdr {neighbour.mac} dev {neighbour.dev} nud permanent "
+            "|| status=1"
+        ),
     ]
 
 
 def _route_command(route: Route) -> str:
     # azure-vnet's routes have one device and no gateway.
     # Numbers, because each host can configure names for them.
-    numbers = f"proto {route.protocol} scope {route.scope} metric {route.metric}"
-    return f"ip -{route.prefix.family} route add {route.prefix} dev {route.devs[0]} {numbers}"
+    return (
+        f"ip -{route.prefix.family} route add {route.prefix} dev {route.devs[0]} "
+        f"proto {route.protocol} scope {route.scope} metric {route.metric}"
+    )

@@ -18,11 +18,10 @@ import attrs
 from hostrouting.boot import units
 from hostrouting.boot.program import Program
 from hostrouting.config.settings import HostRoutingConfig, gated_units
-from hostrouting.errors import ConfigError, HostError
+from hostrouting.errors import ConfigError
 from hostrouting.host.fileset import File
 from hostrouting.host.interpreter import USUAL
 from hostrouting.host.layout import HostLayout
-from hostrouting.release import __version__
 from hostrouting.upkeep.passes import Part, configured_parts
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from hostrouting.host.host import Host
     from hostrouting.host.interpreter import Interpreter
 
-WRITER = f"hostrouting {__version__}"
-"""What config.json says about who wrote the files."""
 UNIT_OF_PART: dict[Part, str] = {
     "routes": HostLayout.routes_unit,
     "check": HostLayout.check_unit,
@@ -42,29 +39,14 @@ UNIT_OF_PART: dict[Part, str] = {
 
 @attrs.frozen
 class ConfigFile(File):
-    """config.json. One of this release that says the same in another layout stays as it is."""
+    """config.json. One that says the same in another layout stays as it is."""
 
     def has_content(self, files: Files) -> bool:
         """See File."""
         text = files.read(self.path) or ""
-        if writer_of(files) != WRITER:
-            return False
         with suppress(ConfigError):
             return HostRoutingConfig.from_json(text) == HostRoutingConfig.from_json(self.text)
         return False
-
-
-def writer_of(files: Files) -> str:
-    """The release that wrote config.json; empty if it does not say, or cannot be read. A link is
-    followed, as where the configuration is read.
-    """
-    try:
-        writer = json.loads(files.read(HostLayout.config_path) or "")["writtenBy"]
-    except (HostError, KeyError, RecursionError, TypeError, ValueError):
-        return ""
-    if not isinstance(writer, str):
-        return ""
-    return writer
 
 
 def files_on(host: Host, config: HostRoutingConfig) -> tuple[File, ...]:
@@ -86,7 +68,7 @@ def files_of(
     before config.json, which an older one might not understand, and both before the units. The
     drop-ins come last.
     """
-    if asks_for_nothing(config):
+    if config.asks_for_nothing:
         return ()
     gated = gated_units(config)
     files: list[File] = []
@@ -117,16 +99,6 @@ def _unit_files(unit: str) -> Iterator[File]:
         yield File(HostLayout.enabled_path(unit), target=path)
 
 
-def asks_for_nothing(config: HostRoutingConfig) -> bool:
-    """Whether the configuration asks for no file: it gates no unit, as any with something to do
-    does (`gated_units`), and keeps no foreign routes. A guard without anything to guard is not a
-    valid configuration.
-    """
-    return not gated_units(config) and config.manage_foreign != "keep"
-
-
 def render_config(config: HostRoutingConfig) -> str:
-    """The installed configuration, with the release that wrote it: an agent's document with the key
-    hostRouting.
-    """
-    return json.dumps({"writtenBy": WRITER, "hostRouting": config.to_mapping()}, indent=2) + "\n"
+    """The installed configuration: an agent's document with the key hostRouting."""
+    return json.dumps({"hostRouting": config.to_mapping()}, indent=2) + "\n"

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from hostrouting.boot.units import UNITS
 from hostrouting.errors import HostError
 from hostrouting.host.files import leftover
-from hostrouting.host.fileset import existing, is_masked, is_ours
 from hostrouting.host.layout import HostLayout
+from hostrouting.host.ours import existing, is_ours
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +31,7 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     1. the temporary files of a writer that was killed (`leftover`): whatever is at these paths, the
        next writer removes it,
     2. the drop-ins, and the links and files of our units,
-    3. the settings of networkd, and the scripts of an earlier release,
+    3. the settings of networkd,
     4. the file that opens the gate: a gate that is installed later would be open. An administrator
        writes it, so it does not prove that we are installed, and is not listed alone,
     5. the program and its interpreter, and config.json, which says that the others are ours.
@@ -58,7 +58,7 @@ def _written_later(files: Files) -> list[str]:
     paths = [HostLayout.drop_in_path(unit) for unit in units_with_drop_ins(files)]
     for link, unit in _UNIT_OF_LINK.items():
         paths += [link, unit]
-    return [*paths, HostLayout.networkd_path, *HostLayout.former_paths]
+    return [*paths, HostLayout.networkd_path]
 
 
 def _ours_among(files: Files, paths: Iterable[str]) -> list[str]:
@@ -67,10 +67,8 @@ def _ours_among(files: Files, paths: Iterable[str]) -> list[str]:
 
 
 def _is_ours(files: Files, path: str) -> bool:
-    """Whether what is at this path is ours.
-
-    A link that starts a unit is, unless the unit is another program's. If the unit is missing, or
-    if the administrator has masked it, only the link is ours.
+    """Whether what is at this path is ours. A link that starts a unit is, unless the unit is
+    another program's.
     """
     unit = _UNIT_OF_LINK.get(path)
     if unit is None:
@@ -78,7 +76,7 @@ def _is_ours(files: Files, path: str) -> bool:
     entry = files.look(path)
     if entry is None or entry.target != unit:
         return False
-    return files.look(unit) is None or is_ours(files, unit) or is_masked(files, unit)
+    return files.look(unit) is None or is_ours(files, unit)
 
 
 def units_with_drop_ins(files: Files) -> list[str]:
@@ -88,13 +86,12 @@ def units_with_drop_ins(files: Files) -> list[str]:
 
 
 def gated_on_disk(files: Files) -> tuple[str, ...]:
-    """The units that have a drop-in of ours. A drop-in that cannot be read is left out, because a
-    page says what is known although something is broken.
+    """The units that have a drop-in of ours. One that cannot be read is left out, because a page
+    says what is known although something is broken.
     """
     gated: list[str] = []
-    with suppress(HostError):
-        for unit in units_with_drop_ins(files):
-            with suppress(HostError):
-                if is_ours(files, HostLayout.drop_in_path(unit)):
-                    gated.append(unit)
+    for unit in units_with_drop_ins(files):
+        with suppress(HostError):
+            if is_ours(files, HostLayout.drop_in_path(unit)):
+                gated.append(unit)
     return tuple(gated)

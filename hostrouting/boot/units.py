@@ -31,7 +31,6 @@ def _program(function: str) -> str:
     return f'{python} "$1" /proc/self/fd/3 3<{HostLayout.program_path}'
 
 
-_START_UNCHECKED = 'echo "<4>hostrouting: $1 starts UNCHECKED: $f: $r" >&2; exit 0'
 _SAY_THAT_IT_DID_NOT_RUN = (
     'echo "<3>hostrouting: $1 was refused: the gate could not be run (exit $s), see the lines '
     "above; to see what to do, as root: $h status; or, to start ALL gated units without "
@@ -41,14 +40,20 @@ _GATE = "; ".join(
     (
         # Python runs in the background, and the shell waits: so a signal ends the gate at once, and
         # a unit that counts SIGTERM as a success (SuccessExitStatus=) is refused all the same.
-        "stop() { kill $! 2>/dev/null; wait; exit 255; }",
+        "u=$1",
+        "stop() { kill $! 2>/dev/null",
+        "wait $!",
+        # A program that is still being loaded ends without a word.
+        f'[ $? = {REFUSED} ] || echo "<3>hostrouting: $u was refused: a signal ended the gate" >&2',
+        "exit 255; }",
         "trap stop HUP INT QUIT TERM USR1 USR2",
         # The opening is a regular file of root's that only root can write and nobody can execute,
         # with a reason in its first line. `status` has the same rule (gate/unit_gates.py).
         f"f={HostLayout.opening_path} m= r=",
         "[ ! -O $f ] || m=$(ls -ld $f)",
         "case $m in -r[w-]-[r-]--[r-]--*) read -r r <$f;; esac",
-        f"case $r in *[![:space:]]*) {_START_UNCHECKED};; esac",
+        'case $r in *[![:space:]]*) echo "<4>hostrouting: $1 starts UNCHECKED: $f: $r" >&2',
+        "exit 0;; esac",
         # A unit may have a network of its own, which the + of the condition does not undo.
         "n=",
         '[ /proc/self/ns/net -ef /proc/1/ns/net ] || n="nsenter --target 1 --net --"',
@@ -86,6 +91,20 @@ delete it, and the gate or the unit for probes, which start after them, loads it
 GATE_MARK = "hostrouting-gate"
 """The word by which the gate is known among the conditions of a unit."""
 
+UNSET = (
+    "GCONV_PATH GLIBC_TUNABLES LD_AUDIT LD_DEBUG LD_DEBUG_OUTPUT LD_DYNAMIC_WEAK LD_HWCAP_MASK "
+    "LD_LIBRARY_PATH LD_ORIGIN_PATH LD_PREFER_MAP_32BIT_EXEC LD_PRELOAD LD_PROFILE "
+    "LD_PROFILE_OUTPUT LD_SHOW_AUXV LD_TRACE_LOADED_OBJECTS LD_TRACE_PRELINKING LD_USE_LOAD_BIAS "
+    "LOCPATH NLSPATH"
+)
+"""The variables that the loader and the C library obey before the first command of the gate can
+clear its environment: they name code to load or files to write, or have the loader exit with 0. The
+user of a unit may set them (EnvironmentFile=), and the gate is root.
+
+These are the names that glibc ignores in a setuid program, and two that only list libraries. Not
+those that `env` makes no use of, and units do: TMPDIR, TZDIR, MALLOC_*, and those of the resolver.
+"""
+
 # A command "vanishes" (systemd's word) if a unit's text is changed and systemd is reloaded during a
 # start: systemd looks for the running command in the new text, by its words, to go on behind it.
 DROP_IN_TEXT = f"""\
@@ -96,7 +115,8 @@ Wants=network-online.target
 After=network-online.target {_FLUSHERS}
 [Service]
 # A condition comes before every ExecStartPre=, and `ExecStartPre=` in another drop-in does not
-# remove it. With +, it runs as root and outside the unit's sandbox.
+# remove it. With +, it runs as root and outside the unit's sandbox, but with its environment.
+UnsetEnvironment={UNSET}
 ExecCondition=+/usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C \
 INVOCATION_ID=${{INVOCATION_ID}} /bin/sh -c '{_as_systemd_reads(_GATE)}' {GATE_MARK} %n
 """
@@ -186,7 +206,7 @@ def _render(
         "[Service]",
         f"ExecStart={command}",
         *settings,
-        "UnsetEnvironment=LD_PRELOAD LD_LIBRARY_PATH",
+        f"UnsetEnvironment={UNSET}",
         "TimeoutStopSec=10",
     ]
     install = ""

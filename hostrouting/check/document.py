@@ -1,4 +1,4 @@
-"""A check as the JSON document `hostrouting/check/3`."""
+"""A check as the JSON document `hostrouting/check/1`."""
 
 from __future__ import annotations
 
@@ -29,12 +29,11 @@ def check_document(
         verdicts[name] = family.verdict
         expected_devs[name] = list(family.expected_devs)
     return {
-        "schema": "hostrouting/check/3",
+        "schema": "hostrouting/check/1",
         "verdict": report.verdict,
         "verdicts": verdicts,
         "mode": mode,
         "expectedDevs": expected_devs,
-        "nodeIps": {f"ipv{version}": str(ip) for version, ip in report.node_ips.items()},
         "findings": [finding.to_mapping() for finding in findings],
         "repair": [{**_OPEN, **route.to_mapping()} for route in report.routes],
     }

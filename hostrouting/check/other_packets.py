@@ -1,23 +1,12 @@
-"""Packets that rules of the host treat differently from plain ones: marked, bound to a device or to
-a source, or forwarded.
+"""Packets that rules treat differently from plain ones: marked, of some users or ports, bound to a
+device or a source, or sent by pods of this node.
 
 Theory of operation. The engine lists, beside the decision for plain packets, each other `Outcome`:
-where packets end that differ from plain ones at a rule, with the conditions of the rule that they
-are known to meet. Nobody knows whether the cluster sends such packets. So an outcome is fine if it
-would be fine for plain packets, or if it is known what packets these are. The functions in
-`RULES_FOR_OUTCOMES` are asked in order, and the first opinion decides. The last one says that the
-outcome is opaque: the doubt `other-packets`, with the selectors to write into `intendedRules`. This
-doubt is shown instead of any about the route itself. Everywhere else in this file, a rule is a
-policy rule of the host.
-
-Packets of pods. Nothing is expected of what a node forwards, with two exceptions:
-
-- If `podCidrs` names the addresses of pods, the packets of this node's pods are judged like the
-  host's own, in passes of their own: one for each source and device that rules tell apart
-  (`parts.packets_of_pods`). Nothing here has to look for them then (`Judge.pods`).
-- If not, two kinds of rules are known to select packets of pods: one for the device of a CNI (`iif
-  cni0`), and one for several addresses where pods are. Such an outcome is opaque if it would
-  escape.
+where packets end that differ from plain ones at a rule. Nobody knows whether the cluster sends such
+packets. So an outcome is fine if it would be fine for plain packets, or if it is known what packets
+these are. The functions in `RULES_FOR_OUTCOMES` are asked in order, and the first opinion decides.
+The last one says that the outcome is opaque: the doubt `other-packets`, with the selectors to write
+into `intendedRules`. Everywhere else in this file, a rule is a policy rule of the host.
 """
 
 from __future__ import annotations
@@ -25,16 +14,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.judge import first_opinion
-from hostrouting.check.results import DEFAULT_ROUTES, DOUBTFUL_ROUTE, OTHER_PACKETS, Grade, Opinion
-from hostrouting.config.cni import POD_RULES
-from hostrouting.fib.engine import Outcome, selects_all_forwarded
+from hostrouting.check.results import (
+    DEFAULT_ROUTES,
+    DOUBTFUL_ROUTE,
+    EXPECTED,
+    OTHER_PACKETS,
+    PODS_HIDDEN,
+    Grade,
+    Opinion,
+)
+from hostrouting.fib.engine import conditions_of
+from hostrouting.model.prefix import IPV4
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hostrouting.check.judge import Judge
-    from hostrouting.model.prefix import Prefix
-    from hostrouting.model.rule import Rule
+    from hostrouting.fib.engine import Decision, Outcome
+    from hostrouting.model.prefix import IP
 
 FINE = Opinion(Grade.FINE)
 """It has no name, because of other packets, only what is wrong is shown."""
@@ -44,45 +41,25 @@ class OtherPackets(NamedTuple):
     """Packets with another outcome, and what is known about them."""
 
     outcome: Outcome
-    address: int
-    """An address that they are sent to."""
+    plain: Decision
+    """That of plain packets to the same address."""
     met: dict[str, str]
-    """The selectors of the rule that these packets are known to meet, with their values; not
-    `iif lo`, which all that this host sends meets. Empty if these are the packets that do not meet
-    the selectors (`Outcome.met`).
+    """The selectors of the rule that these packets meet, with their values. Empty if these are the
+    packets that do not meet them (`Outcome.met`).
     """
-
-    @property
-    def source(self) -> Prefix | None:
-        """The block of sources, if the rule selects packets of this host by their source."""
-        if "from" in self.met and "iif" not in self.met:
-            return self.outcome.rule.src
-        return None
-
-    @property
-    def is_selected_by_mark_alone(self) -> bool:
-        """Whether the mark says whose packets these are: the rule selects by nothing else."""
-        return self.met.keys() == {"fwmark"}
-
-    def opinion_on_route(self, judge: Judge) -> Opinion:
-        """What the judge says of their route."""
-        decision = self.outcome.decision
-        if self.is_selected_by_mark_alone:
-            return judge.opinion(decision, "marked")
-        if "iif" in self.met:  # a CNI's device: `forwarded` has found all others fine
-            return judge.opinion(decision, "of pods")
-        return judge.opinion_at(self.address, decision)
+    on_route: Opinion
+    """What the judge says of their route."""
 
 
-def judge_outcome(judge: Judge, outcome: Outcome, address: int) -> Opinion:
+def judge_outcome(judge: Judge, plain: Decision, outcome: Outcome, address: int) -> Opinion:
     """What is to be said of packets to this address with this outcome."""
-    other = OtherPackets(outcome, address, dict(outcome.met))
+    met = dict(outcome.met)
+    if "iif" in met or met.keys() == {"fwmark"}:
+        on_route = judge.opinion(outcome.decision, are_marked=True)
+    else:
+        on_route = judge.opinion_on_packets_to(address, outcome.decision)
+    other = OtherPackets(outcome, plain, met, on_route)
     return first_opinion(RULES_FOR_OUTCOMES, judge, other)
-
-
-def opaque(rule: Rule) -> Opinion:
-    """Nobody can know which packets of the host take this rule."""
-    return Opinion(Grade.DOUBT, OTHER_PACKETS, f"rule {rule}", selection=rule.selection)
 
 
 def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -90,125 +67,126 @@ def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
 
     Field states: policy-routing-intended, vpn-for-one-user-intended.
     """
-    if judge.is_intended(other.outcome.rule):
-        return FINE
-    return None
+    return FINE if judge.is_intended(other.outcome.rule) else None
 
 
-def forwarded(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Nothing is expected of what arrives on a device (`iif`, or `not iif lo` for all of them),
-    unless a CNI's device brings packets of pods.
+def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
+    """The plain route gives its packets a source that has this outcome. TCP looks up twice: first
+    without a source, and then with that one. So these are the host's usual packets, and they belong
+    where the plain ones do: at Flannel's device, for example.
 
-    Some of it may be the cluster's: with native routing, or for a NodePort, packets of other nodes'
-    pods arrive on a card.
+    Pods of this node are also answered with the address of the node, by kubelet for example.
 
-    Field states: iif-docker0-into-a-vpn, iif-eth0-prohibited, iif-docker0-goto;
-    not-iif-lo-on-a-node-with-pods.
+    Field states: node-address-into-a-vpn, src-that-has-a-rule, next-hops-by-flannel-first,
+    clash-with-a-source, repaired-for-the-first-lookup-only; policy-routing-hides-cni0.
     """
-    devs: list[str] = []
-    if "iif" in other.met:
-        devs.append(other.met["iif"])
-    elif selects_all_forwarded(other.outcome.rule):
-        devs += judge.devices.links
-    if not devs or any(_brings_pods_packets(judge, dev) for dev in devs):
+    block = other.outcome.rule.src
+    if block is None or len(conditions_of(other.outcome.rule)) > 1:
         return None
+    is_inside = bool(other.met)  # or these are the packets from all other sources
+    are_taken = [(ip in block) is is_inside for ip in _sources_of(judge, other.plain)]
+    if other.on_route.name == PODS_HIDDEN and not any(are_taken):
+        are_taken = [(ip in block) is is_inside for ip in judge.node_ips]
+    if not any(are_taken):
+        return None
+    is_diverted = judge.opinion(other.plain).is_fine_elsewhere and other.on_route.name == EXPECTED
+    if is_diverted:
+        return opaque(other)
+    if other.on_route.grade is Grade.DOUBT:
+        return by_a_device_in_doubt(judge, other) or opaque(other)
+    if other.on_route.grade is Grade.FINE:
+        return FINE
+    if all(are_taken):
+        return other.on_route._replace(decision=other.outcome.decision)
+    return opaque(other)
+
+
+def from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None:
+    """Nothing is expected of what arrives on a device, unless it leads to pods of this node: what
+    these send to the cluster must not escape.
+
+    Field states: iif-cni0-into-a-vpn, iif-cni0-but-pods-stay; iif-docker0-into-a-vpn.
+    """
+    if "iif" not in other.met:
+        return None
+    leads_to_pods = any(other.met["iif"] in route.devs for route in judge.devices.pod_routes)
+    if leads_to_pods and other.on_route.grade is Grade.ESCAPE:
+        return opaque(other)
     return FINE
 
 
-def _brings_pods_packets(judge: Judge, dev: str) -> bool:
-    """Whether packets of pods arrive on this device: of this node's, or by a tunnel, of others."""
-    if "network" in judge.devices.uses(dev):
-        return True
-    return judge.devices.leads_to_own_pods(dev) and not judge.pods
+def fine_by_its_route(_: Judge, other: OtherPackets) -> Opinion | None:
+    """The route is right for plain packets, or for marked ones, if these are.
 
-
-def fine_by_its_route(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """The route is right for plain packets, or for what these are: pods' packets, or marked ones.
-
-    Field states: cilium-native and istio-tproxy (a mark), iif-flannel-to-this-nodes-pods.
+    Field states: cilium-native and istio-tproxy (a mark).
     """
-    if other.opinion_on_route(judge).grade is Grade.FINE:
-        return FINE
+    return FINE if other.on_route.grade is Grade.FINE else None
+
+
+def of_a_user_network(judge: Judge, other: OtherPackets) -> Opinion | None:
+    """A CNI marks the packets of a network that a user has defined, and keeps that apart from the
+    cluster's own: its table ends with a route that refuses the rest.
+
+    Field states: ovn-kubernetes-user-network; anycast-address-on-lo-refused has no such table.
+    """
+    last = other.outcome.decision.route
+    if other.met.keys() != {"fwmark"} or last is None:
+        return None
+    if last.type != "unreachable" or last.prefix.length:
+        return None
+    for route in judge.fib.routes:
+        is_beside = route.table == last.table
+        if is_beside and any(judge.devices.is_used_as(dev, "network") for dev in route.devs):
+            return FINE
     return None
 
 
-def from_a_foreign_source(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Packets with a source that this host does not have are forwarded. Nothing is expected of
-    them, unless this node's pods have addresses in the block.
-
-    Field states: cilium-eni, aws-vpc-cni-second-interface.
-    """
-    block = other.source
-    if block is None or _devs_with_a_source_in(judge, block) or _may_hold_pods(judge, block):
-        return None
-    return FINE
-
-
-def _may_hold_pods(judge: Judge, block: Prefix) -> bool:
-    """Whether several pods of this node may have addresses in the block.
-
-    A rule for a single one is its CNI's own. Behind a bridge that has the default route there may
-    be pods, too, unless `expectedDevs` names it.
-    """
-    if judge.pods or block.is_single:
-        return False
-    return any(route.prefix.overlaps(block) for route in judge.devices.pod_routes)
-
-
-def wrong_by_any_device(judge: Judge, other: OtherPackets) -> Opinion | None:
+def wrong_by_any_device(_: Judge, other: OtherPackets) -> Opinion | None:
     """The route keeps or loses packets, whatever its device: by its type, or without a gateway. The
     functions after this one only know that its device is right.
 
-    A route that `fib.not_judged` names puts the verdict in doubt anyway.
+    Field state: anycast-address-on-lo-refused.
     """
-    if other.outcome.decision.kind != "unicast":  # the type of the route
-        return opaque(other.outcome.rule)
-    if other.opinion_on_route(judge).name == DOUBTFUL_ROUTE:
-        return opaque(other.outcome.rule)
+    if other.outcome.decision.kind != "unicast" or other.on_route.name == DOUBTFUL_ROUTE:
+        return opaque(other)
     return None
 
 
 def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Packets with a source of this host leave by the device that has this source.
-
-    If several devices have sources in the block, packets may leave by another one than their own.
-    If pods have addresses in it, their packets take this device, too. An address of lo may leave by
-    any card: only a service that has this address sends from it.
+    """Packets that are bound to an address of this host leave by the device that has it. An address
+    of lo may leave by any card: only a service that has this address sends from it.
 
     Field states: ec2-net-utils, equinix-metal; anycast-address-on-lo.
     """
-    block = other.source
-    if block is None or _may_hold_pods(judge, block):
+    sources = other.outcome.rule.src
+    if "from" not in other.met or sources is None:
         return None
-    owners = _devs_with_a_source_in(judge, block)
+    owners = {each.dev for each in judge.devices.addresses if each.ip in sources}
+    owners = {dev for dev in owners if not judge.devices.cni_rows(dev)}
+    if not owners:  # the addresses of pods, and of the devices that lead to them
+        return FINE
     devs = judge.fib.possible_devs(other.outcome.decision)
-    if len(owners) == 1 and owners == set(devs):
-        return FINE
-    if owners == {"lo"} and all(map(judge.devices.may_be_card, devs)):
-        return FINE
-    return None
+    is_of_lo = owners == {"lo"} and all(map(judge.devices.may_be_card, devs))
+    is_of_device = len(owners) == 1 and owners == set(devs)
+    return FINE if is_of_device or is_of_lo else None
 
 
-def _devs_with_a_source_in(judge: Judge, block: Prefix) -> set[str]:
-    """The devices with an address of this host in the block."""
-    owners: set[str] = set()
-    for address in judge.devices.addresses_in(block):
-        if address.ip.is_loopback:
-            continue
-        if _is_source_of_host(judge, address.dev, block):
-            owners.add(address.dev)
-    return owners
-
-
-def _is_source_of_host(judge: Judge, dev: str, block: Prefix) -> bool:
-    """Whether a rule for this block is about the host's own address on the device, and not about
-    the pods behind the device.
-
-    Cilium has a rule for the address of cilium_host alone. Field state: cilium-eni-host-address.
+def _sources_of(judge: Judge, decision: Decision) -> list[IP]:
+    """The addresses that Linux may write as the source into packets with this decision: of the
+    device, of lo, or of any device. IPv4 takes the first one; in IPv6 the destination decides.
     """
-    if dev in judge.uplinks.devs or not judge.devices.cni_rows(dev):
-        return True
-    return block.is_single and judge.devices.is_bridge_of_pods(dev)
+    route = decision.route
+    if route is None:
+        return []
+    if route.prefsrc is not None:
+        return [route.prefsrc]
+    addresses = judge.devices.global_addresses
+    of_devices = [address for address in addresses if address.dev in route.devs]
+    of_lo = [address for address in addresses if address.dev == "lo"]
+    candidates = of_devices or of_lo or addresses
+    if judge.fib.family == IPV4:
+        candidates = candidates[:1]
+    return [address.ip for address in candidates]
 
 
 def bound_to_its_device(_: Judge, other: OtherPackets) -> Opinion | None:
@@ -216,70 +194,59 @@ def bound_to_its_device(_: Judge, other: OtherPackets) -> Opinion | None:
     and asks the next rule. So this is right whatever device the outcome has.
 
     Policy routing for several uplinks is full of such rules, which would all be in doubt.
+
+    Field state: networkd-oif-rule.
     """
-    if "oif" in other.met:
-        return FINE
-    return None
+    return FINE if "oif" in other.met else None
 
 
 def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """A VPN marks its own packets, so that they leave by the network card and not by the tunnel; by
-    any of several with equal default routes.
+    """A VPN marks its own packets, so that they leave by the network card and not by the tunnel.
 
     Field states: wg-quick-full-tunnel, tailscale-exit-node; tailscale-named has no default route.
     """
+    if other.met.keys() != {"fwmark"}:
+        return None
     devs = judge.fib.possible_devs(other.outcome.decision)
-    has_card = other.is_selected_by_mark_alone and judge.uplinks.card_below_tunnel in devs
-    if has_card and all(map(judge.devices.may_be_card, devs)):
-        return FINE
-    return None
+    return FINE if devs == (judge.uplinks.card_below_tunnel,) else None
 
 
-def of_a_pod(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """What one pod sends leaves by the card that has the pods' addresses, as its CNI's rule says.
+def by_a_device_in_doubt(_: Judge, other: OtherPackets) -> Opinion | None:
+    """Which default route is meant has to be said first: then the device is right or wrong.
 
-    Field state: terway-eni.
+    Field states: second-card-for-root, mihomo-tun.
     """
-    rule = other.outcome.rule
-    is_of_cni = rule.priority in POD_RULES and rule.src is not None and rule.src.is_single
-    devs = judge.fib.possible_devs(other.outcome.decision)
-    if is_of_cni and "iif" in other.met and all(map(judge.devices.may_be_card, devs)):
-        return FINE
-    return None
+    return other.on_route if other.on_route.name == DEFAULT_ROUTES else None
 
 
-def by_a_doubtful_default(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """They leave by a default route in doubt: which one is meant has to be said first.
-
-    Field state: second-card-for-root.
-    """
-    opinion = other.opinion_on_route(judge)
-    if opinion.name == DEFAULT_ROUTES:
-        return opinion
-    return None
-
-
-def anything_else(_: Judge, other: OtherPackets) -> Opinion:
+def opaque(other: OtherPackets) -> Opinion:
     """Nothing else is known about these packets. A rule that is not judged is named here, too.
 
     Field states: vpn-for-one-user, goto-for-marked-packets.
     """
-    return opaque(other.outcome.rule)
+    return Opinion(Grade.DOUBT, OTHER_PACKETS, str(other.outcome.rule))
+
+
+def anything_else(_: Judge, other: OtherPackets) -> Opinion:
+    """The last rule always has an opinion."""
+    return opaque(other)
 
 
 RULES_FOR_OUTCOMES: tuple[Callable[[Judge, OtherPackets], Opinion | None], ...] = (
+    # Before the next one: nobody intends to lose the host's own connections.
+    of_a_connection,
     intended,
-    # Nothing is expected of these packets, whatever their route.
-    forwarded,
+    # Before all that are about what this host sends.
+    from_a_device,
     fine_by_its_route,
-    from_a_foreign_source,
+    of_a_user_network,
     # Before the three that look only at the device.
     wrong_by_any_device,
     by_the_device_of_the_source,
     bound_to_its_device,
     of_a_vpn,
-    of_a_pod,
-    by_a_doubtful_default,
+    # After the one before, which knows these packets.
+    by_a_device_in_doubt,
     anything_else,
 )
 """In the order in which they are asked; the last always has an opinion."""

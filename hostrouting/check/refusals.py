@@ -2,14 +2,11 @@
 
 A CNI refuses packets to those of its addresses that no pod has, so that they do not loop between
 the node and its router. The table of CNIs has a row for each such route (`config.cni.Refusal`):
-its protocol, its types and its lengths. A row alone proves nothing, because other programs use the
-same protocols. So a device of the CNI has to be there, and a proof that the range is the CNI's.
+its protocol, its types and its lengths. Other programs use the same protocols; so a device of the
+CNI has to be there, and where the row asks for it, a pod or an address of the CNI in the range.
 
-The rules, in the order in which they are asked:
-
-1. In the networks of services, every refusal is an escape, because no CNI's block is there. Field
-   states: calico-services-refused-and-named, refused-by-configured-services.
-2. A row of the table fits, and the CNI is proven: fine. With only a trace of the CNI: in doubt.
+1. In the networks of services, every refusal is an escape, because no CNI's block is there.
+2. A row of the table fits, and the CNI is there: fine, or in doubt without what the row asks for.
 3. No row fits, but a pod's address lies inside a range that is not wider than a node's block: in
    doubt, because a CNI that is not known may have made it.
 4. Everything else is an escape.
@@ -40,96 +37,48 @@ class Refusals(NamedTuple):
 
     def opinion(self, route: Route) -> Opinion:
         """What is to be said of packets that this route refuses."""
-        escape = Opinion(Grade.ESCAPE, route.type)
         if any(route.prefix.overlaps(services) for services in self.services):
-            return escape
-        inside = list(self._inside(route))
-        for cni, row in self._fitting_rows(route):
-            has_device = self.devices.has_cni(cni)
-            if has_device and self._is_proven(cni, row, inside):
-                return Opinion(Grade.FINE, POD_BLOCK, f"{route.prefix} ({cni.name})")
-            if has_device or self._has_other_routes(row, route):
-                reason = f"[{route}] refuses them, perhaps for {cni.name}"
-                return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason, route=route)
-        if self._holds_pods(route.prefix, inside):
-            reason = f"[{route}] refuses them, but holds pods"
-            return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason, route=route)
-        return escape
-
-    def left_by(self, route: Route) -> str:
-        """The CNI that has left this route behind: it has no device here; empty if none has."""
-        for cni, _ in self._fitting_rows(route):
-            if not self.devices.has_cni(cni):
-                return cni.name
-        return ""
-
-    def _fitting_rows(self, route: Route) -> Iterator[tuple[Cni, Refusal]]:
-        """The rows of the table that this route fits by its protocol, type and length; and by its
-        first address, if the CNI refuses only the subnet of this node ("first").
-        """
+            return Opinion(Grade.ESCAPE, route.type)
+        inside = list(self._devs_inside(route))
         for cni in CNIS:
             for row in cni.refusals:
-                if row.protocol != route.protocol or route.type not in row.types:
+                if not self.devices.has_cni(cni) or not self._fits(cni, row, route):
                     continue
-                if route.prefix.family not in row.lengths:
-                    continue
-                shortest, longest = row.lengths[route.prefix.family]
-                if not shortest <= route.prefix.length <= longest:
-                    continue
-                if row.proof != "first" or self._begins_with_a_device(route.prefix, cni):
-                    yield cni, row
+                if row.proof != "inside" or any(self.devices.is_of(dev, cni) for dev in inside):
+                    return Opinion(Grade.FINE, POD_BLOCK, f"{route.prefix} ({cni.name})")
+                reason = f"[{route}] refuses them, perhaps for {cni.name}"
+                return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
+        may_be_block = route.prefix.length >= _SHORTEST_POD_BLOCK[route.prefix.family]
+        if may_be_block and any(self.devices.is_used_as(dev, "pod") for dev in inside):
+            reason = f"[{route}] refuses them, but holds pods"
+            return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
+        return Opinion(Grade.ESCAPE, route.type)
 
-    def _begins_with_a_device(self, prefix: Prefix, cni: Cni) -> bool:
-        """Whether a device of this CNI has the first address. Flannel's have that of the node's
-        subnet.
-        """
-        for address in self.devices.addresses:
-            if int(address.ip) == prefix.first and self.devices.is_of(address.dev, cni):
-                return True
-        return False
-
-    def _is_proven(self, cni: Cni, row: Refusal, inside: list[tuple[str, Prefix]]) -> bool:
-        """Whether the range is this CNI's, which has a device here, and whose row it fits.
-
-        Where any router has such routes (calico-ipip: BIRD's protocol), a pod or an own address of
-        the CNI has to be inside. Elsewhere no other program uses the protocol for such routes
-        (calico-bgp: 80), or the row fits only the subnet of this node (flannel-stale-block).
-        """
-        if row.proof == "inside":
-            return any(self.devices.is_of(dev, cni) for dev, _ in inside)
-        return True
-
-    def _has_other_routes(self, row: Refusal, route: Route) -> bool:
-        """Whether other routes are a trace of the CNI: Calico's, on a node that only routes.
-
-        Field states: calico-block-without-pods, bird-without-calico-pods-only.
-        """
-        if not row.is_shown_by_protocol:
-            return False
-        alike = [other for other in self.fib.routes if other.protocol == route.protocol]
-        return len(alike) > 1  # this route is one of them
-
-    def _holds_pods(self, prefix: Prefix, inside: list[tuple[str, Prefix]]) -> bool:
-        """Whether the range may be the block of a CNI that has no row.
-
-        Field state: frr-refuses-its-pods.
-        """
-        if prefix.length < _SHORTEST_POD_BLOCK[prefix.family]:
-            return False
-        return any(place.is_single and self.devices.cni_rows(dev) for dev, place in inside)
-
-    def _inside(self, refused: Route) -> Iterator[tuple[str, Prefix]]:
-        """Neighbours that routes of the same table lead to, and own addresses, in the range; before
-        each, its device. What leaves by the uplink is not the CNI's.
+    def _devs_inside(self, refused: Route) -> Iterator[str]:
+        """The devices of neighbours that routes of the same table lead to, and of own addresses, in
+        the range. What leaves by the uplink is not the CNI's.
         """
         for route in self.fib.routes:
             if route.table != refused.table or route.has_gateway:
                 continue
-            if route.prefix == refused.prefix or route.prefix not in refused.prefix:
-                continue
-            for dev in route.devs:
-                if dev not in self.uplinks:
-                    yield dev, route.prefix
+            if route.prefix != refused.prefix and route.prefix in refused.prefix:
+                for dev in route.devs:
+                    if dev not in self.uplinks:
+                        yield dev
         for address in self.devices.addresses:
             if address.ip in refused.prefix:
-                yield address.dev, Prefix.of(address.ip)
+                yield address.dev
+
+    def _fits(self, cni: Cni, row: Refusal, route: Route) -> bool:
+        """Whether the route is as the row says, by its protocol, type and length; and by its first
+        address, if the CNI refuses only the subnet of this node ("first").
+        """
+        if row.protocol != route.protocol or route.type not in row.types:
+            return False
+        if route.prefix.family not in row.lengths:
+            return False
+        shortest, longest = row.lengths[route.prefix.family]
+        if not shortest <= route.prefix.length <= longest:
+            return False
+        firsts = [each for each in self.devices.addresses if int(each.ip) == route.prefix.first]
+        return row.proof != "first" or any(self.devices.is_of(each.dev, cni) for each in firsts)

@@ -1,140 +1,287 @@
-"""The smallest repair: the fewest routes in table main that send all plain packets that escape out
-as expected.
+"""The repair: the fewest routes in table main that send what escapes out as expected.
 
-How it is made. `way_out` says by which device and gateway the routes lead, and `walk` finds their
-prefixes. Then the proof: the routes are put into the tables, and everything is judged again. What
-they do not make fine is named, with a reason (`unrepairable`), and so is what they cost (`costs`).
-If anything is worse than before, no route is proposed at all.
+Theory of operation. Say that 10.0.0.0/8 has to leave by eth0, but [10.0.0.0/8 dev ib0] decides for
+it. Inside, [10.9.0.0/24 dev cni0] decides for the pods of this node, which is right. Of the routes
+to one address, Linux uses the longest. So a new route takes addresses from one present route: from
+the longest one around it. To take everything from [10.0.0.0/8 dev ib0], and nothing from cni0, it
+needs the two routes 10.0.0.0/9 and 10.128.0.0/9; or one to the same prefix, if the present one has
+a worse metric; or one to the expected CIDR, if that lies inside.
 
-Some escapes must not be led to the uplink: without the route that catches their packets, these
-would leave by a CNI's device, or by another one that is allowed (`hiding`). A new route would
-divert them, now or once that route is gone, so the walk treats such escapes as if they were fine.
-What repairs them is a deletion, which the reason `below-a-cni` names.
+Where a wider route leads by a CNI's device, or by another one that is allowed, a route by the
+uplink would only lose the packets in another way: there, what hides the wider route has to be
+deleted (`below-a-cni`).
+
+Then the proof: the routes are put into the tables, and everything is judged again. What they do not
+make fine is named. If anything is worse than before, no route is proposed at all.
+
+Where a rule leads packets away before table main is looked up, no route helps, but another rule may
+(`_with_rules`). It is proven in the same way, without the routes.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
-from hostrouting.check.costs import attributes_lost, find_costs
-from hostrouting.check.hiding import HiddenParts, find_hidden
-from hostrouting.check.parts import find_parts
-from hostrouting.check.results import Grade, Part, Repair, Why
-from hostrouting.check.unrepairable import Attempt, Change
-from hostrouting.check.walk import Walk
-from hostrouting.check.way_out import find_way_out
-from hostrouting.model.prefix import Prefix, joined
-from hostrouting.routes.uplink import Need
+from hostrouting.check.parts import find_parts, ranges_of
+from hostrouting.check.results import Grade, Part, Repair, Unrepairable, Why
+from hostrouting.config.settings import is_configurable_dev
+from hostrouting.fib.engine import Decision
+from hostrouting.model.link_kinds import is_tap, is_tunnel
+from hostrouting.model.prefix import Prefix, is_reserved
+from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_LOCAL, TABLE_MAIN, Route
+from hostrouting.model.rule import Rule
+from hostrouting.routes.uplink import Need, Uplink
 
 if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
-    from hostrouting.model.route import Route
 
-_MOST = 512
-"""More routes than this are not proposed: no operator would read them."""
-_TOO_MANY = Why(
-    "too-many",
-    f"it would take more than {_MOST} routes; check smaller networks one by one, or remove what "
-    "adds the routes there",
-)
-_WORSE = Why("not-proven", "with these routes, other packets would be lost or in doubt")
+_NO_GATEWAY = Why("no-gateway", "name the device in routeOverlap.expectedDevs first")
+_NOT_PROVEN = Why("not-proven", "no route is more specific there, or packets would still be lost")
 
 
-class Case(NamedTuple):
-    """What is to be repaired."""
-
-    judge: Judge
-    blocks: Sequence[Prefix]
-    """The outermost of the expected CIDRs."""
-    parts: Sequence[Part]
-    """All parts of the blocks, in order."""
-    hidden: HiddenParts
-
-
-def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]) -> Repair:
-    """The repair for the plain packets that escape in these blocks, which have these parts. What it
-    leaves of the escapes of other packets, `unrepairable.find_untaken` says.
-    """
-    escapes = [part for part in parts if part.plain_grade is Grade.ESCAPE]
-    if not escapes:
+def propose_repair(
+    judge: Judge, cidrs: Sequence[Prefix], blocks: Sequence[Prefix], parts: Sequence[Part]
+) -> Repair:
+    """The repair for what escapes in these CIDRs, which are joined to blocks with these parts."""
+    if all(part.escape is None for part in parts):
         return Repair()
-    case = Case(judge, blocks, parts, find_hidden(judge, escapes))
-    way_out = find_way_out(judge)
-    if isinstance(way_out, Need):
-        return _without_routes(case, _no_gateway(way_out))
-    walk = Walk(judge.fib, parts, way_out.default_route, case.hidden)
-    prefixes = list(islice(walk.prefixes(joined(blocks)), _MOST + 1))
-    if len(prefixes) > _MOST:
-        return _without_routes(case, _TOO_MANY)
-    routes: list[Route] = []
-    unmade: dict[Prefix, Why] = {}
-    for prefix in prefixes:
-        route = way_out.route_to(prefix)
-        if isinstance(route, Need):  # it would hide its own gateway
-            unmade[prefix] = _no_gateway(route)
-        else:
-            routes.append(route)
-    return prove(case, Repair(resolved=tuple(routes), dev=way_out.dev), unmade)
+    hiding = {part.first: _why_hiding(judge, part) for part in parts if part.escape}
+    prefixes: set[Prefix] = set()
+    for part in parts:
+        if part.opinion.grade is Grade.ESCAPE and hiding[part.first] is None:
+            [block] = [each for each in blocks if each.first <= part.first <= each.last]
+            prefixes.update(_prefixes_for(judge, part, block))
+    dev, routes, missing = _routes_to(judge, sorted(prefixes))
+    after = list(_parts_of(judge.with_routes(routes), blocks))
+    useless = set(routes) - _helping_routes(parts, after)
+    if useless:
+        routes = [route for route in routes if route not in useless]
+        after = list(_parts_of(judge.with_routes(routes), blocks))
+    if _is_worse(parts, after):
+        routes = []
+        after = list(parts)
+    unrepairable: list[Unrepairable] = []
+    for cidr in _outermost(cidrs):
+        reasons: list[tuple[Part, Why | None]] = []
+        for part in _parts_inside(after, cidr):
+            before = _part_around(parts, part.first)
+            why = None
+            if before.escape is not None and not _is_repaired(before, part):
+                why = hiding[before.first] or _why_still(part, missing)
+            reasons.append((part, why))
+        reasons = _with_rules(judge, cidr, reasons)
+        unrepairable += [Unrepairable(*each) for each in ranges_of(reasons)]
+    return Repair(tuple(routes), dev, tuple(unrepairable))
 
 
-def _no_gateway(need: Need) -> Why:
-    return Why("no-gateway", cause=f"a repair needs {need}", devs=need.devs)
+def _outermost(cidrs: Sequence[Prefix]) -> Iterator[Prefix]:
+    """Those of these CIDRs that lie in no other, in order."""
+    for cidr in sorted(set(cidrs)):
+        if not any(cidr in other for other in cidrs if other != cidr):
+            yield cidr
 
 
-def _without_routes(case: Case, why: Why) -> Repair:
-    """A repair that has no route, for this reason; what it names as unrepairable may still say what
-    to delete.
+def _hidden_networks(reasons: Sequence[tuple[Part, Why | None]]) -> list[Prefix]:
+    """The networks of pods of this node that packets miss."""
+    networks: dict[Prefix, None] = {}
+    for part, _ in reasons:
+        hidden = part.opinion.hidden
+        if hidden is not None and not hidden.prefix.is_single:
+            networks[hidden.prefix] = None
+    return list(networks)
+
+
+def _parts_inside(parts: Sequence[Part], cidr: Prefix) -> Iterator[Part]:
+    """What of these parts is in the CIDR."""
+    for part in parts:
+        if part.first <= cidr.last and cidr.first <= part.last:
+            yield part._replace(first=max(part.first, cidr.first), last=min(part.last, cidr.last))
+
+
+def _why_hiding(judge: Judge, part: Part) -> Why | None:
+    """That no route by the uplink is right for this part; None if one may be."""
+    decision = part.decision
+    around = judge.fib.tables[TABLE_MAIN].around(part.first)
+    around += judge.devices.routes_to_pods.around(part.first)
+    for route in around:
+        if route != decision.route and judge.opinion(_decision_by(route)).is_fine_elsewhere:
+            return Why("below-a-cni", f"[{decision}] hides [{route}]")
+    return None
+
+
+def _decision_by(route: Route) -> Decision:
+    return Decision(route.type, route)
+
+
+def _prefixes_for(judge: Judge, part: Part, block: Prefix) -> Iterator[Prefix]:
+    """The prefixes of the routes that take this part, as wide as possible."""
+    present = judge.fib.tables[TABLE_MAIN].best(part.first)
+    prefix = block
+    is_taken = False
+    if present is not None and present.prefix.length >= block.length:
+        prefix = present.prefix
+        metric = DEFAULT_METRIC[judge.fib.family]
+        is_replaced = present.protocol == OURS and present.metric == metric
+        is_taken = present.metric <= metric and not is_replaced
+    if prefix.length > 0 and not is_taken:  # a default route is not a static route
+        yield prefix
+    elif not prefix.is_single:
+        for half in prefix.halves():
+            if part.first <= half.last and half.first <= part.last:
+                yield half
+
+
+# By which device the routes lead.
+
+
+def _routes_to(
+    judge: Judge, prefixes: Sequence[Prefix]
+) -> tuple[str | None, list[Route], Why | None]:
+    """The device that the routes of a repair name in a configuration, the routes, and what is
+    missing for others. No device is named if Linux uses expected ones without that: then one
+    configuration fits many hosts.
     """
-    everywhere = Prefix(case.judge.fib.family, 0, 0)
-    return prove(case, Repair(), {everywhere: why})
+    uplinks = judge.uplinks
+    uplink = Uplink(judge.fib.snapshot, judge.fib.family)
+    devs = [dev for dev in sorted(uplinks.devs) if _may_lead_out(judge, dev)]
+    if uplinks.doubtful or not devs:
+        return None, [], _NO_GATEWAY
+    why: Why | None
+    for dev in [None, *devs]:
+        why = None
+        routes: list[Route] = []
+        for prefix in prefixes:
+            route = uplink.route_to(prefix, dev=dev)
+            if isinstance(route, Need):
+                why = Why("no-gateway", f"a repair needs {route}")
+            elif not is_reserved(prefix) and uplinks.devs.issuperset(route.devs):
+                routes.append(route)
+        if routes:
+            return dev, routes, why
+    return None, [], why
+
+
+def _may_lead_out(judge: Judge, dev: str) -> bool:
+    """Whether a repair may lead through this expected device, and a configuration can name it. A
+    tunnel has to be named in the configuration, because it may be a VPN's.
+    """
+    link = judge.devices.links.get(dev)
+    is_named = dev in judge.configured_devs
+    return bool(is_configurable_dev(dev)) and (is_named or is_tap(link) or not is_tunnel(link))
+
+
+# The rules that repair what no route does.
+
+
+def _with_rules(
+    judge: Judge, cidr: Prefix, reasons: list[tuple[Part, Why | None]]
+) -> list[tuple[Part, Why | None]]:
+    """These parts of a CIDR, each with why no route repairs it, and with a rule that repairs it
+    instead: one for the CIDR or, where that is wrong, for the pods of this node that are missed.
+    """
+    for destination in (cidr, *_hidden_networks(reasons)):
+        if any(why is not None and why.rule is None for _, why in reasons):
+            reasons = _with_rule(judge, destination, reasons)
+    return reasons
+
+
+def _with_rule(
+    judge: Judge, destination: Prefix, reasons: list[tuple[Part, Why | None]]
+) -> list[tuple[Part, Why | None]]:
+    """These parts of a CIDR, each with why no route repairs it; and with a rule that looks up table
+    main for this destination first, if that repairs the part. There is no such rule if it makes
+    anything worse, leads anything away from its CNI, or chooses between default routes in doubt.
+    """
+    before = list(_parts_of(judge, [destination]))
+    priority = _priority_before(judge, before)
+    if priority is None:
+        return reasons
+    rule = Rule(judge.fib.family, priority, table=TABLE_MAIN, dst=destination)
+    after = list(_parts_of(judge.with_rules([rule]), [destination]))
+    if _is_worse(before, after):
+        return reasons
+    for old, new in zip(before, after, strict=True):  # the rule has no border inside
+        if old.opinion.is_fine_elsewhere and old.decision.devs != new.decision.devs:
+            return reasons
+        if judge.uplinks.doubtful and new.worst_grade is not Grade.FINE:
+            return reasons
+    with_rule: list[tuple[Part, Why | None]] = []
+    for part, why in reasons:
+        is_inside = destination.first <= part.first <= destination.last
+        is_open = is_inside and why is not None and why.rule is None
+        if is_open and _is_repaired(part, _part_around(after, part.first)):
+            with_rule.append((part, _why_still(part, None)._replace(rule=rule)))
+        else:
+            with_rule.append((part, why))
+    return with_rule
+
+
+def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
+    """The priority before all rules by which these parts escape; None if there are none, or if
+    table local is looked up later. Rules that refuse packets do not count: somebody has made them
+    for that.
+    """
+    priorities: list[int] = []
+    for part in parts:
+        for _, decision in part.escapes:
+            rule = decision.rule
+            if rule is not None and rule.table not in {0, TABLE_LOCAL, TABLE_MAIN}:
+                priorities.append(rule.priority - 1)
+    of_local = [rule.priority for rule in judge.fib.rules if rule.table == TABLE_LOCAL]
+    if not priorities or min(priorities) < max(of_local, default=0):
+        return None
+    return min(priorities)
 
 
 # The proof.
 
 
-def prove(case: Case, repair: Repair, unmade: Mapping[Prefix, Why]) -> Repair:
-    """The repair, with what it does not repair and what it costs; without any route if the routes
-    make anything worse. `unmade` has the prefixes whose routes could not be made, each with the
-    reason.
+def _parts_of(judge: Judge, blocks: Sequence[Prefix]) -> Iterator[Part]:
+    """The parts of all these blocks."""
+    for block in blocks:
+        yield from find_parts(judge, block.first, block.last)
+
+
+def _part_around(parts: Sequence[Part], address: int) -> Part:
+    return parts[bisect_right(parts, address, key=attrgetter("first")) - 1]
+
+
+def _is_worse(parts: Sequence[Part], after: Sequence[Part]) -> bool:
+    """Whether anything is worse with the routes. More routes only add borders, so each new part
+    lies in one old part.
     """
-    proposed = repair.resolved
-    changes = list(_judge_again(case, proposed))
-    if any(_is_worse(change) for change in changes):
-        # This is proven in turn, and ends: without routes, nothing is worse.
-        return _without_routes(case, _WORSE)
-    taken = [before for before, after in changes if after.decision.route in proposed]
-    attempt = Attempt(case.judge.fib, case.hidden, proposed, unmade)
-    lacks = ""
-    if proposed:
-        # All have the same next hops, and so lack the same attributes of the default route.
-        lacks = attributes_lost(case.judge, proposed[0])
-    return repair._replace(
-        unrepairable=tuple(attempt.find_unrepairable(changes)),
-        costs=tuple(dict.fromkeys(find_costs(case.judge, case.blocks, taken))),
-        lacks=lacks,
-    )
+    for part in after:
+        before = _part_around(parts, part.first)
+        if part.opinion.grade > before.opinion.grade or part.worst_grade > before.worst_grade:
+            return True
+    return False
 
 
-def _judge_again(case: Case, proposed: Sequence[Route]) -> Iterator[Change]:
-    """Each part with the routes, and the part without them in which it lies."""
-    after = case.judge.with_routes(proposed)
-    firsts = [part.first for part in case.parts]
-    for block in case.blocks:
-        for part in find_parts(after, block.first, block.last):
-            # More routes only add borders, and `find_parts` joins no ranges: so each new part lies
-            # in one old part.
-            yield Change(case.parts[bisect_right(firsts, part.first) - 1], part)
+def _is_repaired(before: Part, part: Part) -> bool:
+    """Whether nothing escapes any more, and nothing is in doubt that was not before."""
+    doubts = [opinion for opinion in part.opinions if opinion.grade is Grade.DOUBT]
+    return part.escape is None and set(before.opinions).issuperset(doubts)
 
 
-def _is_worse(change: Change) -> bool:
-    """Whether the grade of plain packets, or the worst grade of all, is worse than before.
-
-    For example, a present route says with which source packets leave, and a new one cannot: then a
-    rule for another source may capture them.
+def _helping_routes(parts: Sequence[Part], after: Sequence[Part]) -> set[Route | None]:
+    """The routes that end an escape. One that an earlier rule hides takes nothing, or only what is
+    fine.
     """
-    if change.after.plain_grade > change.before.plain_grade:
-        return True
-    return change.after.worst_grade > change.before.worst_grade
+    helping: set[Route | None] = set()
+    for part in after:
+        if part.escape is None and _part_around(parts, part.first).escape:
+            helping.add(part.decision.route)
+    return helping
+
+
+def _why_still(part: Part, missing: Why | None) -> Why:
+    """Why this part is not fine with the routes."""
+    _, decision = part.escape or (part.opinion, part.decision)
+    if decision.rule is not None and decision.rule.table == TABLE_LOCAL:
+        return Why("earlier-rule", f"[{decision.route}] comes before table main")
+    if decision.rule is not None and decision.rule.table != TABLE_MAIN:
+        return Why("earlier-rule", f"[rule {decision.rule}] comes before table main")
+    return missing or _NOT_PROVEN

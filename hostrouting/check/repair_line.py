@@ -1,41 +1,23 @@
-"""The line that an operator types to repair a host for good, or to have something allowed."""
+"""The line that an operator types to repair a host for good."""
 
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
 
-from hostrouting.command import Command, call, joined
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from hostrouting.release import call
 
 
-class RepairLine(NamedTuple):
-    """How `repair` is typed for a host that was checked, and what comes after it."""
-
-    options: str = ""
-    """With these, `repair` finds the configuration: they are as typed behind that word, so they
-    begin with a space, or are empty.
+def repair_line(options: str = "") -> str:
+    """The line to type. With the options, `repair` finds the configuration: they are as typed
+    behind that word, so they begin with a space, or are empty.
     """
-    needs_consent: bool = False
-    """Whether the repair takes something away that protects the host now."""
+    return f"{call(f'repair{options}')} | {call('apply --config -')}"
 
-    def line(
-        self,
-        option: str = "",
-        values: Iterable[str] = (),
-        *,
-        into: str = "apply",
-        more: str = "",
-    ) -> Command:
-        """The line to type. `repair` gets this option with each of these values, and the command
-        that it goes into, which may be `plan`, gets `more`.
-        """
-        if self.needs_consent:
-            more += " --allow-removal"
-        repair = call(f"repair{self.options}{typed(option, values)}")
-        return joined(" | ", repair, call(f"{into} --config -{more}"))
+
+def line_to_allow(options: str, devs: Iterable[str]) -> str:
+    """The line that has these devices allowed, instead of repairing what leaves through them."""
+    return repair_line(options + typed("--allow", devs))
 
 
 def typed(option: str, values: Iterable[str]) -> str:

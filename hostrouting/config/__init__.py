@@ -5,7 +5,6 @@
 from hostrouting.config.settings import (
     AzureVnetCleanupConfig,
     GateConfig,
-    GateStep,
     GuardConfig,
     HostRoutingConfig,
     Mode,
@@ -23,4 +22,4 @@ __all__ = [
     "RouteOverlapConfig",
     "ProbeRewriteConfig",
 ]
-__all__ += ["AzureVnetCleanupConfig", "GateConfig", "GateStep", "GuardConfig", "Mode", "Network"]
+__all__ += ["AzureVnetCleanupConfig", "GateConfig", "GuardConfig", "Mode", "Network"]

@@ -51,7 +51,7 @@ class Refusal(NamedTuple):
     proof: Proof = "inside"
     """What proves that such a route is the CNI's."""
     is_shown_by_protocol: bool = False
-    """Whether other routes of the protocol show, as a device does, that the CNI may be here."""
+    """Whether other routes of the protocol are the CNI's, too."""
 
 
 class Cni(NamedTuple):
@@ -65,6 +65,11 @@ class Cni(NamedTuple):
     plugin may be those of every CNI, and are not listed.
     """
 
+    @property
+    def protocols(self) -> set[int]:
+        """The protocols of its routes, where these are known."""
+        return {row.protocol for row in self.refusals if row.is_shown_by_protocol}
+
 
 POD_NETWORKS = ("cilium_host",)
 """Devices with the use `network` that also show which CNI has the pods of the node: as with the
@@ -73,11 +78,6 @@ device of a pod, it is the CNI that has routes by them.
 
 BRIDGE_PLUGIN = "bridge"
 """The name of the plain bridge plugin, whose pods may be those of many other CNIs."""
-
-POD_RULES = (2048,)
-"""The priorities of rules that a CNI has for each pod, by its address and device: Terway's, to the
-table of the card that has the address (plugin/datapath/policy_router_linux.go, consts_linux.go).
-"""
 
 BIRD, CALICO = 12, 80
 _BLOCKS = {4: (20, 32), 6: (116, 128)}

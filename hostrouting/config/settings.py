@@ -5,7 +5,7 @@ Values from Python and from a file follow the same rules, and are refused with t
 at once.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from ipaddress import IPv4Network, IPv6Address, IPv6Network
 from os import PathLike
@@ -16,6 +16,7 @@ from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, as_ip, as_ipv4, is_
 from hostrouting.model.route import DEFAULT_METRIC, TABLE_MAIN, RouteKey
 from hostrouting.model.rule import SELECTORS
 from hostrouting.reading import (
+    fields_of,
     json_value,
     load,
     matches,
@@ -26,8 +27,7 @@ from hostrouting.reading import (
     section,
     text_as,
 )
-from hostrouting.reading.types import Rule, form_of, path_of
-from hostrouting.text import nearest, show
+from hostrouting.text import show
 
 Network: TypeAlias = IPv4Network | IPv6Network
 Mode: TypeAlias = Literal["WARN", "STRICT"]
@@ -56,22 +56,18 @@ _OUR_UNITS = (
 """As in `HostLayout`, which this module may not import."""
 _EARLY = (
     # systemd's own: networkd, resolved, udevd, journald, …; and the bus by which they are reached
-    "systemd-", "udev.", "dbus", "messagebus.",
+    "systemd-", "udev.", "dbus.", "dbus-broker.", "messagebus.",
     # what gives this host its addresses and its default route
     "NetworkManager", "networking.", "network.", "netplan", "ifup", "dhcpcd", "dhclient",
     "wpa_supplicant", "iwd.", "connman", "wicked", "frr.", "bird.", "bird6.",
     "openvswitch", "ovs-", "ovsdb-",
     # what comes before the network: the first boot of a cloud's image, InfiniBand, filters
-    "cloud-init", "openibd.", "rdma-",
-    "nftables", "iptables", "ip6tables", "firewalld.", "ufw.", "netfilter-persistent.",
+    "cloud-init", "openibd.", "rdma.", "rdma-ndd.", "rdma-load-modules@",
+    "nftables.", "nftables-flush.", "iptables.", "ip6tables.", "firewalld.", "ufw.",
+    "netfilter-persistent.",
 )  # fmt: skip
 """How the names of units begin that the network, or the gate itself, needs."""
-_LOGINS = ("ssh.", "ssh@", "sshd.", "sshd@", "dropbear", "getty@", "serial-getty@")
-"""How the names of units begin through which an operator logs in."""
 _RUNTIMES = ("containerd.service", "crio.service", "snap.microk8s.daemon-containerd.service")
-_LONGEST_SCRIPT = 100_000
-"""In bytes: Linux takes no argument of a program that is longer than 131,071."""
-_GATE_ANOTHER = "name the unit that must wait, such as kubelet.service"
 
 
 # The rules of single values.
@@ -120,10 +116,8 @@ def _router(ip: IP) -> IP:
 
 def _precedes_gate(unit: str) -> bool:
     """Whether the unit starts before the gate opens: it is one of ours, or the network needs it."""
-    if unit in _OUR_UNITS:
-        return True
     is_machine = unit.partition("@")[0] == "systemd-nspawn"  # named as systemd's own units are
-    return unit.startswith(_EARLY) and not is_machine
+    return unit in _OUR_UNITS or (unit.startswith(_EARLY) and not is_machine)
 
 
 def _is_not_reserved(block: Network | IP) -> bool:
@@ -135,15 +129,13 @@ def _is_not_reserved(block: Network | IP) -> bool:
 
 Masked: TypeAlias = Annotated[
     Network,
-    Rule(_network),
+    _network,
     must(
         lambda network: not network.is_loopback,
         "is the loopback network, which never leaves a host",
     ),
 ]
-Exact: TypeAlias = Annotated[
-    Network, Rule(partial(_network, needs_length=False, masks_host_bits=False))
-]
+Exact: TypeAlias = Annotated[Network, partial(_network, needs_length=False, masks_host_bits=False)]
 Pods: TypeAlias = Annotated[
     Exact,
     must(
@@ -153,7 +145,7 @@ Pods: TypeAlias = Annotated[
 ]
 Router: TypeAlias = Annotated[
     IP,
-    Rule(_router),
+    _router,
     must(
         lambda ip: ip in LINK_LOCAL or _is_not_reserved(ip),
         "lies in a reserved range, which has no routers",
@@ -180,16 +172,6 @@ Pattern: TypeAlias = Annotated[
 ]
 
 
-def _is_script(value: object) -> bool:
-    if not isinstance(value, str) or not value.strip() or "\0" in value:
-        return False
-    return len(value.encode(errors="replace")) <= _LONGEST_SCRIPT
-
-
-Script: TypeAlias = Annotated[str, "a script"]
-register(
-    Script, must(_is_script, f"is not the text of a script of up to {_LONGEST_SCRIPT:,} bytes")
-)
 # At most 251 characters: the folder of the unit's drop-ins is named after it, with ".d" at the end,
 # and no file name is longer than 255.
 Unit: TypeAlias = Annotated[
@@ -206,14 +188,9 @@ Unit: TypeAlias = Annotated[
         "name the unit that needs the network, such as kubelet.service",
     ),
     must(
-        lambda unit: not unit.startswith(_LOGINS),
-        "is how an operator logs in to repair the host",
-        _GATE_ANOTHER,
-    ),
-    must(
         lambda unit: unit not in _RUNTIMES,
         "starts the containers of the whole host",
-        _GATE_ANOTHER,
+        "name the unit that must wait, such as kubelet.service",
     ),
 ]
 _SELECTOR = rf"({'|'.join(SELECTORS)}|attribute-\d+) [\w./:-]+"
@@ -227,7 +204,7 @@ Selection: TypeAlias = Annotated[
 ]
 
 
-# The settings. In `faults_between`, a value with a fault of its own is None.
+# The settings. `faults_between` is asked once each value of the section is right.
 
 
 @section
@@ -236,7 +213,7 @@ class StaticRoute(NamedTuple):
 
     destination: Annotated[
         Network,
-        Rule(partial(_network, masks_host_bits=False)),
+        partial(_network, masks_host_bits=False),
         must(
             lambda network: network.prefixlen,
             "is the default route",
@@ -245,7 +222,9 @@ class StaticRoute(NamedTuple):
         must(_is_not_reserved, "lies in a reserved range, which cannot have a static route"),
     ]
     gateway: Router | None = None
-    """None means the default gateway on the device."""
+    """None means the default gateway on the device, or no gateway if the destination lies in a
+    network of the device.
+    """
     dev: DeviceName | None = None
     """None means the device of the default route, of the destination's family."""
     metric: int = 0
@@ -273,10 +252,10 @@ class StaticRoute(NamedTuple):
             words.append(f"metric {self.metric}")
         return " ".join(words)
 
-    def faults_between(self: Any) -> Iterator[Fault]:
+    def faults_between(self) -> Iterator[Fault]:
         """A gateway of the other family, or a link-local one without a device."""
         gateway = self.gateway
-        if self.destination is None or gateway is None:
+        if gateway is None:
             return
         if gateway.version != self.destination.version:
             yield Fault(
@@ -294,19 +273,16 @@ class StaticRoutesConfig(NamedTuple):
     enabled: bool = False
     routes: tuple[StaticRoute, ...] = ()
 
-    def faults_between(self: Any) -> Iterator[Fault]:
+    def faults_between(self) -> Iterator[Fault]:
         """Routes that are the same one for Linux, and routes that are not enabled."""
-        routes = self.routes or ()
         places: dict[RouteKey, int] = {}
-        for place, route in enumerate(routes):
-            if route is None:
-                continue
+        for place, route in enumerate(self.routes):
             first = places.setdefault(route.key, place)
             if first != place:
                 rule = f"has the destination and the metric of routes[{first}]"
                 remedy = "remove one of the two, or give them different metrics"
                 yield Fault(f"routes[{place}]", show(str(route.destination)), rule, remedy)
-        if routes and self.enabled is False:
+        if self.routes and not self.enabled:
             yield Fault("enabled", "", "there are routes", 'set "enabled": true')
 
 
@@ -327,16 +303,14 @@ class RouteOverlapConfig(NamedTuple):
     """The networks of services: expected like `expected_cidrs`, and no address of the host may lie
     in them.
     """
-    pod_cidrs: tuple[Masked, ...] = ()
-    """The addresses of pods: what these send is checked, too."""
     intended_rules: tuple[Selection, ...] = ()
     """The rules that may send some packets elsewhere: their selectors as `ip rule` prints them,
     without "from all".
     """
 
-    def faults_between(self: Any) -> Iterator[Fault]:
+    def faults_between(self) -> Iterator[Fault]:
         """A mode that would protect nothing."""
-        if self.mode == "STRICT" and self.expected_cidrs == () == self.service_cidrs:
+        if self.mode == "STRICT" and not self.cidrs:
             rule = "STRICT, but no CIDRs are given, so nothing is checked"
             yield Fault("mode", "", rule, "add expectedCidrs or serviceCidrs")
 
@@ -374,19 +348,19 @@ class ProbeRewriteConfig(NamedTuple):
     ensure_route: bool = True
     """Whether to add a route to the global address, so that replies leave through the uplink."""
 
-    def faults_between(self: Any) -> Iterator[Fault]:
+    def faults_between(self) -> Iterator[Fault]:
         """Interfaces without the rewrite, a rewrite without interfaces, or a route with several."""
         enabled, interfaces = self.enabled, self.interfaces
-        if interfaces and enabled is False:
+        if interfaces and not enabled:
             yield Fault("enabled", "", "there are interfaces", 'set "enabled": true')
-        if interfaces == () and enabled:
+        if enabled and not interfaces:
             yield Fault(
                 "interfaces",
                 "",
                 "no interface is given but enabled=true",
                 "name the uplink of the probes",
             )
-        if enabled and self.ensure_route and interfaces and len(interfaces) > 1:
+        if enabled and self.ensure_route and len(interfaces) > 1:
             rule = f"true requires exactly one interface, but {len(interfaces)} are given"
             yield Fault("ensureRoute", "", rule, "set it to false and add the route yourself")
 
@@ -418,37 +392,11 @@ class GuardConfig(NamedTuple):
 
 
 @section
-class GateStep(NamedTuple):
-    """A step of the gate that an agent brings: a script that every start of a gated unit runs."""
-
-    name: Annotated[
-        str, must(matches(r"[a-z0-9][a-z0-9-]{0,62}"), "is not of the letters a-z, digits and -")
-    ]
-    script: Script
-    """For `bash -p -c`, with the name of the unit as $1 and the seconds that are left as $2. The
-    unit does not start if the script fails.
-    """
-    when: Literal["before", "after"] = "after"
-    """Whether the script runs before the routes are set, or after the check."""
-
-
-@section
 class GateConfig(NamedTuple):
-    """The units that wait for the gate, and what else they wait for."""
+    """The units that wait for the gate."""
 
     units: Annotated[tuple[Unit, ...], must(bool, "is empty: no unit would wait for the gate")]
     """A template (`NAME@.service`) means each of its instances."""
-    steps: tuple[GateStep, ...] = ()
-    """In the order in which they run."""
-
-    def faults_between(self: Any) -> Iterator[Fault]:
-        """Two steps with one name: a message could mean either."""
-        names: set[str] = set()
-        for place, step in enumerate(self.steps or ()):
-            if step is not None and step.name in names:
-                yield Fault(f"steps[{place}].name", step.name, "is the name of another step, too")
-            if step is not None:
-                names.add(step.name)
 
 
 @section
@@ -468,65 +416,47 @@ class HostRoutingConfig(NamedTuple):
     manage_foreign: Literal["leave", "keep"] = "leave"
     """Whether systemd-networkd is told to keep routes and rules that it does not know."""
 
-    def faults_between(self: Any) -> Iterator[Fault]:
+    def faults_between(self) -> Iterator[Fault]:
         """A guard that has nothing to guard."""
-        is_known = None not in (self.static_routes, self.route_overlap, self.probe_rewrite)
-        if self.guard and self.guard.enabled and is_known and not self.has_work:
+        if self.guard.enabled and not self.has_work:
             rule = "there is nothing to guard: no routes, no expected CIDRs and no probe rewrite"
             yield Fault("guard", "", rule, "add staticRoutes, routeOverlap or probeRewrite")
 
     @classmethod
-    def load(cls, path: str | PathLike[str], *, required: bool = False) -> "HostRoutingConfig":
+    def load(cls, path: str | PathLike[str]) -> "HostRoutingConfig":
         """The configuration in a file or pipe; `-` is standard input. A ConfigError names the file
         as its `source`.
         """
-        return load(path, partial(cls.from_json, required=required))
+        return load(path, cls.from_json)
 
     @classmethod
-    def from_json(cls, text: str | bytes, *, required: bool = False) -> "HostRoutingConfig":
-        """The configuration in a JSON text: the whole text, or the value of its key `hostRouting`.
+    def from_json(cls, text: str | bytes) -> "HostRoutingConfig":
+        """The configuration in a JSON text, as `from_mapping` reads it."""
+        return cls.from_mapping(parse(text))
 
-        If that key is present, all keys beside it are ignored. A larger document without any key of
-        hostrouting configures nothing. If a configuration is `required`, such a document is a
-        fault, and so is a section of hostrouting beside `hostRouting`. Raises a ConfigError with
-        all faults at once.
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, object]) -> "HostRoutingConfig":
+        """The configuration in parsed JSON: the whole of it, or in an agent's larger file the value
+        of its key `hostRouting`. Raises a ConfigError with all faults at once.
         """
-        document: object = text  # not every author checks types
-        if not isinstance(document, str | bytes):
-            raise TypeError(
-                f"text must be JSON, as str or bytes, not a {type(document).__name__}; "
-                "from_mapping takes parsed JSON, and load reads a file"
-            )
-        return cls.from_mapping(parse(text), required=required)
-
-    @classmethod
-    def from_mapping(
-        cls, mapping: Mapping[str, object], *, required: bool = False
-    ) -> "HostRoutingConfig":
-        """The configuration in parsed JSON, as from its text."""
-        document: Any = mapping  # JSON can be anything
-        if not isinstance(required, bool):
-            raise TypeError(f"required is {required!r:.80}; it must be True or False")
-        ours = tuple(form_of(cls).readers)
-        if not isinstance(document, Mapping):
-            return read(cls, document)  # a HostRoutingConfig is returned, all else is a fault
-        keys = [key for key, value in document.items() if value is not None]
-        if required and _OUR_KEY in document and _OUR_KEY not in keys:
-            rule = "is not a configuration"
-            remedy = "write {} to ask for nothing, which removes all of hostrouting"
-            raise ConfigError([Fault(_OUR_KEY, "null", rule, remedy)])
-        if _OUR_KEY in keys:
-            if required:
-                _require_none_beside(document, ours)
-            return read(cls, document[_OUR_KEY], key=_OUR_KEY)
-        if not set(ours).isdisjoint(keys):
-            return read(cls, document)
-        _require_none_misspelt(keys, [*ours, _OUR_KEY])
-        if keys and required:
-            rule = f"has none of the keys {', '.join(ours)}"
-            remedy = f"in an agent's larger file, put them in an object under the key {_OUR_KEY}"
-            raise ConfigError([Fault("", "", rule, remedy)])
-        return cls()
+        given: object = mapping  # JSON can be anything
+        known = fields_of(cls)
+        if isinstance(given, Mapping) and _OUR_KEY in given:
+            ours = [key for key in known if key in mapping and key not in _AGENTS_MAY_HAVE]
+            if ours:
+                rule = f"is beside {_OUR_KEY}, where it would be ignored"
+                raise ConfigError(Fault(key, "", rule, f"move it into {_OUR_KEY}") for key in ours)
+            if _OUR_KEY in getattr(mapping, "twice", ()):
+                raise ConfigError([Fault(_OUR_KEY, "", "given more than once")])
+            return read(cls, mapping[_OUR_KEY], key=_OUR_KEY)
+        try:
+            return read(cls, mapping)
+        except ConfigError as error:
+            if not isinstance(given, Mapping) or any(key in known for key in given):
+                raise
+            remedy = "an agent's own file has the configuration under this key"
+            missing = Fault(_OUR_KEY, "", "missing", remedy)
+            raise ConfigError([*error.faults, missing]) from error
 
     def to_mapping(self) -> dict[str, Any]:
         """The JSON object, without what has its default value."""
@@ -539,6 +469,13 @@ class HostRoutingConfig(NamedTuple):
             self.static_routes.routes or self.route_overlap.cidrs or self.probe_rewrite.enabled
         )
 
+    @property
+    def asks_for_nothing(self) -> bool:
+        """Whether the configuration asks for no file on a host: it gates no unit, as any with
+        something to do does, and keeps no foreign routes.
+        """
+        return not gated_units(self) and self.manage_foreign != "keep"
+
     def replaced(self, section: str, other: "HostRoutingConfig") -> "HostRoutingConfig":
         """The same configuration with one section (the name of its attribute) of the other one. A
         guard that would have nothing left to guard is turned off.
@@ -550,39 +487,8 @@ class HostRoutingConfig(NamedTuple):
         return changed._replace(guard=self.guard)
 
 
-_AGENTS_MAY_HAVE = {"gate": GateConfig, "guard": GuardConfig}
-"""The keys that an agent may also use for something else, and our sections with these names."""
-
-
-def _require_none_beside(document: Mapping[str, object], ours: Sequence[str]) -> None:
-    """Raise ConfigError if settings of ours are beside `hostRouting`, where nobody reads them."""
-    rule = f"is beside {_OUR_KEY}, where it would be ignored"
-    remedy = f"move it into {_OUR_KEY}"
-    faults: list[Fault] = []
-    for key, value in document.items():
-        if key in ours and value is not None and not _is_agents(key, value):
-            faults.append(Fault(key, "", rule, remedy))
-    if faults:
-        raise ConfigError(faults)
-
-
-def _is_agents(key: str, value: object) -> bool:
-    """Whether a value with the name of a section of ours has nothing of that section."""
-    if key not in _AGENTS_MAY_HAVE:
-        return False
-    ours = form_of(_AGENTS_MAY_HAVE[key]).readers
-    return not isinstance(value, Mapping) or set(value).isdisjoint(ours)
-
-
-def _require_none_misspelt(keys: Iterable[object], known: Sequence[str]) -> None:
-    """Raise ConfigError if a key is nearly one of the known keys."""
-    faults: list[Fault] = []
-    for key in keys:
-        word = nearest(str(key), known)
-        if word:
-            faults.append(Fault(path_of(key), "", "unknown key", f"did you mean {word}?"))
-    if faults:
-        raise ConfigError(faults)
+_AGENTS_MAY_HAVE = ("gate", "guard")
+"""The keys that an agent may also use for something else."""
 
 
 def gated_units(config: HostRoutingConfig) -> tuple[str, ...]:

@@ -5,54 +5,10 @@ machine or an image, and `hostrouting.testing` those for tests.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-from hostrouting.host.layout import HostLayout
-from hostrouting.text import command_of, grouped, spoken
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from hostrouting.host.files import Entry
-
-
-class LockHolder(NamedTuple):
-    """A process that has the lock of a file."""
-
-    pid: int
-    name: str
-    service: str = ""
-    """The service that it belongs to, if it does: the gate is a process of the unit that starts."""
-    is_of_all: bool = False
-    """Whether each process of that service has the lock, so that nothing else ends with it."""
-
-    def __str__(self) -> str:
-        words = f"process {self.pid} ({self.name})"
-        return f"{words} of {self.service}" if self.service else words
-
-    @property
-    def to_end(self) -> tuple[str, str]:
-        """The command that ends it, and of what. A service that is here for the lock is stopped:
-        its processes change, and systemd would start the guard again. Any other service goes on.
-        """
-        if self.is_of_all or self.service in HostLayout.units:
-            return "systemctl stop", self.service
-        return "kill", str(self.pid)
-
-
-def command_to_end(holders: Iterable[LockHolder]) -> str:
-    """The command that ends these processes."""
-    by_command = grouped(holder.to_end for holder in holders)
-    commands = sorted(by_command, reverse=True)  # a killed process of a service may come again
-    return " && ".join(command_of(command, *by_command[command]) for command in commands)
-
-
-def in_words(holders: Iterable[LockHolder]) -> str:
-    """These processes; of those that end together, the first."""
-    first_of: dict[tuple[str, str], str] = {}
-    for holder in holders:
-        first_of.setdefault(holder.to_end, str(holder))
-    return spoken([*first_of.values()])
 
 
 class Files(Protocol):
@@ -97,13 +53,11 @@ class Files(Protocol):
         absent, HostError for a folder.
         """
 
+    def is_writable(self, folder: str) -> bool:
+        """Whether root can write into this folder, which exists: not on a read-only file system."""
+
     def remove_empty(self, folder: str) -> None:
         """Remove the folder if it exists and is empty. A link to a folder stays."""
-
-    def why_unwritable(self, folder: str, *, needs_space: bool = True) -> str:
-        """Why root cannot write into the folder, which may be absent; empty if it can. Only an
-        attempt is certain. To remove a file from it, no space is needed.
-        """
 
     def lock(self, path: str, wake: Callable[[], object]) -> Lock:
         """Take the lock of this file, or begin to wait for it if another process has it; `wake` is
@@ -111,11 +65,6 @@ class Files(Protocol):
 
         A missing file is created. The path "/" is the lock of the root folder. The end of the
         process releases a lock.
-        """
-
-    def lock_holders(self, path: str) -> tuple[LockHolder, ...]:
-        """The processes that have the lock of this file. Of those that this process may look at:
-        for root, all in its pid namespace.
         """
 
 

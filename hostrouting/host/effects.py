@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import attrs
 
@@ -47,9 +47,6 @@ class Effects:
     operations: tuple[Operation, ...] = ()
     warnings: tuple[Finding, ...] = ()
     """What the run succeeded in spite of, such as a route for probes that waits."""
-
-    def __bool__(self) -> NoReturn:
-        raise TypeError("a result is always true; write `result.changed`, or `result.warnings`")
 
     @property
     def changed(self) -> bool:
@@ -98,12 +95,16 @@ class Effects:
 
 
 def effects_of(outcome: object) -> Effects:
-    """The effects of a result or an error; empty if there are none."""
-    if not isinstance(outcome, Effects):
-        outcome = getattr(outcome, "effects", None)
+    """The effects of a result or an error, or of the failures in it; empty if there are none."""
     if isinstance(outcome, Effects):
         return outcome
-    return Effects()
+    own = getattr(outcome, "effects", None)
+    if isinstance(own, Effects):
+        return own
+    effects = Effects()
+    for step in getattr(outcome, "failures", ()):  # of a phases.TaskFailed
+        effects += effects_of(step.error)
+    return effects
 
 
 @contextmanager
@@ -124,5 +125,6 @@ def recorded_in_errors(
         earlier = Effects(tuple(changes), tuple(files), tuple(operations), warnings)
         # Any error, also of Python's own, gets the attribute that `effects_of` reads. It is written
         # this way because mypy knows no such attribute of an error.
-        vars(error)["effects"] = earlier + effects_of(error)
+        if earlier != Effects():
+            vars(error)["effects"] = earlier + effects_of(error)
         raise

@@ -10,13 +10,14 @@ import errno
 import os
 import posixpath
 import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, NamedTuple
 
-TYPE_CHECKING = False  # a start of a gated unit has no time for `typing`, contextlib or the errors
+from hostrouting.errors import HostError
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from hostrouting.errors import HostError
-    from hostrouting.host.base import Files, Lock, LockHolder
+    from hostrouting.host.base import Files, Lock
 
 _LINKS = 40  # Linux follows at most this many in one path
 _ABSENT = (FileNotFoundError, NotADirectoryError)
@@ -28,44 +29,29 @@ _KINDS = {
 }
 
 
-class Entry:
+class Entry(NamedTuple):
     """What a path is, without following a link."""
 
-    __slots__ = ("kind", "mode", "owner", "target")
-
-    def __init__(self, kind: str, mode: int = 0, target: str = "", *, owner: int = 0) -> None:
-        self.kind = kind
-        """A "file", a "link", a "directory", a "fifo", or a "special file"."""
-        self.mode = mode
-        """The permissions; 0 for a link, which has none of its own."""
-        self.target = target
-        self.owner = owner
-        """The number of the user; 0 also for what belongs to the current one."""
+    kind: str
+    """A "file", a "link", a "directory", a "fifo", or a "special file"."""
+    mode: int = 0
+    """The permissions; 0 for a link, which has none of its own."""
+    target: str = ""
+    owner: int = 0
+    """The number of the user; in an image, 0 also for the one who prepares it."""
 
     @property
     def is_trusted(self) -> bool:
-        """Whether root or the current user owns it: another owner could change it at any time."""
+        """Whether root owns it: another owner could change it at any time."""
         return not self.owner
 
     @property
     def is_open_to_others(self) -> bool:
-        """Whether somebody else than root, or the current user, can write to it."""
+        """Whether somebody else than root can write to it."""
         return bool(self.mode & 0o022) or not self.is_trusted
 
-    def __eq__(self, other: object) -> bool:
-        return repr(self) == repr(other)
-
-    def __hash__(self) -> int:
-        return hash(repr(self))
-
-    def __repr__(self) -> str:
-        fields = f"{self.kind!r}, {self.mode:#o}, {self.target!r}, owner={self.owner}"
-        return f"Entry({fields})"
-
     def __str__(self) -> str:
-        if not self.target:
-            return self.kind
-        return f"{self.kind} to {self.target}"
+        return f"{self.kind} to {self.target}" if self.target else self.kind
 
 
 def leftover(path: str) -> str:
@@ -85,26 +71,6 @@ def follow_links(files: Files, path: str) -> Iterator[str]:
         if entry is None or entry.kind != "link":
             return
         path = posixpath.join(posixpath.dirname(path), entry.target)
-
-
-def require_path(path: object) -> None:
-    """Raise ValueError unless this is an absolute path, given as a str. The files for tests
-    (hostrouting.testing) require the same.
-    """
-    if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
-        raise ValueError(f"path is {path!r:.80}; it must be a str that begins with /, without NUL")
-
-
-def require_mode(mode: object) -> None:
-    """Raise ValueError unless this is the mode of a file; 600 in place of 0o600 is not."""
-    if not isinstance(mode, int) or not 0 <= mode <= 0o777:
-        raise ValueError(f"mode is {mode!r:.80}; it must be from 0 to 0o777, such as 0o600")
-
-
-def require_content(content: object) -> None:
-    """Raise TypeError unless a file can have this content."""
-    if not isinstance(content, str | bytes):
-        raise TypeError(f"content is {content!r:.80}; it must be a str or bytes")
 
 
 def as_text(content: bytes) -> str:
@@ -127,13 +93,7 @@ class LocalFiles:
     """
 
     def __init__(self, root: str | os.PathLike[str] = "/") -> None:
-        """Raise ValueError if the root is not absolute: it would depend on the directory in which a
-        program runs.
-        """
-        folder = os.fspath(root)
-        if not folder.startswith("/") or "\0" in folder:
-            raise ValueError(f"root: {folder!r} is not an absolute path; write Path(…).resolve()")
-        self._root = folder.rstrip("/")
+        self._root = os.path.abspath(root).rstrip("/")
 
     def read(self, path: str) -> str | None:
         content = self.read_bytes(path)
@@ -143,7 +103,7 @@ class LocalFiles:
         place = self._followed(path)
         if place == f"{self._root}/dev/null":
             return b""
-        with _HostErrors("read", place):
+        with _host_errors("read", place):
             try:
                 require_kind("read", place, _entry(place, os.stat(place)), "file")
                 with open(place, "rb") as stream:
@@ -152,40 +112,44 @@ class LocalFiles:
                 return None
 
     def look(self, path: str) -> Entry | None:
-        return _look(self._place(path))
+        entry = _look(self._place(path))
+        if entry is not None and self._root and entry.owner == os.geteuid():
+            return entry._replace(owner=0)
+        return entry
 
     def names(self, folder: str) -> tuple[str, ...]:
         place = self._followed(folder)
-        with _HostErrors("read", place):
+        with _host_errors("read", place):
             try:
                 return tuple(sorted(os.listdir(place)))
             except _ABSENT:
                 return ()
 
     def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
-        require_mode(mode)
-        require_content(content)
         written = as_bytes(content) if isinstance(content, str) else content
         place = self._place(path)
         require_kind("write", place, _look(place), "file")
-        with _HostErrors("write", place):
+        with _host_errors("write", place):
             _replace(place, lambda temporary: _write(temporary, written, mode))
 
     def link(self, path: str, target: str) -> None:
         place = self._place(path)
         require_kind("link", place, _look(place), "file", "link")
-        with _HostErrors("link", place):
+        with _host_errors("link", place):
             _replace(place, lambda temporary: os.symlink(target, temporary))
 
     def remove(self, path: str) -> bool:
         place = self._place(path)
         require_removable(place, _look(place))
-        with _HostErrors("remove", place):
+        with _host_errors("remove", place):
             _unlink(leftover(place))
             is_there = _unlink(place)
             if is_there:
                 _flush_folder(os.path.dirname(place))
         return is_there
+
+    def is_writable(self, folder: str) -> bool:
+        return not os.statvfs(self._followed(folder)).f_flag & os.ST_RDONLY
 
     def remove_empty(self, folder: str) -> None:
         try:
@@ -193,56 +157,22 @@ class LocalFiles:
         except OSError:
             return
 
-    def why_unwritable(self, folder: str, *, needs_space: bool = True) -> str:
-        place = self._followed(folder)
-        while not os.path.lexists(place):  # `write` makes what is missing, also above the root
-            place = os.path.dirname(place)
-        if not os.path.isdir(place):
-            return f"{place} is not a directory; remove it"
-        with _HostErrors("read", place):
-            system = os.statvfs(place)
-        if os.access(place, os.W_OK):
-            if needs_space and _is_full(system):
-                return f"{os.strerror(errno.ENOSPC)}; {_REMEDIES[errno.ENOSPC]}"
-            return ""
-        if system.f_flag & os.ST_RDONLY:
-            from shlex import quote  # noqa: PLC0415  see above
-
-            # What is mounted may be a part of another file system, which os.path.ismount misses.
-            mount = f"$(findmnt -nvo TARGET -T {quote(place)})"
-            to_remount = f'mount -o remount,rw "{mount}"'
-            return f"{os.strerror(errno.EROFS)}; look at dmesg, then: {to_remount}"
-        return (
-            f"{place} does not allow it; for its permissions and attributes: ls -ld {place}; "
-            f"lsattr -d {place}"
-        )
-
     def lock(self, path: str, wake: Callable[[], object]) -> Lock:
         """See Files. The root folder is locked only in an image, which nobody else uses."""
         from hostrouting.host.lock import FileLock  # noqa: PLC0415  some systems lack fcntl
 
         place = self._place(path)
-        with _HostErrors("lock", place):
+        with _host_errors("lock", place):
             if path == "/":
                 descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
             else:
                 descriptor = open_lock(place)
-            try:
-                return FileLock(descriptor, wake)
-            except BaseException:
-                os.close(descriptor)
-                raise
-
-    def lock_holders(self, path: str) -> tuple[LockHolder, ...]:
-        from hostrouting.host.lock import lock_holders  # noqa: PLC0415  some systems lack fcntl
-
-        return lock_holders(self._followed(path))
+            return FileLock(descriptor, wake)
 
     def _place(self, path: str) -> str:
         """The file's path on this machine, with links in its folder followed; the file itself may
         be a link.
         """
-        require_path(path)
         folder, name = os.path.split(path)
         return f"{self._followed(folder).rstrip('/')}/{name}"
 
@@ -250,7 +180,6 @@ class LocalFiles:
         """The path on this machine, with all links followed: Linux would follow an absolute link
         out of an image.
         """
-        require_path(path)
         parts: list[str] = []
         names = path.split("/")[::-1]
         links = 0
@@ -275,15 +204,8 @@ class LocalFiles:
         return "/".join((self._root, *parts)) or "/"
 
 
-def _is_full(system: os.statvfs_result) -> bool:
-    """Whether this file system has no room for a file. One without a limit has a total of 0."""
-    has_no_blocks = system.f_blocks and not system.f_bfree
-    has_no_inodes = system.f_files and not system.f_ffree
-    return bool(has_no_blocks or has_no_inodes)
-
-
 def _look(place: str) -> Entry | None:
-    with _HostErrors("read", place):
+    with _host_errors("read", place):
         try:
             return _entry(place, os.lstat(place))
         except _ABSENT:
@@ -292,10 +214,9 @@ def _look(place: str) -> Entry | None:
 
 def _entry(place: str, status: os.stat_result) -> Entry:
     kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
-    owner = 0 if status.st_uid == os.geteuid() else status.st_uid
     if kind == "link":
-        return Entry(kind, target=os.readlink(place), owner=owner)
-    return Entry(kind, stat.S_IMODE(status.st_mode), owner=owner)
+        return Entry(kind, target=os.readlink(place), owner=status.st_uid)
+    return Entry(kind, stat.S_IMODE(status.st_mode), owner=status.st_uid)
 
 
 def require_kind(verb: str, place: str, entry: Entry | None, *kinds: str) -> None:
@@ -333,7 +254,8 @@ def _replace(place: str, make: Callable[[str], object]) -> None:
         make(temporary)
         os.replace(temporary, place)
     except BaseException:
-        _discard(temporary)
+        with suppress(OSError):
+            os.unlink(temporary)
         raise
     _flush_folder(folder)
 
@@ -346,14 +268,6 @@ def _write(place: str, content: bytes, mode: int) -> None:
         os.fchmod(descriptor, mode)
         # Before the rename: a power loss leaves the old text or the new one.
         os.fsync(descriptor)
-
-
-def _discard(place: str) -> None:
-    """Remove what a failure has left; that failure is the one to report."""
-    try:
-        os.unlink(place)
-    except OSError:
-        return
 
 
 def _make_folder(place: str) -> None:
@@ -403,30 +317,19 @@ _REMEDIES = {
 }
 
 
-class _HostErrors:
-    """In its block, errors of the system are raised as a HostError, with the path and the remedy. A
-    HostError is not one of them, and passes.
-    """
-
-    def __init__(self, verb: str, place: str) -> None:
-        self._verb = verb
-        self._place = place
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if not isinstance(error, OSError):
-            return
+@contextmanager
+def _host_errors(verb: str, place: str) -> Iterator[None]:
+    """Raise errors of the system as a HostError, with the path and the remedy."""
+    try:
+        yield
+    except OSError as error:
         reason = error.strerror
-        if error.filename not in {None, self._place}:  # the temporary file, or a folder
+        if error.filename not in {None, place}:  # the temporary file, or a folder
             reason = f"{error.filename}: {reason}"
         remedy = _REMEDIES.get(error.errno or 0, "dmesg may have the cause")
-        sentence = f"cannot {self._verb} {self._place}: {reason}; {remedy}"
-        raise _error(self._place, sentence, error.errno) from error
+        sentence = f"cannot {verb} {place}: {reason}; {remedy}"
+        raise _error(place, sentence, error.errno) from error
 
 
 def _error(place: str, sentence: str, number: int | None = None) -> HostError:
-    from hostrouting.errors import HostError  # noqa: PLC0415  see above
-
     return HostError(sentence, what="file", target=place, errno=number)

@@ -1,27 +1,20 @@
-"""A file as it is wanted on a host, whether a file is ours, and what would change."""
+"""A file as it is wanted on a host, and what would change."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
 from hostrouting.finding import Finding, Remedy
 from hostrouting.host.files import Entry
-from hostrouting.text import spoken
+from hostrouting.host.ours import MARK, SHARED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from hostrouting.host.base import Files
 
-MARK = "Written by hostrouting"
-"""The words in each of our files in systemd's folders, where other programs also have files."""
 _ORIGINAL = ("ExecStart=/etc/aks-flex-node/", "Before=systemd-nspawn@.service")
 """The words in the units of the Go original. Our units replace these, and removal leaves them."""
-SHARED = "/etc/systemd/"
-"""Systemd's folders, into which other programs write, too. All our other folders are ours alone."""
 
 
 @attrs.frozen
@@ -60,65 +53,27 @@ class File:
 
     def find_obstacle(self, files: Files) -> Finding | None:
         """What is at the path that we do not replace: a mask, a folder, a link in the place of a
-        file, or, in systemd's folders, another program's file. None if there is no such thing.
+        file, or, in systemd's folders, another program's file. And, as a note, that only the mode
+        of our file is another.
         """
         entry = files.look(self.path)
         if entry is None:
             return None
-        # By the path of a link, systemd starts a unit of ours, whatever link or file is there.
-        is_shared = self.path.startswith(SHARED) and not self.target
-        if is_shared and is_masked(files, self.path):
-            return describe_mask(self.path)
         if entry.kind != "file" and not (self.target and entry.kind == "link"):
             sentence = f"{self.path} is a {entry}, where a file of hostrouting has to be"
             return Finding("file", "error", sentence, self.path, Remedy("move it away"))
-        if is_shared:
+        if self.target:  # by its path, systemd starts a unit of ours, whatever is there
+            return None
+        if entry.mode != self.mode and self.has_content(files):
+            sentence = f"{self.path} has the mode {entry.mode:o}, and not {self.mode:o}"
+            return Finding("file", "note", sentence, self.path)
+        if self.path.startswith(SHARED):
             text = files.read(self.path) or ""
             if not any(mark in text for mark in (MARK, *_ORIGINAL)):
                 sentence = f"{self.path} was not written by hostrouting, which needs this path"
                 remedy = Remedy("move the file away, or rename it")
                 return Finding("file", "error", sentence, self.path, remedy)
         return None
-
-
-def describe_unwritable(folders: Sequence[str], reason: str) -> Finding:
-    """That even root cannot write into these folders."""
-    sentence = f"nothing can be changed in {spoken(folders)}: {reason}"
-    return Finding("requirement", "error", sentence, folders[0])
-
-
-def describe_mask(path: str) -> Finding:
-    """That an administrator has masked this path."""
-    remedy = Remedy("remove it")
-    if path.endswith(".service"):
-        remedy = Remedy(command=f"systemctl unmask {os.path.basename(path)}")
-    sentence = f"{path} is masked: empty, or a link to /dev/null"
-    return Finding("file", "error", sentence, path, remedy)
-
-
-def is_masked(files: Files, path: str) -> bool:
-    """Whether an administrator has masked this path: with an empty file, or a link to /dev/null."""
-    entry = files.look(path)
-    if entry is None or entry.kind not in {"file", "link"}:
-        return False
-    return files.read(path) == ""
-
-
-def is_ours(files: Files, path: str) -> bool:
-    """Whether what is at this path, where we may write, is ours: in systemd's folders, a file with
-    our mark; elsewhere, everything.
-    """
-    entry = files.look(path)
-    if entry is None:
-        return False
-    if not path.startswith(SHARED):
-        return True
-    return entry.kind in {"file", "link"} and MARK in (files.read(path) or "")
-
-
-def existing(files: Files, paths: Iterable[str]) -> list[str]:
-    """Those of the paths at which something is."""
-    return [path for path in paths if files.look(path) is not None]
 
 
 class FileChanges(NamedTuple):

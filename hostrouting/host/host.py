@@ -7,18 +7,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from os.path import realpath
 from typing import TYPE_CHECKING
 
-from hostrouting.errors import BackendError, HostError, NotReady
-from hostrouting.host.base import command_to_end, in_words
-from hostrouting.host.files import LocalFiles, follow_links
+from hostrouting.errors import BackendError, NotReady
+from hostrouting.host.files import LocalFiles
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import Manager, SystemdManager
-from hostrouting.kernel.programs import BOOT_PATH
-from hostrouting.kernel.rights import Rights, own_rights
-from hostrouting.model.prefix import IP, as_ip
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -33,11 +29,10 @@ if TYPE_CHECKING:
     from hostrouting.kernel.nftables import Nftables
     from hostrouting.model.snapshot import Snapshot
 
-_RESOLV_CONF = "/etc/resolv.conf"
-_OF_RESOLVED = "/run/systemd/resolve/resolv.conf"
-"""The servers that systemd-resolved asks."""
-_STUBS = frozenset(map(as_ip, ("127.0.0.53", "127.0.0.54")))
-"""The addresses by which programs ask systemd-resolved."""
+_LOCKED = (
+    "this host is locked by another run, the guard, or the start of a gated unit (to see the "
+    "process: lslocks)"
+)
 _LOCK_WAIT = 150.0  # seconds: a start or a pass of the guard holds the lock for up to 80
 
 
@@ -51,15 +46,6 @@ _FILES = LocalFiles()
 _MANAGER = SystemdManager()
 
 
-def require_connects(backend: object) -> None:
-    """Raise TypeError for a backend that is not a function that connects; an image has none."""
-    if backend is not None and not callable(backend):
-        connected = "for one that is connected: backend=lambda: contextlib.nullcontext(…)"
-        raise TypeError(
-            f"backend must be a function that connects, not a {type(backend).__name__}; {connected}"
-        )
-
-
 class Host:
     """The edges of one host. Each argument replaces one of them. Without a backend, the host is an
     image.
@@ -71,21 +57,17 @@ class Host:
         backend: Callable[[], AbstractContextManager[RouteBackend]] | None = _netlink,
         files: Files = _FILES,
         manager: Manager | None = _MANAGER,
-        rights: Callable[[], Rights] = own_rights,
     ) -> None:
         """Take the edges; the defaults are those of this host.
 
-        `backend` connects to the kernel's routing for a `with` block, and `rights` returns what
-        this process may do. An image has no kernel, and no manager unless one is given: enabled
-        units start at its next boot.
+        `backend` connects to the kernel's routing for a `with` block. An image has no
+        kernel, and no manager unless one is given: enabled units start at its next boot.
         """
-        require_connects(backend)
         if backend is None and manager is _MANAGER:
             manager = None  # the systemd of this machine knows nothing of the units in an image
         self.backend = backend
         self.files = files
         self.manager = manager
-        self.rights = rights
 
     @classmethod
     def local(cls) -> Self:
@@ -93,9 +75,7 @@ class Host:
         return cls()
 
     @classmethod
-    def offline(
-        cls, root: str | PathLike[str], *, rights: Callable[[], Rights] = own_rights
-    ) -> Self:
+    def offline(cls, root: str | PathLike[str]) -> Self:
         """An image mounted at root: files are written and units are enabled there; no kernel is
         touched.
 
@@ -104,7 +84,7 @@ class Host:
         """
         if realpath(root) == "/":
             raise ValueError(f"root is {root!r}, which is this machine: use Host.local()")
-        return cls(backend=None, files=LocalFiles(root), rights=rights)
+        return cls(backend=None, files=LocalFiles(root))
 
     @property
     def nftables(self) -> Nftables:
@@ -127,54 +107,6 @@ class Host:
         return self.manager
 
     @property
-    def name_servers(self) -> tuple[IP, ...]:
-        """The name servers that this host asks, also by systemd-resolved; none if no file lists
-        them, or the file cannot be read.
-        """
-        servers: dict[IP, None] = {}
-        for server in self._servers_in(_RESOLV_CONF):
-            asked: tuple[IP, ...] = (server,)
-            if server in _STUBS:
-                asked = self._servers_in(_OF_RESOLVED) or asked
-            servers |= dict.fromkeys(asked)
-        return tuple(servers)
-
-    def _servers_in(self, path: str) -> tuple[IP, ...]:
-        """The name servers in this file."""
-        text = ""
-        with suppress(HostError):
-            text = self.files.read(path) or ""
-        servers: list[IP] = []
-        for line in text.splitlines():
-            if not line.startswith(("nameserver ", "nameserver\t")):  # as libc reads it
-                continue
-            with suppress(ValueError, IndexError):
-                address, _, _ = line.split()[1].partition("%")
-                servers.append(as_ip(address))
-        return tuple(servers)
-
-    @property
-    def may_have_ours(self) -> bool:
-        """Whether a file of hostrouting may be on this host; True if this cannot be found out.
-
-        Without such files, a check does not load the code that reads them, which saves a fifth of
-        its processor time. Our units are not looked for: config.json is written before them, and
-        removed after them.
-        """
-        files = self.files
-        try:
-            for folder in (HostLayout.config_directory, HostLayout.state_directory):
-                if files.names(folder):
-                    return True
-            for name in files.names(HostLayout.unit_directory):
-                # UNIT.d is a folder of drop-ins.
-                if name.endswith(".d") and files.look(HostLayout.drop_in_path(name[:-2])):
-                    return True
-            return files.look(HostLayout.networkd_path) is not None
-        except HostError:
-            return True
-
-    @property
     def is_image(self) -> bool:
         """Whether this is an image, which has no kernel."""
         return self.backend is None
@@ -189,19 +121,9 @@ class Host:
         return self.backend()
 
     def take_snapshot(self) -> Snapshot:
-        """The routing of this host now, with its name servers. BackendError for an image."""
+        """The routing of this host now. BackendError for an image."""
         with self.open_kernel() as kernel:
-            return kernel.snapshot()._replace(name_servers=self.name_servers)
-
-    def has_program(self, name: str) -> bool:
-        """Whether this program can be run where the units of the node look for it: in the image, or
-        else on this machine, whatever `files` is: it would run here. A FakeHost says what is
-        missing.
-        """
-        files: Files = _FILES
-        if self.backend is None:
-            files = self.files
-        return any(_can_be_run(files, f"{folder}/{name}") for folder in BOOT_PATH)
+            return kernel.snapshot()
 
     @contextmanager
     def locked(self, ctx: phases.Context) -> Iterator[None]:
@@ -216,57 +138,21 @@ class Host:
         if self.backend is None:
             path = "/"
         until = ctx.clock.now() + _LOCK_WAIT
-        with ExitStack() as turn:
-            if files.look(HostLayout.turn_path) is not None:
-                turn.enter_context(_locked(files, HostLayout.turn_path, ctx, until))
-            with _locked(files, path, ctx, until):
-                turn.close()
-                yield
-
-
-def _can_be_run(files: Files, path: str) -> bool:
-    """Whether a file that can be executed is at this path, or at the end of its links: a link of
-    the alternatives may stay when the package of the program is removed.
-    """
-    *_, last = follow_links(files, path)
-    entry = files.look(last)
-    return entry is not None and bool(entry.mode & 0o111)
+        with _locked(files, path, ctx, until):
+            yield
 
 
 @contextmanager
 def _locked(files: Files, path: str, ctx: phases.Context, until: float) -> Iterator[None]:
     """Hold the lock of this file during the block; wait for it until then."""
     lock = files.lock(path, ctx.clock.wake)
-    if path == HostLayout.turn_path:  # who has the turn waits for those that have the lock
-        path = HostLayout.lock_path
     try:
         if not lock.is_held():
-            words = "this host is locked by %s; waiting up to %.0f s"
-            ctx.log.info(words, _holders_in_words(files, path), until - ctx.clock.now())
+            ctx.log.info("%s; waiting up to %.0f s", _LOCKED, until - ctx.clock.now())
             with ctx.on_cancel(ctx.clock.wake):
                 ctx.clock.wait(lambda: lock.is_held() or ctx.cancelled, until)
         if not lock.is_held():
-            raise _still_locked(files, path)
+            raise NotReady(f"{_LOCKED}, still after {_LOCK_WAIT:g} s", kind="busy")
         yield
     finally:
         lock.release()
-
-
-def _still_locked(files: Files, path: str) -> NotReady:
-    """The error for a lock that did not become free."""
-    holders = _holders_in_words(files, path)
-    remedy = "wait until it is free"
-    to_end = command_to_end(files.lock_holders(path))
-    if to_end:
-        remedy += f"; if that hangs, as root: {to_end}"
-    still_locked = f"this host is still locked after {_LOCK_WAIT:g} s, by {holders}"
-    return NotReady(f"{still_locked}; {remedy}", kind="busy")
-
-
-def _holders_in_words(files: Files, path: str) -> str:
-    """Who has the lock, in words. No process is found if it is in another pid namespace."""
-    holders = files.lock_holders(path)
-    if holders:
-        return in_words(holders)
-    anybody = "another run, the guard, or the start of a gated unit"
-    return f"{anybody} (to see the process: lslocks)"

@@ -1,7 +1,5 @@
 """Every path and every name that hostrouting uses on a host."""
 
-from itertools import product
-
 DROP_IN = "00-host-routing.conf"
 """The file name of the drop-in that runs the gate before a unit starts. It has to sort before all
 others.
@@ -12,18 +10,12 @@ class HostLayout:
     """Every path and name, as the host itself sees it."""
 
     config_directory = "/etc/hostrouting"
-    gate_directory = "/etc/hostrouting/gate.d"
-    state_directory = "/run/aks-flex-node"
-    """The results of the last check, where the node agent reads them. The agent can remove the
-    folder at any time.
-    """
     unit_directory = "/etc/systemd/system"
 
     routes_unit = "static-routes.service"
     check_unit = "check-route-overlap.service"
     probe_unit = "probe-rewrite.service"
     guard_unit = "hostrouting-guard.service"
-    units = (guard_unit, routes_unit, check_unit, probe_unit)
 
     config_path = "/etc/hostrouting/config.json"
     program_path = "/etc/hostrouting/hostrouting.pyz"
@@ -33,43 +25,23 @@ class HostLayout:
     networkd_path = "/etc/systemd/networkd.conf.d/50-hostrouting.conf"
     lock_path = "/run/hostrouting/lock"
     """Held by whatever changes the host: a run, a start of a gated unit, a pass of the guard."""
-    turn_path = "/run/hostrouting/turn"
-    """There after an earlier version, whose starts share the lock. Starts that overlap could keep
-    it shared forever, so each first takes this one, and a run holds it while it waits for the lock.
-    """
+    fight_path = "/run/hostrouting/fight"
+    """How often the guard has repaired what another program takes away; exists while that lasts."""
     run_directory = "/run/hostrouting"
     opening_path = "/run/hostrouting/gate.open"
     """Break glass: while this file exists, belongs to root and contains a reason, gated units start
     unchecked.
     """
-    result_path = "/run/hostrouting/pass"
-    """The result of the last pass, for starts that were waiting for one."""
-    notes_directory = "/run/hostrouting/starts"
-    """What the gate has decided about the last start of each unit."""
     opening_command = f"echo REASON >{opening_path} && chmod 644 {opening_path}"
     """How root opens the gate: with some umasks, the group could write to the file otherwise."""
     node_command = f"{python_path} {program_path}"
-    """How an operator calls the program on the node; behind it come the words of a command. With
-    the link, because `python3` may be too old.
-    """
+    """How an operator calls the program on the node."""
     call_code = (
         "import sys; sys.path[:0] = sys.argv[2:]; from hostrouting.node import run_{0}; run_{0}()"
     )
     """How a unit calls it: the code with which the interpreter runs a function of
     `hostrouting.node` from the program that the second argument names.
     """
-    former_scripts = (
-        "10-static-routes.sh",
-        "20-check-route-overlap.sh",
-        "30-probe-rewrite.sh",
-    )
-    """The scripts in gate.d that an earlier release has installed. They are never run."""
-    former_paths = (
-        "/etc/hostrouting/guard.sh",
-        "/etc/hostrouting/gate.sh",
-        *map("/".join, product((gate_directory,), former_scripts)),
-    )
-    """All scripts of an earlier release."""
     ok_path = "/run/aks-flex-node/route-overlap.ok"
     """The marker for a check without findings."""
     detected_path = "/run/aks-flex-node/route-overlap.detected"
@@ -80,11 +52,6 @@ class HostLayout:
     """
     markers = (ok_path, detected_path, undecided_path)
     """The files that the check writes; at most one of them exists."""
-
-    @classmethod
-    def note_path(cls, unit: str) -> str:
-        """The path of the note about the last start of this unit."""
-        return f"{cls.notes_directory}/{unit}"
 
     @classmethod
     def unit_path(cls, unit: str) -> str:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from hostrouting.errors import HostError
 from hostrouting.kernel.programs import (
     Ended,
-    OnCancel,
     Run,
     run_program,
     run_tool,
     tool_environment,
 )
 from hostrouting.text import command_of
-
-if TYPE_CHECKING:
-    import phases
 
 # A caller in a chroot that has the /run of this machine reaches its systemd, as intended: an image
 # is written with `Host.offline`, which has no manager. In any other chroot `is_running` says no.
@@ -43,11 +39,10 @@ _SUFFIXES = (
 _SHOWN = 10  # lines of a unit's log in one message
 
 
-def unit_failed(unit: str, *, result: str, status: str, lines: Iterable[str]) -> HostError:
+def unit_failed(unit: str, *, result: str, status: str, lines: tuple[str, ...]) -> HostError:
     """The error for a unit that failed when it was started: systemd's reason, the exit status, and
     its log lines.
     """
-    lines = tuple(lines)
     printed = ""
     if lines:
         printed = f": {' | '.join(lines[-_SHOWN:])}"
@@ -70,13 +65,12 @@ class Manager(Protocol):
     def reload(self) -> None:
         """Make the manager read the unit files again (daemon-reload)."""
 
-    def start(self, unit: str, *, timeout: float, ctx: phases.Context | None = None) -> None:
+    def start(self, unit: str, *, timeout: float) -> None:
         """Start the unit and wait, at most `timeout` seconds; for a oneshot, until its end.
-        HostError gives the reason and the output. With the context of a task, the wait ends when
-        the task is cancelled.
+        HostError gives the reason and the output.
 
         A unit that is active stays as it is: to restart it, stop it first. A start that is given
-        up, after the timeout or by a cancellation or Ctrl-C, is ended by a stop, unless the unit
+        up, after the timeout or by Ctrl-C, is ended by a stop, unless the unit
         was being started already. Units that depend on this unit are not touched. A unit whose
         failures have reached its limit of starts is started all the same. A start that systemd
         skips because a condition of the unit is not met is not an error.
@@ -89,8 +83,7 @@ class Manager(Protocol):
         """The given properties of each unit, as systemd prints them. A pattern (`a@*.service`)
         means the loaded units: these come last, after all units that are named, in their order.
 
-        If a property has several commands, the value is all of them, separated by spaces. Without a
-        unit, the properties are those of the manager itself, such as Version.
+        If a property has several commands, the value is all of them, separated by spaces.
         """
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
@@ -101,22 +94,11 @@ class Manager(Protocol):
 
 def unit_name(name: str) -> str:
     """The whole name of the unit that this name, or a pattern, means: a service, if the name does
-    not have a type. The name of a machine may have dots. ValueError for what is not a name.
+    not have a type. The name of a machine may have dots.
     """
-    given: object = name  # not every author checks types
-    if not isinstance(given, str) or not given or "/" in given or not given.isprintable():
-        raise ValueError(f"unit is {given!r:.80}; it must be the name of a unit, such as kubelet")
     if name.endswith(_SUFFIXES) or "*" in name:
         return name
     return f"{name}.service"
-
-
-def require_names(names: object) -> None:
-    """Raise TypeError for one text: its letters would be the names of properties."""
-    if isinstance(names, str):
-        raise TypeError(
-            f"names is {names!r:.80}; it must be a tuple of properties: ({names!r:.80},)"
-        )
 
 
 class SystemdManager:
@@ -134,9 +116,8 @@ class SystemdManager:
     def reload(self) -> None:
         self._run("daemon-reload")
 
-    def start(self, unit: str, *, timeout: float, ctx: phases.Context | None = None) -> None:
+    def start(self, unit: str, *, timeout: float) -> None:
         unit = unit_name(unit)
-        on_cancel = None if ctx is None else ctx.on_cancel
         [shown] = self.show(("ActiveState",), unit)
         before = shown["ActiveState"]
         if before in {"active", "reloading"}:
@@ -145,11 +126,9 @@ class SystemdManager:
         if before == "failed":
             self._run("reset-failed", unit)
         try:
-            started = self._run(
-                "start", unit, fine=_EXIT_CODES, timeout=timeout, on_cancel=on_cancel
-            )
+            started = self._run("start", unit, fine=_EXIT_CODES, timeout=timeout)
         except BaseException:
-            # After a timeout, a cancellation, a signal or Ctrl-C, systemctl no longer waits, but
+            # After a timeout, a signal or Ctrl-C, systemctl no longer waits, but
             # systemd continues the job. If it was at it before, the start is somebody else's, such
             # as the boot's.
             if before != "activating":
@@ -177,7 +156,6 @@ class SystemdManager:
         self._run("stop", unit_name(unit), fine=(0, _EXIT_NOT_LOADED))
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
-        require_names(names)
         text = self._run("show", "--all", "--property", ",".join(names), "--", *units).out
         shown: list[Mapping[str, str]] = []
         for block in text.strip("\n").split("\n\n"):
@@ -223,7 +201,6 @@ class SystemdManager:
         *words: str,
         fine: Collection[int] = (0,),
         timeout: float = _TIMEOUT,
-        on_cancel: OnCancel | None = None,
     ) -> Ended:
         environment = tool_environment()
         for name in _TURN_SYSTEMCTL_OFF:
@@ -239,6 +216,5 @@ class SystemdManager:
             fine=fine,
             timeout=timeout,
             environment=environment,
-            on_cancel=on_cancel,
             run=self._run_program,
         )

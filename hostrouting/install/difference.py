@@ -15,8 +15,9 @@ from hostrouting.config.settings import MACHINES, gated_units
 from hostrouting.gate.unit_names import instance_pattern
 from hostrouting.gate.unit_states import is_active
 from hostrouting.host.effects import Operation
-from hostrouting.host.fileset import FileChanges, existing
+from hostrouting.host.fileset import FileChanges
 from hostrouting.host.layout import HostLayout
+from hostrouting.host.ours import existing
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
@@ -63,20 +64,15 @@ def find_systemd_changes(
     if manager is None:
         return ()
     guard = _guard_operations(manager, config, changes)
-    reload = _reload_operations(manager, config, former)
+    reload: list[Operation] = []
+    if former is None:
+        reason = "to be safe: the installed file could not be read"
+        reload.append(Operation("reload", "systemd", reason))
+    elif needs_reload(manager, config, former):
+        reload.append(Operation("reload", "systemd", "its files have changed"))
     if config.guard.enabled:
         return (*reload, *guard)
     return (*guard, *reload)  # it is stopped, before its files go
-
-
-def _reload_operations(
-    manager: Manager, config: HostRoutingConfig, former: HostRoutingConfig | None
-) -> Iterator[Operation]:
-    """That systemd has to read files that have changed before this run."""
-    if former is None:
-        yield Operation("reload", "systemd", "to be safe: the installed file could not be read")
-    elif needs_reload(manager, config, former):
-        yield Operation("reload", "systemd", "its files have changed")
 
 
 def _guard_operations(

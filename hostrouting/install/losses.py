@@ -1,31 +1,23 @@
-"""What protects a host now, and a run would take away: of the configuration, and addresses."""
+"""What protects a host now, and a run would take away."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import collapse_addresses
-from typing import TYPE_CHECKING
 
-from hostrouting.check.check import check_snapshot
-from hostrouting.check.next_boot import find_new_escapes
 from hostrouting.config.settings import HostRoutingConfig, Network, gated_units
 from hostrouting.errors import Fault
 from hostrouting.gate.unit_names import template_of
-from hostrouting.model.prefix import extent
 from hostrouting.text import spoken
-
-if TYPE_CHECKING:
-    from hostrouting.model.snapshot import Snapshot
 
 
 def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iterator[Fault]:
-    """What the installed configuration has and the new one has not: a CIDR, STRICT, a gated unit
-    or the guard.
+    """What the installed configuration has and the new one has not: a CIDR, STRICT, a gated unit,
+    the guard, or any static route.
 
-    What only changes how the host is judged, or what else hostrouting does for it, is not a loss:
-    other devices or rules that are allowed, pods that are not checked, the rewrite of probes, and
-    manageForeign. Nor is a
-    route: what matters is which addresses escape without it.
+    One static route instead of another is not a loss: a run, and each start, check the addresses.
+    Nor is what only changes how the host is judged, or what else hostrouting does for it: other
+    devices or rules that are allowed, the rewrite of probes, and manageForeign.
     """
     old = installed.route_overlap
     new = config.route_overlap
@@ -39,22 +31,10 @@ def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iter
     units = _freed_units(installed, config)
     if units:
         yield Fault("gate.units", "", f"{spoken(units)} would no longer wait for the gate")
+    if installed.static_routes.routes and not config.static_routes.routes:
+        yield Fault("staticRoutes.routes", "", "all static routes would be deleted")
     if installed.guard.enabled and not config.guard.enabled:
         yield Fault("guard.enabled", "", "the guard that repairs routes would be removed")
-
-
-def find_lost_addresses(
-    config: HostRoutingConfig, now: Snapshot, afterwards: Snapshot
-) -> Iterator[Fault]:
-    """The addresses that would escape afterwards, and do not now, if the mode is STRICT."""
-    if not config.route_overlap.is_strict:
-        return
-    escapes = find_new_escapes(check_snapshot(now, config), check_snapshot(afterwards, config))
-    if escapes:
-        ranges = spoken([extent(*each) for each in escapes])
-        rule = f"{ranges} would escape, and does not escape now"
-        remedy = "configure the routes that the command repair prints"
-        yield Fault("staticRoutes.routes", "", rule, remedy)
 
 
 def _freed_units(installed: HostRoutingConfig, config: HostRoutingConfig) -> list[str]:

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
     import phases
     from hostrouting.host.effects import Effects
-    from hostrouting.install.installed import Wanted
     from hostrouting.install.plan import Plan
+    from hostrouting.install.wanted import Wanted
     from hostrouting.model.snapshot import Snapshot
 
 

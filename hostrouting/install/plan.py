@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hostrouting.routes.steps import Step
 
 ALLOWED_BY = "--allow-removal, in Python allow_removal=True"
-"""How a removal is allowed: on the command line, and in a task, where it is the default."""
+"""How a removal is allowed: on the command line, and in a task."""
 _KEEP = Remedy(f"keep this in the configuration, or allow the removal ({ALLOWED_BY})")
 
 
@@ -39,8 +39,8 @@ class Plan:
     operations: tuple[Operation, ...] = ()
     """Other changes of the kernel."""
     obstacles: tuple[Finding, ...] = ()
-    """What there is to tell about the host as it is; an error makes the run fail before it has
-    changed anything.
+    """What there is to tell about the host as it is. An error makes the run fail: a gate that is
+    open ("gate-open") at its end, anything else before it has changed anything.
     """
     losses: tuple[Fault, ...] = ()
     """What the run would take away and must not."""
@@ -51,18 +51,24 @@ class Plan:
     """
     mode: Mode = "WARN"
     """What happens if an address escapes in this check."""
-    kernel: int = attrs.field(default=0, eq=False, repr=False)
-    """The id of the function that connects to the kernel, which tells the hosts of one dry run
-    apart.
-    """
-
-    def __bool__(self) -> NoReturn:
-        raise TypeError("a plan is always true; write `plan.is_empty`, or `plan.would_fail`")
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
         return not (self.files or self.systemd or self.changes_kernel)
+
+    @property
+    def work(self) -> list[str]:
+        """What there is to do, a line for each change."""
+        return [*map(str, self.routes.changes), *self.other_work]
+
+    @property
+    def other_work(self) -> list[str]:
+        """What there is to do beside static routes."""
+        lines = [*map(str, (*self.systemd, *self.operations))]
+        lines += [f"write {path}" for path in self.files.written_paths]
+        lines += [f"remove {path}" for path in self.files.removes]
+        return lines
 
     @property
     def changes_kernel(self) -> bool:
@@ -71,11 +77,6 @@ class Plan:
         """
         routes = self.routes
         return bool(self.operations or routes.changes or routes.conflicts or routes.waiting)
-
-    @property
-    def needs_lock(self) -> bool:
-        """Whether files change, or systemd has to do something. Each part takes the lock itself."""
-        return bool(self.files or self.systemd)
 
     def for_systemd(self, *verbs: str) -> tuple[Operation, ...]:
         """What systemd has to do of this."""
@@ -162,9 +163,7 @@ class Plan:
         }
 
     def __str__(self) -> str:
-        lines: list[object] = [*self.routes.steps, *self.systemd, *self.operations]
-        lines += [f"write {path}" for path in self.files.written_paths]
-        lines += [f"remove {path}" for path in self.files.removes]
+        lines: list[object] = [*self.routes.steps, *self.other_work]
         if self.is_empty:
             lines.append("nothing to do")
         lines += self.findings
@@ -175,4 +174,4 @@ class Plan:
 
 
 def _step_mapping(step: Step) -> dict[str, str]:
-    return {"action": step.action, "route": str(step.route), "reason": step.reason_with_remedy}
+    return {"action": step.action, "route": str(step.route), "reason": step.reason}

@@ -6,8 +6,7 @@ program that is missing, and no marker is about another configuration. So the or
 1. The markers go, if any file changes: they are about the former configuration, and no verdict is
    better than a wrong one.
 2. The units of ours whose files go are stopped: when the files are gone, they no longer say which
-   units the next run has to stop. So is a guard that runs a script of an earlier release: it would
-   not end by itself if this run is killed.
+   units the next run has to stop.
 3. Drop-ins and units go.
 4. systemd reads that. Until then, a unit that had a drop-in still runs the gate, so the program
    goes after this. And config.json is replaced after this: the former one tells the next run which
@@ -15,8 +14,7 @@ program that is missing, and no marker is about another configuration. So the or
    have, for what an earlier run has left unread.
 5. The files are written, in the order of `files_of`.
 6. systemd reads the units and drop-ins that were written. From here on, the gate is in force.
-7. The rest goes: the scripts of an earlier release, which its drop-ins ran until now, and last
-   config.json. `owned_paths` has this order.
+7. The rest goes, and last config.json. `owned_paths` has this order.
 
 The guard is started later, in a step of its own: the routes do not need it.
 """
@@ -24,21 +22,16 @@ The guard is started later, in a step of its own: the routes do not need it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import phases
 from hostrouting.boot.units import UNITS
 from hostrouting.check.marker import remove_markers
-from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, Operation, recorded_in_errors
 from hostrouting.host.layout import HostLayout
-from hostrouting.host.systemd import unit_failed
 
 if TYPE_CHECKING:
-    from hostrouting.host.base import Files
     from hostrouting.host.host import Host
-    from hostrouting.host.systemd import Manager
     from hostrouting.install.plan import Plan
 
 _GRACE = 30.0  # seconds for the start of the guard
@@ -78,16 +71,12 @@ class _Writer:
         """Stop the units of ours that must not run any more."""
         if self._manager is None:
             return
-        # Only the guard is in the plan, and is reported. The others have done their work at boot.
-        planned = {operation.object: operation for operation in self._plan.for_systemd("stop")}
-        removes = set(self._plan.files.removes)
-        is_of_scripts = not removes.isdisjoint(HostLayout.former_paths)
-        for unit in UNITS:
-            runs_a_script = is_of_scripts and unit == HostLayout.guard_unit
-            if unit in planned or HostLayout.unit_path(unit) in removes or runs_a_script:
+        for stop in self._plan.for_systemd("stop"):
+            self._manager.stop(stop.object)
+            self.operations.append(stop)
+        for unit in UNITS:  # the oneshots, which have done their work at boot, are not reported
+            if HostLayout.unit_path(unit) in self._plan.files.removes:
                 self._manager.stop(unit)
-            if unit in planned:
-                self.operations.append(planned[unit])
 
     def change_files(self) -> None:
         """Write and remove files, and have systemd read its own."""
@@ -109,8 +98,6 @@ class _Writer:
             self.changed.append(file.path)
         if any(_is_of_systemd(file.path) for file in writes):
             self._reload()  # 6
-        if HostLayout.config_path in removes:
-            _forget_starts(self._host.files)
         self._remove(rest)  # 7
 
     def _reload(self) -> None:
@@ -126,16 +113,6 @@ class _Writer:
             folder = path.rpartition("/")[0]
             if folder.endswith(".d") or folder == HostLayout.config_directory:
                 files.remove_empty(folder)
-
-
-def _forget_starts(files: Files) -> None:
-    """Remove what the gate has left about starts, as far as that is possible."""
-    folder = HostLayout.notes_directory
-    with suppress(HostError):
-        files.remove(HostLayout.result_path)
-        for name in files.names(folder):
-            files.remove(f"{folder}/{name}")
-        files.remove_empty(folder)
 
 
 def _is_of_systemd(path: str) -> bool:
@@ -154,15 +131,4 @@ def start_guard(host: Host, plan: Plan) -> Effects:
     for start in starts:
         manager.stop(start.object)  # it may run an old program, or wait for its next start
         manager.start(start.object, timeout=_GRACE)
-        _require_active(manager, start.object)
     return Effects(operations=starts)
-
-
-def _require_active(manager: Manager, unit: str) -> None:
-    """Raise the error of a unit that has ended since systemd said that it was started."""
-    names = ("ActiveState", "Result", "ExecMainStatus", "InactiveExitTimestamp")
-    [shown] = manager.show(names, unit)
-    if shown["ActiveState"] == "active":
-        return
-    lines = manager.errors_of(unit, shown["InactiveExitTimestamp"])
-    raise unit_failed(unit, result=shown["Result"], status=shown["ExecMainStatus"], lines=lines)

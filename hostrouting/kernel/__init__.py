@@ -13,7 +13,6 @@ from hostrouting.kernel.base import (
     Verb,
     Watch,
 )
-from hostrouting.kernel.part import part_of
 
 __all__ = [
     "Answer",
@@ -23,5 +22,4 @@ __all__ = [
     "RouteBackend",
     "Verb",
     "Watch",
-    "part_of",
 ]

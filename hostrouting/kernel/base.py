@@ -8,7 +8,7 @@ refusal. The contract suite in `hostrouting.testing` checks these promises on an
 import errno
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from hostrouting.errors import BackendError
 from hostrouting.model.prefix import IP, Prefix
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from phases import Clock
-
-T = TypeVar("T")
 
 Verb: TypeAlias = Literal["add", "append", "delete"]
 
@@ -77,9 +75,6 @@ class Outcome(NamedTuple):
     change: RouteRequest
     error: BackendError | None = None
 
-    def __bool__(self) -> NoReturn:
-        raise TypeError("an outcome is always true; write `outcome.ok`")
-
     @property
     def ok(self) -> bool:
         return self.error is None
@@ -128,27 +123,19 @@ class RouteBackend(Protocol):
     """
 
     @abstractmethod
-    def snapshot(
-        self,
-        *,
-        family: int | None = None,
-        near: Collection[Prefix] | None = None,
-    ) -> Snapshot:
+    def snapshot(self, *, near: Collection[Prefix] | None = None) -> Snapshot:
         """The present links, addresses, rules and routes.
 
         Links, and the addresses of each family, are in the order of the numbers of devices, rules
-        and routes in the kernel's order. What is not asked for is not decoded, so that a few routes
-        among 100,000 are read fast:
+        and routes in the kernel's order.
 
-        - `family` (4 or 6) leaves out the other family's addresses, rules and routes; the snapshot
-          says so.
-        - `near` leaves out routes by a gateway that overlap none of these prefixes, are longer than
-          /1 and are not of hostrouting (protocol 213). Of routes that differ only in their first
-          address, it keeps the first.
+        With `near`, a backend may leave out routes by a gateway that overlap none of these
+        prefixes, are longer than /1 and are not of hostrouting (protocol 213). Of those that differ
+        only in the first address of their prefix, it keeps one. So a few routes among 100,000 are
+        read fast.
 
-        If anything of the wanted families changed while it was read, it is read again, up to three
-        times in all. After that the last reading is returned, and its `restless` is true. Needs no
-        privilege.
+        If anything changed while it was read, it is read again, up to three times in all. After
+        that the last reading is returned, and its `restless` is true. Needs no privilege.
         """
 
     @abstractmethod
@@ -157,16 +144,6 @@ class RouteBackend(Protocol):
 
         The answers are in the order of the destinations. The packet is ICMP, of root, without a
         mark. Needs no privilege and sends no packet.
-        """
-
-    @abstractmethod
-    def sources(self, destinations: Sequence[IP]) -> tuple[IP | None, ...]:
-        """The source that the kernel would write into such a packet, if its socket has none: a
-        connection looks up again with it.
-
-        The answers are in the order of the destinations. None if the lookup ends with an error. Of
-        several next hops the kernel chooses one, perhaps another one after the next boot. Needs no
-        privilege and sends no packet.
         """
 
     @abstractmethod
@@ -200,18 +177,6 @@ class RouteBackend(Protocol):
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def counted(answers: Sequence[T], asked: int, call: str) -> Sequence[T]:
-    """What a call of a backend has returned, which is an answer for each thing asked; BackendError
-    if it is not, as it may be with a backend of somebody else.
-    """
-    given: object = answers
-    count = len(answers) if isinstance(given, list | tuple) else 0
-    if count != asked:
-        sentence = f"the backend is wrong: {call} returned {count} of {asked} answers"
-        raise BackendError(sentence, kind="unusable")
-    return answers
 
 
 class Watch(Protocol):

@@ -6,18 +6,13 @@ A program is started with an argument list and a timeout, and without a shell. A
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import NamedTuple, Protocol, TypeAlias
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, Protocol
 
 from hostrouting.errors import HostError, HostPart
 
 BOOT_PATH = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """Where the units of a node look for programs."""
-NODE_PROGRAMS = {"nft": "nftables", "bash": "bash"}
-"""The programs that a node needs, and the packages that have them: nft for the rewrite of probes,
-bash for the scripts of other programs.
-"""
 
 
 class Ended(NamedTuple):
@@ -34,10 +29,6 @@ class Ended(NamedTuple):
         return self.err or self.out
 
 
-OnCancel: TypeAlias = Callable[[Callable[[], object]], AbstractContextManager[None]]
-"""How a task is told of its cancellation while a block runs: `on_cancel` of its context."""
-
-
 class Run(Protocol):
     """Run a program to its end."""
 
@@ -47,12 +38,10 @@ class Run(Protocol):
         timeout: float,
         text: str = "",
         environment: Mapping[str, str] | None = None,
-        on_cancel: OnCancel | None = None,
     ) -> Ended:
         """The first word is the program, which is looked up in PATH; `text` is its standard input.
 
-        Without `environment`, the program gets the environment of this process. With `on_cancel`,
-        a task that is cancelled ends it. Raises
+        Without `environment`, the program gets the environment of this process. Raises
         FileNotFoundError if the program does not exist, TimeoutError if it has not ended in time,
         and another OSError if it cannot be started.
         """
@@ -63,45 +52,27 @@ def run_program(
     timeout: float,
     text: str = "",
     environment: Mapping[str, str] | None = None,
-    on_cancel: OnCancel | None = None,
 ) -> Ended:
-    """See Run. The program runs in its own session; an interrupted wait kills it and its children.
-
-    Because of the session, Ctrl-C at the terminal reaches only this process, which decides what to
-    do with the program.
+    """See Run. The program runs in its own session: Ctrl-C at the terminal reaches only this
+    process, which then kills the program.
     """
-    import signal  # noqa: PLC0415  only needed if a program is run
-    import subprocess  # noqa: PLC0415  as above
+    import subprocess  # noqa: PLC0415  only needed if a program is run
 
-    def kill() -> None:
-        # Its process number cannot be reused before we wait for it. The group is killed, because a
-        # child of it that lives on would keep our pipes open.
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-
-    with subprocess.Popen(  # noqa: S603  an argument list, no shell
-        words,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-        errors="backslashreplace",
-        start_new_session=True,
-        env=environment,
-    ) as process:
-        until_cancelled = nullcontext() if on_cancel is None else on_cancel(kill)
-        try:
-            with until_cancelled:
-                out, err = process.communicate(text, timeout)
-        except BaseException as error:
-            if process.returncode is None:
-                kill()
-                process.wait()  # after Ctrl-C, communicate has not done it
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise TimeoutError(f"{words[0]} has not ended within {timeout:g} s") from error
-            raise
-    return Ended(process.returncode, out, err)
+    try:
+        done = subprocess.run(  # noqa: S603  an argument list, no shell
+            words,
+            input=text,
+            capture_output=True,
+            encoding="utf-8",
+            errors="backslashreplace",
+            start_new_session=True,
+            env=environment,
+            timeout=timeout,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TimeoutError(f"{words[0]} has not ended within {timeout:g} s") from error
+    return Ended(done.returncode, done.stdout, done.stderr)
 
 
 # Tools of the administrator.
@@ -143,7 +114,6 @@ def run_tool(
     fine: Collection[int] = (0,),
     timeout: float = 10.0,
     environment: Mapping[str, str] | None = None,
-    on_cancel: OnCancel | None = None,
     run: Run = run_program,
 ) -> Ended:
     """Run an administrator's tool; HostError if it cannot be run, or ends with a failure.
@@ -159,14 +129,13 @@ def run_tool(
     if not environment:
         environment = tool_environment()
     try:
-        ended = run(
-            *words, text=text, timeout=timeout, environment=environment, on_cancel=on_cancel
-        )
+        ended = run(*words, text=text, timeout=timeout, environment=environment)
     except FileNotFoundError as error:
         sentence = f"the program {tool} was not found; install the package {package}"
         raise HostError(sentence, what=what, kind="missing") from error
     except TimeoutError as error:
-        raise too_late(tool, purpose=purpose, what=what, timeout=timeout) from error
+        sentence = f"{tool} did not {purpose} within {timeout:g} s; it may be busy, so try again"
+        raise HostError(sentence, what=what, kind="timeout") from error
     except OSError as error:
         # 126 as in a shell, for a program that cannot be run
         ended = Ended(126, err=error.strerror or str(error))
@@ -175,15 +144,12 @@ def run_tool(
     return ended
 
 
-def too_late(tool: str, *, purpose: str, what: HostPart, timeout: float) -> HostError:
-    """The error for a tool that has not ended in time."""
-    sentence = f"{tool} did not {purpose} within {timeout:g} s"
-    return HostError(f"{sentence}; it may be busy, so try again", what=what, kind="timeout")
-
-
 def tool_error(ended: Ended, tool: str, *, purpose: str, what: HostPart) -> HostError:
     """The error for a tool that has ended without doing what was asked."""
-    printed = _on_one_line(ended.complaint) or f"{_how(ended)}, without a message"
+    end = f"exit code {ended.code}"
+    if ended.code < 0:
+        end = f"it was ended by signal {-ended.code}"
+    printed = _on_one_line(ended.complaint) or f"{end}, without a message"
     kind, remedy = _kind_and_remedy(printed)
     sentence = f"{tool} could not {purpose}"
     if kind == "no-answer":
@@ -200,12 +166,6 @@ def _on_one_line(text: str) -> str:
         if line.strip("^~") and line not in lines:
             lines.append(line)
     return " | ".join(lines)
-
-
-def _how(ended: Ended) -> str:
-    if ended.code < 0:
-        return f"it was ended by signal {-ended.code}"
-    return f"exit code {ended.code}"
 
 
 def _kind_and_remedy(printed: str) -> tuple[str, str]:

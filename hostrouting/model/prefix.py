@@ -180,15 +180,6 @@ def borders_of(blocks: Iterable[Prefix]) -> list[int]:
     return sorted(borders)
 
 
-def outermost(blocks: Iterable[Prefix]) -> list[Prefix]:
-    """The blocks without those inside others, in order."""
-    outer: list[Prefix] = []
-    for block in sorted(blocks):
-        if not outer or block not in outer[-1]:
-            outer.append(block)
-    return outer
-
-
 def joined(blocks: Iterable[Prefix]) -> Iterator[Prefix]:
     """The fewest blocks of one family that have the same addresses, in order: two halves are
     joined.

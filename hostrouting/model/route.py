@@ -210,13 +210,6 @@ class Route(NamedTuple):
         """A route from text, with one next hop or none. In IPv4, the scope of a next hop without a
         gateway is link.
         """
-        numbers: dict[str, object] = {"table": table, "metric": metric, "protocol": protocol}
-        for name, number in numbers.items():
-            if not isinstance(number, int):
-                raise TypeError(f"Route.to: {name} is {number!r:.80}; it must be a number: 254")
-        if type not in ROUTE_TYPES:
-            known = ", ".join(ROUTE_TYPES)
-            raise ValueError(f"Route.to: type is {type!r:.80}; it must be one of {known}")
         destination = prefix if isinstance(prefix, Prefix) else Prefix.parse(prefix)
         hops: tuple[NextHop, ...] = ()
         scope = SCOPE_UNIVERSE
@@ -385,22 +378,11 @@ def _is_joined(entry: Route) -> bool:
     return entry.has_gateway
 
 
-def _protocol_to_type(number: int) -> str:
-    """The protocol as any `ip` reads it: its name as in a route's text, if `ip` knows that without
-    /etc/iproute2/rt_protos, as it does up to DHCP.
-    """
-    return protocol_name(number) if number <= PROTOCOL_DHCP else str(number)
-
-
 def deletion_command(route: Route) -> str:
-    """The command that deletes this route.
-
-    Linux does not find a route with a nexthop object by its device. A command cannot say that there
-    is no gateway or, in IPv4, that the metric is 0. Without them, any gateway or metric fits, so
-    typed a second time, the command could delete another route.
+    """The command that deletes this route: Linux finds it by its nexthop object or by its only next
+    hop; it finds no route by several of them.
     """
-    family = route.prefix.family
-    words = ["ip" if family == IPV4 else "ip -6", "route del", str(route.prefix)]
+    words = ["ip" if route.prefix.family == IPV4 else "ip -6", f"route del {route.prefix}"]
     if route.source is not None:
         words.append(f"from {route.source}")
     if route.tos:
@@ -408,11 +390,8 @@ def deletion_command(route: Route) -> str:
     if route.nexthop_id is not None:
         words.append(f"nhid {route.nexthop_id}")
     elif route.type == "unicast" and len(route.next_hops) == 1:
-        [hop] = route.next_hops
-        words.append(NextHop(hop.dev, hop.gateway).words_for(family))
-    words.append(f"table {table_name(route.table)}")
+        words.append(bare(route).way)
+    words.append(f"table {table_name(route.table)} proto {route.protocol}")
     if route.metric:
         words.append(f"metric {route.metric}")
-    if route.protocol:  # 0 would match any
-        words.append(f"proto {_protocol_to_type(route.protocol)}")
     return command_of(*words)

@@ -10,7 +10,6 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from hostrouting.model.prefix import IPV4, Prefix, width_of
 from hostrouting.model.route import TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, Refusing, table_name
-from hostrouting.text import command_of
 
 RuleAction: TypeAlias = Literal["to_table", "goto", "nop", Refusing]
 
@@ -65,12 +64,7 @@ class Rule(NamedTuple):
         selectors = self.selectors()
         if self.src is None:
             selectors.insert(0, ("from", "all"))
-        return f"{self.priority}: {self._in_words(selectors)} {self.effect}"
-
-    @property
-    def effect(self) -> str:
-        """What the rule does with the packets that it selects, as `ip rule` prints it."""
-        words = [self._action()]
+        words = [f"{self.priority}:", self._in_words(selectors), self._action()]
         if self.suppress_prefixlength is not None:
             words.append(f"suppress_prefixlength {self.suppress_prefixlength}")
         if self.suppress_ifgroup is not None:
@@ -123,28 +117,6 @@ def _place(selector: tuple[str, str]) -> int:
     """Where `ip rule` prints this selector; what it does not know comes last."""
     word, _ = selector
     return SELECTORS.index(word) if word in SELECTORS else len(SELECTORS)
-
-
-def rule_command(verb: Literal["add", "del"], rule: Rule) -> str:
-    """The command that adds or deletes the rule; not for the rule of VRFs, whose effect `ip rule`
-    prints in words that it does not read.
-    """
-    words = ["ip" if rule.family == IPV4 else "ip -6", f"rule {verb} pref {rule.priority}"]
-    if rule.selection:
-        words.append(rule.selection)
-    words.append(rule.effect)
-    return command_of(*words)
-
-
-def priority_before(rule: Rule, rules: Iterable[Rule]) -> int | None:
-    """The highest free priority at which a new rule comes before this one; 0 is never full, because
-    a new rule comes after those there. None if nothing comes before this one.
-    """
-    taken = {each.priority for each in rules if each.family == rule.family}
-    for priority in range(rule.priority - 1, -1, -1):
-        if priority not in taken or priority == 0:
-            return priority
-    return None
 
 
 def default_rules(family: int) -> tuple[Rule, ...]:

@@ -1,5 +1,5 @@
 """A host's routing at one moment, with its devices and their addresses; and the JSON form
-`hostrouting/snapshot/3`.
+`hostrouting/snapshot/1`.
 
 The JSON form follows from the fields, so that no field can be forgotten. `kernel` takes snapshots.
 """
@@ -9,14 +9,14 @@ from os import PathLike
 from typing import Annotated, Any, NamedTuple
 
 from hostrouting.errors import ConfigError, Fault
-from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
+from hostrouting.model.prefix import IP, Prefix
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.rule import Rule
 from hostrouting.reading import json_value, load, parse, read
 
 ARPHRD_ETHERNET, ARPHRD_INFINIBAND, ARPHRD_LOOPBACK = 1, 32, 772
 
-SCHEMA = "hostrouting/snapshot/3"
+SCHEMA = "hostrouting/snapshot/1"
 SAVE = "save one with the command snapshot"
 
 
@@ -35,12 +35,6 @@ class Link(NamedTuple):
     """
     up: bool = True
     master: str | None = None
-    xdp: bool = False
-    """Whether an XDP program sees packets before Linux routes them."""
-    ipv6_disabled: bool = False
-    """Whether the setting disable_ipv6 is on, or the MTU is less than IPv6 needs: Linux then
-    refuses every IPv6 route through the device. Routes and addresses do not show this: a device
-    that never had a carrier may have none."""
 
     @property
     def loopback(self) -> bool:
@@ -87,12 +81,6 @@ class Snapshot(NamedTuple):
     """Whether this host forwards IPv6 packets (`net.ipv6.conf.all.forwarding`); None if that is not
     known.
     """
-    name_servers: tuple[IP, ...] = ()
-    """The name servers that the host asks; they are in a file, not in the kernel."""
-    family: Annotated[int, (IPV4, IPV6)] | None = None
-    """The only family whose addresses, rules and routes were read; None: both. What was not read
-    may be there.
-    """
     restless: bool = False
     """Whether the tables changed while they were read: the snapshot may show a state that never
     existed.
@@ -112,18 +100,6 @@ class Snapshot(NamedTuple):
         kept = [route for route in self.routes if route.protocol != OURS or route.key not in keys]
         return self._replace(routes=(*kept, *further))
 
-    def with_rules(self, added: Iterable[Rule]) -> "Snapshot":
-        """The same host with further rules, each behind those of its priority."""
-        rules = sorted((*self.rules, *added), key=lambda rule: rule.priority)
-        return self._replace(rules=tuple(rules))
-
-    def lacks(self, family: int) -> bool:
-        """Whether Linux runs without this family: it then lists neither a rule nor a route."""
-        if self.family not in {None, family}:
-            return False  # it was not read
-        has_rule = any(rule.family == family for rule in self.rules)
-        return not has_rule and not any(route.prefix.family == family for route in self.routes)
-
     def default_routes(self, family: int) -> list[Route]:
         """The routes to all addresses of this family, in every table and of any type."""
         everywhere = Prefix(family, 0, 0)
@@ -142,23 +118,13 @@ class Snapshot(NamedTuple):
         """The snapshot of a whole host in a file or pipe; `-` is standard input. Raises
         ConfigError, which names it.
         """
-        return load(path, cls._whole_from_json)
-
-    @classmethod
-    def _whole_from_json(cls, text: bytes) -> "Snapshot":
-        """As `from_json`, but a snapshot of one family is a fault: a plan or a repair would take
-        the routes of the other one for missing.
-        """
-        snapshot = cls.from_json(text)
-        if snapshot.family is not None:
-            raise ConfigError([Fault("family", "", f"only IPv{snapshot.family} was read", SAVE)])
-        return snapshot
+        return load(path, cls.from_json)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Snapshot":
         """Read the output of `to_json`. A ConfigError lists every fault."""
         try:
-            document = parse(text, SAVE, "is not JSON, or was not copied whole")
+            document = parse(text)
             _take_out_schema(document)
             return read(cls, document)
         except ConfigError as error:

@@ -3,7 +3,9 @@ boot, and `run_guard` for as long as the host runs. Each is called by a unit of 
 hostrouting.pyz, and ends its process.
 
 The program is open as descriptor 3, and its modules are imported from there, so that all are of one
-release, whatever replaces the file meanwhile. Old versions of Python can read this file.
+release, whatever replaces the file meanwhile. (A start that began before an upgrade is refused
+once, if config.json then has a key that only the new release knows.) Old versions of Python can
+read this file.
 """
 
 import os
@@ -40,11 +42,8 @@ def run_trial() -> None:
     """Load what the gate loads, and decide nothing: `status` tries the program."""
     if sys.version_info < OLDEST_PYTHON:
         sys.exit("it is Python {}.{}".format(*sys.version_info[:2]))
-    import hostrouting.check.check  # noqa: PLC0415  an older Python cannot read it
-    import hostrouting.host.host  # noqa: PLC0415
-    import hostrouting.kernel.netlink.backend  # noqa: PLC0415
-    import hostrouting.node.start  # noqa: PLC0415
-    import hostrouting.upkeep.passes  # noqa: F401, PLC0415
+    import hostrouting.kernel.netlink.backend  # noqa: PLC0415  an older Python cannot read it
+    import hostrouting.node.start  # noqa: F401, PLC0415
 
     _exit(PASSED)
 
@@ -55,12 +54,8 @@ def _require_python() -> None:
     needed = "{}.{}".format(*OLDEST_PYTHON)
     present = "{}.{}".format(*sys.version_info[:2])
     line = (
-        "<3>hostrouting: Python {} or newer is needed, and {} is Python {}; as root: {}\n".format(
-            needed,
-            "/etc/hostrouting/python",
-            present,
-            "hostrouting apply --config /etc/hostrouting/config.json",
-        )
+        f"<3>hostrouting: Python {needed} or newer is needed, and /etc/hostrouting/python is "
+        f"Python {present}; as root: hostrouting apply --config /etc/hostrouting/config.json\n"
     )
     os.write(2, line.encode())  # its own buffer would be lost
     _exit(REFUSED)

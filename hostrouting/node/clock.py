@@ -1,42 +1,45 @@
-"""The time, as a process of the node needs it: `phases.Clock` would load threads."""
+"""The time, and the lock of the host, as a process of the node waits for them: `phases.Clock` would
+load threads.
+"""
 
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING, Protocol
 
-TYPE_CHECKING = False
+from hostrouting.node.lock import HostLock
+
 if TYPE_CHECKING:
-    from typing import Protocol
+    from contextlib import AbstractContextManager
 
     from phases import Clock
 
-    class NodeClock(Protocol):
-        """The time, and waiting."""
 
-        @property
-        def for_watch(self) -> Clock | None:
-            """The clock on which the watch of a fake kernel waits; a real one has the machine's."""
+class NodeClock(Protocol):
+    """The time, and waiting."""
 
-        def now(self) -> float:
-            """Monotonic seconds: only differences are meaningful."""
+    def locked(self) -> AbstractContextManager[None]:
+        """Hold the lock of the host during the block; wait for it without a limit."""
 
-        def processor_time(self) -> float:
-            """How many seconds this process has worked."""
+    @property
+    def for_watch(self) -> Clock | None:
+        """The clock on which the watch of a fake kernel waits; a real one has the machine's."""
 
-        def sleep(self, seconds: float) -> None:
-            """Wait that long."""
+    def now(self) -> float:
+        """Monotonic seconds: only differences are meaningful."""
+
+    def processor_time(self) -> float:
+        """How many seconds this process has worked."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait that long."""
 
 
 class MachineClock:
     """The clock of this machine; see NodeClock."""
 
+    locked = HostLock
     for_watch = None
-
-    def now(self) -> float:
-        return time.monotonic()
-
-    def processor_time(self) -> float:
-        return time.process_time()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
+    now = staticmethod(time.monotonic)
+    processor_time = staticmethod(time.process_time)
+    sleep = staticmethod(time.sleep)

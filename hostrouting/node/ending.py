@@ -4,12 +4,8 @@ is an exception in the main thread, wherever that is, also while it waits for a 
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import signal
-    from typing import NoReturn
-else:
-    import _signal as signal  # the same without enums, which are a tenth of a start
+import signal
+from typing import NoReturn
 
 _SIGNALS = (
     signal.SIGHUP,
@@ -22,8 +18,6 @@ _SIGNALS = (
 """With these, units are stopped or reloaded. A unit may count one of them as a success
 (SuccessExitStatus=), and a gate that it kills would have succeeded.
 """
-ENDING = (*_SIGNALS, signal.SIGALRM)
-"""The signals that raise one of the exceptions below. The first one does; later ones do nothing."""
 
 
 class Stopped(BaseException):
@@ -42,16 +36,14 @@ def stop_on_signals() -> None:
 
 def _stop(number: int, _frame: object) -> NoReturn:
     _ignore_the_others()
-    from signal import Signals  # noqa: PLC0415  see above
-
-    raise Stopped(Signals(number).name)
+    raise Stopped(signal.Signals(number).name)
 
 
 def _ignore_the_others() -> None:
     """Have later signals do nothing. Not by SIG_IGN: if two come at once, Python would print a
     warning about the second one.
     """
-    for each in ENDING:
+    for each in (*_SIGNALS, signal.SIGALRM):
         signal.signal(each, _ignore)
 
 
@@ -75,7 +67,7 @@ class TimeLimit:
         signal.signal(signal.SIGALRM, self._end)
         # Again and again: if a signal comes just before this process blocks, Python raises nothing
         # until the next one ends the wait.
-        signal.setitimer(signal.ITIMER_REAL, max(self._seconds, 0.001), 0.25)
+        signal.setitimer(signal.ITIMER_REAL, self._seconds, 0.25)
 
     def __exit__(self, *_: object) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)

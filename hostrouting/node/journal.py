@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
+import traceback
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TypeAlias
 
-from hostrouting.host.layout import HostLayout
+from hostrouting.errors import HostRoutingError
 from hostrouting.node.ending import Stopped, TimeIsUp
 from hostrouting.text import printable
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import TypeAlias
-
-    from hostrouting.command import Operator
     from hostrouting.upkeep.passes import PassOutcome
 
-    Line: TypeAlias = tuple[int, str]
-    """A level, and the words."""
+Line: TypeAlias = "tuple[int, str]"
+"""A level, and the words."""
 
 ERROR, WARNING, NOTICE, INFO = 3, 4, 5, 6
 
@@ -54,35 +52,30 @@ def lines_of(outcome: PassOutcome) -> Iterator[Line]:
     ]
     for finding in findings[:_SHOWN]:
         level = ERROR if finding.severity == "error" else WARNING
-        yield level, finding.line_for(_reader())
+        yield level, finding.line
     if len(findings) > _SHOWN:
         yield WARNING, f"and {len(findings) - _SHOWN:,} more findings"
     for verdict in outcome.verdicts:
         yield INFO, verdict
 
 
-def _reader() -> Operator:
-    """Who reads the journal, and has the program of the node."""
-    from hostrouting.command import Operator  # noqa: PLC0415  a shared pass needs none
+def say_failure(error: BaseException) -> None:
+    """Log why a process of the node ended before its work was done."""
+    for line in describe_failure(error):
+        say(ERROR, line)
 
-    return Operator(program=HostLayout.node_command)
 
-
-def describe_failure(error: BaseException, activity: str) -> list[str]:
-    """Why a process of the node ended before its work was done, while it did this; and what is true
-    now, if that was added to the error.
+def describe_failure(error: BaseException) -> list[str]:
+    """Why a process of the node ended before its work was done; and what is true now, if that was
+    added to the error.
     """
-    from hostrouting.errors import HostRoutingError  # noqa: PLC0415  only after a failure
-
     if isinstance(error, Stopped):
-        lines = [f"{error} ended this while {activity}; {_ABOUT_SIGNALS}"]
+        lines = [f"{error} ended this; {_ABOUT_SIGNALS}"]
     elif isinstance(error, TimeIsUp):
-        lines = [f"this took longer than {error} s, and was ended while {activity}"]
+        lines = [f"this took longer than {error} s, and was ended"]
     elif isinstance(error, HostRoutingError):
-        lines = [line.strip() for line in error.lines_for(_reader())]
+        lines = [line.strip() for line in str(error).split("\n")]
     else:
-        import traceback  # noqa: PLC0415  as rare as a bug
-
         return "".join(traceback.format_exception(error)).splitlines()
     notes: list[str] = getattr(error, "__notes__", [])
     return [*lines, *notes]

@@ -10,33 +10,20 @@ The check asks the same of the default routes that plain packets use (`check.exp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from hostrouting.model.link_kinds import LINES, is_card, is_tap, is_tunnel, leads_out
-from hostrouting.model.route import PROTOCOL_RA, TABLE_MAIN, Route, bare_hop, devs_of
+from hostrouting.model.prefix import LINK_LOCAL
+from hostrouting.model.route import PROTOCOL_RA, TABLE_MAIN, Route, devs_of
 
 if TYPE_CHECKING:
-    from hostrouting.model.snapshot import Link
+    from hostrouting.model.snapshot import Link, Snapshot
 
 
 def has_tunnel(devs: Iterable[str], links: Mapping[str, Link]) -> bool:
     """Whether one of the devices is a tunnel."""
     return any(is_tunnel(links.get(dev)) for dev in devs)
-
-
-def are_taps_without_a_card(
-    devs: Iterable[str], with_address: Iterable[str], links: Mapping[str, Link]
-) -> bool:
-    """Whether these devices are taps, and no card is among those that have an address.
-
-    The uplink of a virtual machine or of a rootless node may be a tap, and so may the bridge of
-    Open vSwitch in user space. A VPN's tap has a card beside it, with an address.
-    """
-    if not all(is_tap(links.get(dev)) for dev in devs):
-        return False
-    return not any(is_card(links.get(dev), links) for dev in with_address)
 
 
 def doubtful_by_equal_routes(defaults: Sequence[Route]) -> frozenset[str]:
@@ -71,122 +58,66 @@ def devs_hidden_by_a_tunnel(
 
 
 def doubtful_by_a_tunnel(
-    devs: frozenset[str],
-    hidden: frozenset[str],
-    links: Mapping[str, Link],
-    *,
-    are_only_taps: bool,
+    devs: frozenset[str], hidden: frozenset[str], snapshot: Snapshot
 ) -> frozenset[str]:
     """The devices in doubt because the default route leads through a tunnel, with those of the
-    default route that it hides. Where it hides none, a provider's lines or taps are the only way
-    out, and not in doubt. All devices exist, because they lead out.
+    default route that it hides. Where it hides none, a provider's lines, or the taps of a virtual
+    machine without a network card that has an address, are the only way out, and not in doubt.
     """
+    links = snapshot.links_by_name
     if not has_tunnel(devs, links):
         return frozenset()
     if hidden:
         return devs | hidden
-    are_lines = all(links[dev].kind in LINES for dev in devs)
-    if are_lines or are_only_taps:
+    if all(links[dev].kind in LINES for dev in devs):
         return frozenset()
-    return devs
-
-
-class DefaultRouteInDoubt(NamedTuple):
-    """Why nobody knows whether the best default route leads to the network of this host."""
-
-    why: str
-    devs: tuple[str, ...]
-    """The devices of which one is the right one, in the order of their default routes."""
+    with_address = {each.dev for each in snapshot.addresses if each.ip not in LINK_LOCAL}
+    has_card = any(is_card(links.get(dev), links) for dev in with_address)
+    are_only_taps = all(is_tap(links[dev]) for dev in devs) and not has_card
+    return frozenset() if are_only_taps else devs
 
 
 class DefaultRoutes:
     """The default routes of one family by which other routes may be completed."""
 
     def __init__(
-        self,
-        routes: Iterable[Route],
-        links: Mapping[str, Link],
-        *,
-        expected: Iterable[str],
-        with_address: Iterable[str],
+        self, routes: Iterable[Route], snapshot: Snapshot, expected: Iterable[str]
     ) -> None:
-        """Use these routes of the family. `expected` are the devices that the configuration names
-        as expected, and `with_address` those that have an address that is not link-local.
+        """Use these routes of the family, of this host. `expected` are the devices that the
+        configuration names as expected: the only one of them that can have the default route
+        settles a doubt.
         """
-        self._links = links
-        self._expected = frozenset(expected)
-        self._with_address = frozenset(with_address)
-        self.all = sorted(_usable_defaults(routes), key=_rank)
+        links = snapshot.links_by_name
+        usable = [_without_dead_hops(route) for route in routes if _is_usable_default(route)]
+        self.all = sorted(usable, key=_rank)
         """Those of all tables, the best first: by table (main, then the lowest), metric and
         preference.
         """
-
-    @cached_property
-    def of_main(self) -> list[Route]:
+        self.of_main: list[Route] = []
         """Those of table main, with the next hops that lead out of the host."""
-        routes: list[Route] = []
         for route in self.all:
-            if route.table != TABLE_MAIN:
-                continue
-            hops = [hop for hop in route.next_hops if leads_out(self._links.get(hop.dev or ""))]
-            if hops:
-                routes.append(route._replace(next_hops=tuple(hops)))
-        return routes
-
-    @cached_property
-    def doubt(self) -> DefaultRouteInDoubt | None:
-        """Why the best one of table main is in doubt; None if it is not, or there is none."""
-        if not self.of_main:
-            return None
-        used = self.of_main[0]
-        by_tunnel = self._devs_in_doubt_with(used.devs)
-        by_equal_routes = doubtful_by_equal_routes(self.of_main)
-        if by_tunnel:
-            why = f"[{used}] leads through a tunnel"
-        elif by_equal_routes:
-            why = f"[{used}] is not the only default route with its metric"
-        else:
-            return None
-        listed: dict[str, None] = {}
-        for route in self.of_main:
-            listed |= dict.fromkeys(route.devs)
-        doubtful = by_tunnel | by_equal_routes
-        return DefaultRouteInDoubt(why, tuple(dev for dev in listed if dev in doubtful))
-
-    @cached_property
-    def only_expected_dev(self) -> str | None:
-        """The one expected device that can have the default route, if there is one.
-
-        One that is not there may be able to.
-        """
-        links = self._links
-        able = [dev for dev in self._expected if dev not in links or leads_out(links[dev])]
-        return able[0] if len(able) == 1 else None
-
-    def may_lead_by(self, dev: str) -> bool:
-        """Whether the default route could lead by this device. It leads out, and is the only
-        expected one, or is not a VPN's: an earlier release may have moved a route into a VPN.
-        """
-        if not leads_out(self._links.get(dev)):
-            return False
-        return dev == self.only_expected_dev or not self._devs_in_doubt_with([dev])
-
-    def _devs_in_doubt_with(self, devs: Iterable[str]) -> frozenset[str]:
-        """The devices that are in doubt by a tunnel if the default route leads through these."""
-        used = frozenset(devs)
-        hidden = devs_hidden_by_a_tunnel(used, self.of_main, self._links)
-        are_only_taps = are_taps_without_a_card(used, self._with_address, self._links)
-        return doubtful_by_a_tunnel(used, hidden, self._links, are_only_taps=are_only_taps)
+            hops = tuple(hop for hop in route.next_hops if leads_out(links.get(hop.dev or "")))
+            if hops and route.table == TABLE_MAIN:
+                self.of_main.append(route._replace(next_hops=hops))
+        self.doubtful: frozenset[str] = frozenset()
+        """The devices of which one may be the right one, if the best of table main is in doubt."""
+        if self.of_main:
+            devs = frozenset(self.of_main[0].devs) & links.keys()
+            hidden = devs_hidden_by_a_tunnel(devs, self.of_main, links)
+            self.doubtful = doubtful_by_a_tunnel(devs, hidden, snapshot)
+            self.doubtful |= doubtful_by_equal_routes(self.of_main)
+        able = [dev for dev in expected if dev not in links or leads_out(links[dev])]
+        self.only_expected_dev = able[0] if len(able) == 1 else None
 
 
-def _usable_defaults(routes: Iterable[Route]) -> Iterator[Route]:
-    """The default routes for all packets, with only the next hops that Linux uses."""
-    for route in routes:
-        if route.prefix.length or route.type != "unicast" or not is_for_all_packets(route):
-            continue
-        hops = [bare_hop(hop) for hop in route.next_hops if not hop.dead]
-        if hops:
-            yield route._replace(next_hops=tuple(hops))
+def _is_usable_default(route: Route) -> bool:
+    if route.prefix.length or route.type != "unicast" or not is_for_all_packets(route):
+        return False
+    return bool(route.usable_devs)
+
+
+def _without_dead_hops(route: Route) -> Route:
+    return route._replace(next_hops=tuple(hop for hop in route.next_hops if not hop.dead))
 
 
 def is_for_all_packets(route: Route) -> bool:

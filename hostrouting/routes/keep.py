@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hostrouting.routes.apply import Applied, apply_plan
-from hostrouting.routes.plan import plan_static_routes
+from hostrouting.errors import ApplyError
+from hostrouting.routes.apply import apply_plan
+from hostrouting.routes.plan import plan_static_routes, reply_routes
+from hostrouting.routes.steps import RoutePlan
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.kernel.base import RouteBackend
+    from hostrouting.kernel.base import RouteBackend, RouteRequest
 
 
-def keep_routes(backend: RouteBackend, config: HostRoutingConfig) -> Applied:
-    """Bring the routes of the host to those of the configuration, all or none. If one has to wait,
-    nothing is changed, and the plan says for what. Raises what `apply_plan` raises.
+def keep_routes(
+    backend: RouteBackend,
+    config: HostRoutingConfig,
+    *,
+    done: list[RouteRequest],
+    may_move: bool = False,
+    check: Callable[[], object] = lambda: None,
+) -> RoutePlan:
+    """Bring the routes of the host to those of the configuration, all or none; return the plan. If
+    a route has to wait, nothing is changed. Routes of ours that work are moved only if this
+    `may_move` them. Raises what `apply_plan` raises, which has the other options.
+
+    The route for replies to probes comes last, and holds nothing back: if Linux refuses it, as
+    where IPv6 is disabled on its device, the plan has that as a warning.
     """
-    before = backend.snapshot()
-    plan = plan_static_routes(config, before)
+    replies = {route.key for route in reply_routes(config)}
+    configured = {route.key for route in config.static_routes.routes} | replies
+    before = backend.snapshot(near=[key.prefix for key in configured])
+    plan = plan_static_routes(config, before, may_move=may_move)
     plan.require_no_conflict()
     if plan.waiting:
-        return Applied(plan)
-    return apply_plan(plan, backend, before=before)
+        return plan
+    of_replies = RoutePlan(tuple(step for step in plan.steps if step.route.key in replies))
+    others = tuple(step for step in plan.steps if step.route.key not in replies)
+    apply_plan(RoutePlan(others), backend, before=before, done=done, check=check)
+    done_for_replies: list[RouteRequest] = []
+    try:
+        apply_plan(of_replies, backend, before=before, done=done_for_replies)
+    except ApplyError as error:
+        plan = plan.with_reply_warnings(error.findings)
+    done += done_for_replies
+    return plan

@@ -1,254 +1,104 @@
-"""What a host has answered, as one value, and what follows from that."""
+"""What a host answers about what is installed on it.
+
+Each part of the host is asked on its own. A part that does not answer, and a config.json that
+cannot be used, hide no other part.
+"""
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, get_args
 
 import attrs
 
-from hostrouting.check.repair_line import RepairLine, typed
+from hostrouting.boot.on_disk import gated_on_disk
+from hostrouting.check.repair_line import repair_line
 from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, worst_code
-from hostrouting.command import joined
-from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.finding import WRONG, Finding, Name
+from hostrouting.config.settings import HostRoutingConfig, gated_units
+from hostrouting.errors import HostRoutingError, is_denied
+from hostrouting.finding import Finding, Remedy, worst_first
+from hostrouting.gate.health import find_faults
 from hostrouting.gate.unit_gates import APPLY
+from hostrouting.gate.unit_states import State as StateOfUnit, UnitState, unit_states
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.typed_commands import with_gate_command
-from hostrouting.status.findings import (
-    State,
-    causes_of,
-    failures_of,
-    find_differences,
-    find_stuck,
-    in_order,
-    is_beside_routing,
-    state_of,
-)
+from hostrouting.install.host_check import check_host
+from hostrouting.install.installed import read_installed
+from hostrouting.tasks.configure import Configure
+from hostrouting.text import counted
+from hostrouting.upkeep.fight import read_fight
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from hostrouting.errors import HostRoutingError
-    from hostrouting.gate.unit_states import State as StateOfUnit, UnitState
+    from hostrouting.check.results import CheckReport
+    from hostrouting.host.base import Files
+    from hostrouting.host.host import Host
     from hostrouting.install.host_check import HostCheck
     from hostrouting.install.plan import Plan
 
-_CODES: dict[State | StateOfUnit, int] = {
-    "differs": PROBLEM,
-    "open": PROBLEM,
-    "shut": PROBLEM,
-    "waiting": CANNOT_DECIDE,
-    "refused": PROBLEM,
-    "fails": PROBLEM,
+T = TypeVar("T")
+State: TypeAlias = Literal["nothing", "in force", "differs", "waiting"]
+"""How a host is:
+
+- nothing: nothing is installed.
+- in force: what is installed is in force, and nothing is wrong.
+- differs: an operator has to do something.
+- waiting: something may still come or answer.
+"""
+_CODES: dict[StateOfUnit, int] = {
+    "stuck": PROBLEM,
     "masked": PROBLEM,
+    "fails": PROBLEM,
     "unknown": BAD_INPUT,
+    "waiting": CANNOT_DECIDE,
     "no answer": CANNOT_DECIDE,
 }
-"""The exit codes of the states of hosts and of units. The others are fine."""
-_OF_PREFERRED_CARD: tuple[Name, ...] = ("route-differs", "repair-cost")
-"""The findings that are wrong if another card than the one that Linux prefers is named."""
-_ENDED_BY_REPAIR: tuple[Name, ...] = ("route-conflict", "removal")
-"""The errors of an apply of config.json that the configuration of a repair does not have."""
+"""The exit codes of the states of units. The others are fine."""
 
 
 @attrs.frozen
 class Status:
-    """What the parts of a host have answered, and below that what follows: each value from those
-    above it. A part that did not answer has its default.
-    """
+    """What the parts of a host have answered. A part that did not answer has its default."""
 
     config: HostRoutingConfig | None = None
     """What config.json says."""
     is_broken: bool = False
     """Whether config.json is missing or cannot be used, also by root."""
-    faults: tuple[Finding, ...] = ()
-    """What is wrong with the gate."""
     plan: Plan | None = None
     """What apply would do with config.json."""
     check: HostCheck | None = None
     units: tuple[UnitState, ...] = ()
-    """The gated units, the worst first; or the one that was asked about."""
-    guard: UnitState | None = None
-    asked: str = ""
-    """The unit that was asked about; empty for all."""
-    unanswered: tuple[HostRoutingError, ...] = ()
-    """Why parts of the host did not answer."""
-
-    @cached_property
-    def _competing_defaults(self) -> list[Finding]:
-        """The default routes of cards beside the one that Linux prefers, where no card is named.
-        An error here: perhaps a new card has taken the place of the right one, and then each route
-        without a device follows it at the next apply.
-        """
-        if self.check is None:
-            return []
-        doubts = self.check.doubts
-        return [
-            finding._replace(severity="error")
-            for finding in self.check.named("default-routes")
-            if finding not in doubts
-        ]
+    """The gated units and the guard, if it is installed; the worst first."""
+    asked: tuple[UnitState, ...] = ()
+    """The unit that was asked about, or the instances of a template, the worst first."""
+    findings: tuple[Finding, ...] = ()
+    """What is wrong, the worst first, and then notes."""
+    command: str = ""
+    """What to type as root, so that the host is as config.json asks, and nothing escapes; empty if
+    there is nothing to do, or the findings say what comes first.
+    """
 
     @property
-    def _needs_repair(self) -> bool:
-        """Whether addresses escape that a repair brings back, and apply alone does not."""
-        if self.plan is None or self.check is None:
-            return False
-        report = self.plan.report
-        if report is None:  # a route conflicts or waits: nobody knows how the host would be
-            report = self.check.report
-        return bool(report.routes)
-
-    @cached_property
-    def must_name_card(self) -> bool:
-        """Whether an operator has to name a card first: nobody has, and a repair or apply would
-        lead a route through the one that Linux prefers now. Where addresses escape, apply alone
-        would fail in mode STRICT.
-        """
-        if self.config is None or not self._competing_defaults:
-            return False
-        routes = self.config.static_routes.routes
-        return self._needs_repair or any(route.dev is None for route in routes)
-
-    def certain(self, findings: Iterable[Finding]) -> list[Finding]:
-        """The findings that hold whichever card is named. The missing routes and the repair lead
-        through the card that Linux prefers now, and what leaves through another one need not be
-        wrong.
-        """
-        if not self.must_name_card:
-            return [*findings]
-        cards: set[str] = set()
-        for choice in self._competing_defaults:
-            cards.update(choice.facts["candidates"])
-        certain: list[Finding] = []
-        for finding in findings:
-            via = finding.facts.get("via") or {}
-            if finding.name not in _OF_PREFERRED_CARD and via.get("dev") not in cards:
-                certain.append(finding)
-        return certain
-
-    @cached_property
-    def _routing_command(self) -> str:
-        """What to type as root, so that the host is as config.json asks, and nothing escapes; empty
-        if there is nothing to do, something is awaited, an operator has to decide, or no command
-        alone is enough.
-        """
-        plan = self.plan
-        if plan is None or self.must_name_card:
-            return ""
-        last = APPLY.command
-        errors = [*plan.errors]
-        if self._needs_repair:
-            last = RepairLine().line()
-            errors += [fault for fault in self.faults if fault.name == "requirement"]
-        elif plan.is_empty or plan.routes.conflicts or plan.routes.waiting:
-            return ""
-        commands: dict[str, None] = {}  # in order, each once
-        for error in errors:
-            if error.name in _ENDED_BY_REPAIR:
-                continue
-            remedy = error.remedy
-            if remedy is None or remedy.words or remedy.otherwise is not None:
-                return ""  # no command alone ends that
-            commands[remedy.command] = None
-        return joined(" && ", *commands, last)
-
-    @cached_property
-    def findings(self) -> tuple[Finding, ...]:
-        """What is wrong, the worst first, and then notes. What only explains a verdict is in
-        `check`.
-        """
-        findings = [*self.faults]
-        if self.plan is not None:
-            findings += self.plan.findings
-            findings += self.plan.routes.failed_waits
-            findings += find_differences(self.plan)
-        if self.check is not None:
-            findings += self.check.named(*WRONG, "route-not-configured", "route-waits")
-            findings += self._competing_defaults
-            findings += self.check.doubts
-        for error in self.unanswered:  # a warning: what is known to be wrong is worse
-            for finding in error.findings:
-                findings.append(finding._replace(severity="warning", can_retry=True))
-        findings += find_stuck(self.units, findings)
-
-        to_gate = self._routing_command
-        if not to_gate and self.plan is not None and self.plan.is_empty:
-            to_gate = APPLY.command  # which changes nothing else
-        certain = map(_without_apply, self.certain(findings))
-        return in_order(with_gate_command(certain, to_gate))
-
-    @cached_property
-    def command(self) -> str:
-        """What to type as root, so that the host is as config.json asks, nothing escapes, and what
-        runs pods is gated; empty if that is not one command, or only units are to be gated.
-        """
-        if not self._routing_command:
-            return ""
-        ungated = [
-            finding.target
-            for finding in self.findings
-            if finding.name == "unit-not-gated" and finding.severity == "warning"
-        ]
-        return joined("", self._routing_command, typed("--gate", ungated))
-
-    @property
-    def leaves_something(self) -> bool:
-        """Whether something beside the routing is wrong that another command ends."""
-        others = [finding for finding in self.findings if is_beside_routing(finding)]
-        commands = [finding.remedy.command for finding in others if finding.remedy is not None]
-        return any(command not in self.command for command in commands)
-
-    @cached_property
-    def causes(self) -> tuple[Finding, ...]:
-        """The findings of the first line, of which the first says the state; none if nothing is
-        wrong.
-        """
-        return causes_of(self.findings)
-
-    @property
-    def matches(self) -> bool | None:
-        """Whether the host is as config.json asks; None if that is not known."""
-        if self.is_broken:
-            return False
-        if self.plan is None:
-            return None
-        return self.plan.is_empty and not self._competing_defaults
+    def wrong(self) -> list[Finding]:
+        """The findings that are not notes."""
+        return [finding for finding in self.findings if finding.severity != "note"]
 
     @property
     def state(self) -> State:
         """How the host is."""
         if self.config == HostRoutingConfig():
             return "nothing"
-        if not self.causes:
-            return "in force"
-        return state_of(self.causes[0])
+        codes = {CANNOT_DECIDE if finding.can_retry else PROBLEM for finding in self.wrong}
+        if PROBLEM in codes:
+            return "differs"
+        return "waiting" if codes else "in force"
 
     @property
     def code(self) -> int:
-        """The exit code: that of the unit that was asked about. If none was, BAD_INPUT where
-        config.json cannot be used, and otherwise that of the worst finding.
-        """
+        """The exit code: that of the unit that was asked about, or else of the host."""
         if self.asked:
-            return worst_code(*(_CODES.get(unit.state, FINE) for unit in self.units))
+            return worst_code(*(_CODES.get(unit.state, FINE) for unit in self.asked))
         if self.is_broken:
             return BAD_INPUT
-        wrong = [finding for finding in self.findings if finding.severity != "note"]
-        return worst_code(*(_CODES[state_of(finding)] for finding in wrong))
-
-    @property
-    def sentence(self) -> str:
-        """What is wrong, with each cause, or that nothing is. Last, the units that fail by
-        themselves, whatever the routing is.
-        """
-        if self.state == "nothing":
-            return "hostrouting has nothing installed on this host"
-        sentences = [cause.sentence for cause in self.causes]
-        if not sentences:
-            sentences = [f"this host matches {HostLayout.config_path}"]
-        sentences += failures_of(self.findings, self.units)
-        return ". Also: ".join(dict.fromkeys(sentences))
+        return {"differs": PROBLEM, "waiting": CANNOT_DECIDE}.get(self.state, FINE)
 
     @property
     def mode(self) -> str:
@@ -257,12 +107,183 @@ class Status:
             return ""
         return self.config.route_overlap.mode
 
-    def __bool__(self) -> NoReturn:
-        raise TypeError("a status is always true; write `status.matches`")
+
+def find_status(host: Host, unit: str = "") -> Status:
+    """Ask each part of the host, and how this unit is. Nothing is changed."""
+    answers = _Answers()
+    config: HostRoutingConfig | None = None
+    broken: tuple[Finding, ...] = ()
+    try:
+        config = read_installed(host)
+    except HostRoutingError as error:
+        if is_denied(error):  # nothing need be wrong with the file
+            answers.lack(error)
+        else:
+            broken = error.findings
+    on_disk = gated_on_disk(host.files)
+    gated = {*on_disk, *gated_units(config or HostRoutingConfig())}
+    asked: Sequence[UnitState] = ()
+    if unit:
+        asked = answers.ask(lambda: _find_units(host, [unit], gated)) or ()
+        asked = asked or [UnitState(unit, "no answer")]
+    guard = HostLayout.guard_unit
+    units = answers.ask(lambda: _find_units(host, [*sorted(gated), guard], gated)) or ()
+    units = [unit for unit in units if (unit.unit, unit.state) != (guard, "unknown")]
+    status = Status(config, bool(broken), units=tuple(units), asked=tuple(asked))
+    if config == HostRoutingConfig():
+        return status
+    if config is None:
+        faults = answers.ask(lambda: find_faults(host, on_disk, broken)) or ()
+        findings = [*map(_without_apply, faults), *_trouble_with(units), *answers.findings]
+        return attrs.evolve(status, findings=worst_first(findings))
+    return _with_routing(status, config, host, answers)
+
+
+def _with_routing(
+    status: Status, config: HostRoutingConfig, host: Host, answers: _Answers
+) -> Status:
+    """The status with the plan and the check of this configuration, all findings, and what to
+    type.
+    """
+    findings = [*(answers.ask(lambda: find_faults(host, gated_units(config))) or ())]
+    plan = answers.ask(lambda: Configure(config, host=host).plan())
+    if plan is not None:
+        findings += _findings_of(plan, host.files)
+    fight = answers.ask(lambda: read_fight(host.files))
+    running = {unit.unit for unit in status.units if unit.state == "runs"}
+    if fight is not None and fight.target in running:  # a guard that was killed leaves its file
+        findings.append(fight)
+    check: HostCheck | None = None
+    if config.route_overlap.cidrs:
+        check = answers.ask(lambda: check_host(config, host))
+    if check is not None:
+        doubts = check.doubts
+        findings += [doubt._replace(can_retry=True) for doubt in doubts]
+        others = [finding for finding in check.findings if finding not in doubts]
+        findings += [finding for finding in others if finding.severity != "note"]
+    findings += [*_trouble_with(status.units), *answers.findings]
+    command = _what_to_type(plan, check, findings)
+    if plan is not None and command:
+        unwritable = _find_unwritable(host.files, plan, command)
+        if unwritable is not None:
+            findings.append(unwritable)
+            command = ""
+    if command != APPLY.command:  # then an apply would fail, or more than that is to be done
+        findings = [_without_apply(finding) for finding in findings]
+    by_sentence: dict[str, Finding] = {}
+    for finding in worst_first(findings):
+        by_sentence.setdefault(finding.sentence, finding)
+    return attrs.evolve(
+        status, plan=plan, check=check, findings=tuple(by_sentence.values()), command=command
+    )
+
+
+def _findings_of(plan: Plan, files: Files) -> Iterator[Finding]:
+    """What there is to tell about the plan."""
+    on_disk = gated_on_disk(files)
+    for finding in plan.findings:
+        # A unit that a drop-in still gates is not ungated.
+        if finding.name != "unit-not-gated" or finding.target not in on_disk:
+            yield finding
+    yield from plan.routes.failed_waits
+    yield from _differences(plan)
 
 
 def _without_apply(finding: Finding) -> Finding:
-    """The finding without the remedy APPLY: the page ends with that command if it helps."""
-    if finding.remedy == APPLY:
-        return finding._replace(remedy=None)
-    return finding
+    return finding._replace(remedy=None) if finding.remedy == APPLY else finding
+
+
+def _what_to_type(plan: Plan | None, check: HostCheck | None, findings: list[Finding]) -> str:
+    """See `Status.command`: a command that would fail is not proposed."""
+    if plan is None or plan.routes.waiting:
+        return ""
+    if any(finding.name == "default-routes" for finding in findings):
+        return ""  # a device has to be named first
+    report = plan.report
+    if report is None and check is not None:
+        report = check.report
+    if report is not None and report.routes:
+        return repair_line() if _is_repaired_by_routes(report, plan) else ""
+    return "" if plan.is_empty or plan.failures else APPLY.command
+
+
+def _is_repaired_by_routes(report: CheckReport, plan: Plan) -> bool:
+    """Whether nothing is wrong any more once the routes are there that the repair proposes. A route
+    that conflicts gets others in its place.
+    """
+    errors = [finding for finding in plan.errors if finding.name != "route-conflict"]
+    unrepairable = any(family.repair.unrepairable for family in report.families)
+    return not (errors or unrepairable or report.missing_defaults)
+
+
+def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
+    """That this command has to write files, and cannot."""
+    folder = HostLayout.config_directory
+    writes = plan.files or command == repair_line()
+    if not writes or files.is_writable(folder):
+        return None
+    sentence = f"{folder} is on a read-only file system, so apply would fail"
+    remedy = Remedy("mount it writable (dmesg may say why it is not)")
+    return Finding("file", "error", sentence, folder, remedy)
+
+
+def _trouble_with(units: Iterable[UnitState]) -> Iterator[Finding]:
+    """The units that wait in the gate, and those that nobody starts again. One that fails and is
+    started again is not counted: so does a kubelet that has not joined a cluster.
+    """
+    for unit in units:
+        if unit.state in {"stuck", "masked", "waiting"}:
+            may_end = unit.state == "waiting"
+            finding = Finding("unit", "warning", unit.sentence, unit.unit, unit.remedy)
+            yield finding._replace(can_retry=may_end)
+
+
+class _Answers:
+    """Asks the parts of a host, and has why some did not answer."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+
+    def ask(self, ask: Callable[[], T]) -> T | None:
+        """What a part of the host answers; None if it does not."""
+        try:
+            return ask()
+        except HostRoutingError as error:
+            self.lack(error)
+            return None
+
+    def lack(self, error: HostRoutingError) -> None:
+        """A part did not answer: a warning, because what is known to be wrong is worse."""
+        for finding in error.findings:
+            self.findings.append(finding._replace(severity="warning", can_retry=True))
+
+
+def _find_units(host: Host, names: Sequence[str], gated: Collection[str]) -> list[UnitState]:
+    """These units, the worst first; none are known where systemd does not run."""
+    manager = host.running_manager
+    if manager is None:
+        return []
+    units = unit_states(manager, names, gated)
+    if len(names) == 1 and not units:  # a template of which nothing is loaded
+        return [UnitState(names[0], "stopped")]
+    order = get_args(StateOfUnit)  # the worst first
+    return sorted(units, key=lambda unit: order.index(unit.state))
+
+
+def _differences(plan: Plan) -> Iterator[Finding]:
+    """That this host is not as config.json asks; the page has each step. Perhaps config.json was
+    edited, so nothing is called wrong.
+    """
+    if not plan.work:
+        return
+    path = HostLayout.config_path
+    reason = f"this host is not as {path} asks"
+    if plan.files and not plan.changes_kernel:
+        reason = f"what {path} asks for is not applied yet, or no longer whole"
+    where: list[str] = []
+    if plan.routes.changes:
+        where.append(f"{counted(len(plan.routes.changes), 'change')} of routes")
+    if plan.files:
+        where.append(counted(len([*plan.files.writes, *plan.files.removes]), "file"))
+    sentence = f"{reason} ({', '.join(where)})" if where else reason
+    yield Finding("route-differs", "error", sentence, path)

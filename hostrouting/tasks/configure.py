@@ -11,8 +11,9 @@ import attrs
 import phases
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
-from hostrouting.install.installed import Wanted, installed_or_none
-from hostrouting.install.task import IS_HOST, InstallTask, SectionTask, own_constructor
+from hostrouting.install.install import InstallTask
+from hostrouting.install.installed import installed_or_none
+from hostrouting.install.wanted import Wanted
 from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
@@ -20,6 +21,7 @@ from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 if TYPE_CHECKING:
     from hostrouting.host.effects import Effects
     from hostrouting.install.plan import Plan
+    from hostrouting.install.task import SectionTask
 
 TASKS: tuple[type[SectionTask], ...] = (
     ConfigureStaticRoutes,
@@ -29,16 +31,15 @@ TASKS: tuple[type[SectionTask], ...] = (
 """In the order in which they run: the check comes last, because it looks at what the others did."""
 
 
-@own_constructor
 class Configure(InstallTask):
     """Make the host what the configuration asks for: files first, then routes, the table for
     probes, the check.
 
     Idempotent. What the host lacks is found before the first write. From the moment the files are
     installed, a gated unit starts only if the gate lets it; a running unit is never touched. `wait`
-    is how many seconds each step waits for what it needs, such as the default route. If
-    `allow_removal` is false, the run fails before its first write if it would take away what
-    protects the host.
+    is how many seconds each step waits for what it needs, such as the default route. Without
+    `allow_removal`, the run fails before its first write if it would take away what protects the
+    host.
     """
 
     name = "configure-host-routing"
@@ -47,7 +48,7 @@ class Configure(InstallTask):
 
     @property
     def subtasks(self) -> tuple[SectionTask, ...]:
-        """The steps that `only` and `skip` can name."""
+        """The steps that `skip` can name."""
         return self.parts()
 
     def parts(self) -> tuple[SectionTask, ...]:
@@ -77,17 +78,19 @@ class Remove:
     """Remove everything of hostrouting and nothing else: drop-ins, units, program, routes, probe
     table, markers.
 
-    A running unit is not touched; units that start from now on do not wait any more. Scripts of
-    others in gate.d also hold units back, so the removal is refused while there are any.
+    A running unit is not touched; units that start from now on do not wait any more.
     """
 
     name = "remove-host-routing"
-    host: Host = attrs.field(factory=Host.local, validator=IS_HOST, kw_only=True)
+    host: Host = attrs.field(factory=Host.local, kw_only=True)
 
     def plan(self, _ctx: phases.Context | None = None) -> Plan:
         """What would be removed; changes nothing."""
-        return Configure(HostRoutingConfig(), host=self.host).plan()
+        return self._configure().plan()
 
     def do(self, ctx: phases.Context) -> Effects | phases.Skip:
-        configure = Configure(HostRoutingConfig(), host=self.host)
+        configure = self._configure()
         return configure.install(ctx, configure.wanted)
+
+    def _configure(self) -> Configure:
+        return Configure(HostRoutingConfig(), host=self.host, allow_removal=True)

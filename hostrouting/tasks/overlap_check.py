@@ -17,25 +17,25 @@ from hostrouting.check.document import check_document
 from hostrouting.check.marker import leave_marker, remove_markers
 from hostrouting.check.sentences import check_findings
 from hostrouting.errors import HostError, NotReady, RouteOverlapError
-from hostrouting.finding import WRONG, Finding, worst_first
+from hostrouting.finding import WRONG, worst_first
 from hostrouting.host.effects import Effects
 from hostrouting.install.plan import Plan
-from hostrouting.install.task import SectionTask, own_constructor
+from hostrouting.install.task import SectionTask
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.text import first_of
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
     from hostrouting.config.settings import HostRoutingConfig, Mode
-    from hostrouting.install.installed import Wanted
-    from hostrouting.model.prefix import IP
+    from hostrouting.finding import Finding
+    from hostrouting.install.wanted import Wanted
     from hostrouting.model.snapshot import Snapshot
 
 _SHOWN = 20
 """So many are in a log or an error: of what is wrong, of the remedies, and the worst of the other
 findings. The result and the JSON document have all.
 """
-_REMEDY_NAMES = ("missing-rule", "action", "unsafe", "repair-cost")
+_REMEDY_NAMES = ("action", "unsafe")
 """The findings that say what to do about what is wrong: they come after that, in the error, too."""
 
 
@@ -55,20 +55,6 @@ class CheckResult(Effects):
             return ()
         return check_findings(self.report)
 
-    @property
-    def node_ips(self) -> dict[int, IP]:
-        """The address of the expected device, by family (4, 6) if there is exactly one: kubelet's
-        `--node-ip`.
-        """
-        if self.report is None:
-            return {}
-        return self.report.node_ips
-
-    def __str__(self) -> str:
-        if self.report is None:
-            return super().__str__()
-        return f"{self.report}\n{super().__str__()}"
-
     def log_fields(self) -> dict[str, object]:
         fields = super().log_fields()
         if self.report is None:
@@ -76,7 +62,7 @@ class CheckResult(Effects):
         return {"verdict": self.report.verdict, "findings": len(self.findings), **fields}
 
     def to_mapping(self) -> dict[str, object]:
-        """What was done and found, with the keys of `hostrouting/check/3`."""
+        """What was done and found, with the keys of `hostrouting/check/1`."""
         values = super().to_mapping()
         if self.report is None:
             return values
@@ -85,7 +71,6 @@ class CheckResult(Effects):
         return values | document
 
 
-@own_constructor
 class CheckRouteOverlap(SectionTask):
     """Check that every address of the expected CIDRs leaves through an expected device, now and at
     gated starts.
@@ -134,8 +119,7 @@ class CheckRouteOverlap(SectionTask):
         """
         try:
             with self.host.open_kernel() as kernel:
-                servers = self.host.name_servers
-                check = partial(check_kernel, kernel, config, name_servers=servers)
+                check = partial(check_kernel, kernel, config)
 
                 def attempt() -> tuple[CheckReport | None, str]:
                     report = check()
@@ -155,16 +139,9 @@ class CheckRouteOverlap(SectionTask):
     def _log_or_raise(self, ctx: phases.Context, report: CheckReport, mode: Mode) -> None:
         """Log the findings; in STRICT, raise what is wrong instead, with its remedies."""
         findings = check_findings(report, mode=mode)
-        wrong: list[str] = []
-        remedies: list[str] = []
-        others: list[Finding] = []
-        for finding in findings:
-            if finding.name in WRONG:
-                wrong.append(finding.line)
-            elif finding.name in _REMEDY_NAMES:
-                remedies.append(finding.line)
-            else:
-                others.append(finding)
+        wrong = [finding.line for finding in findings if finding.name in WRONG]
+        remedies = [finding.line for finding in findings if finding.name in _REMEDY_NAMES]
+        others = [each for each in findings if each.name not in (*WRONG, *_REMEDY_NAMES)]
         for finding in worst_first(others)[:_SHOWN]:
             ctx.log.log(finding.level, "%s", finding, extra={"verdict": report.verdict})
 

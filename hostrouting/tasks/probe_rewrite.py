@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import phases
 from hostrouting.errors import HostError
-from hostrouting.finding import Finding, Remedy
 from hostrouting.host.effects import Effects, Operation
 from hostrouting.install.plan import Plan
-from hostrouting.install.task import SectionTask, own_constructor
+from hostrouting.install.task import SectionTask
 from hostrouting.probe.load import Difference, find_difference, load_table
 from hostrouting.probe.obstacles import find_probe_obstacles
 from hostrouting.probe.table import TABLE
@@ -18,7 +17,7 @@ from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hostrouting.install.installed import Wanted
+    from hostrouting.install.wanted import Wanted
     from hostrouting.model.snapshot import Snapshot
 
 _TITLE = f"nftables table ip6 {TABLE}"
@@ -28,16 +27,8 @@ _OPERATIONS: dict[Difference, Operation] = {
     "unwanted": Operation("delete", _TITLE, "it is no longer wanted"),
 }
 """By what is wrong with the table: what is done about it."""
-_STAYS = Finding(
-    "probe-rewrite",
-    "warning",
-    f"{_TITLE} stays until the next boot: the program nft is not installed",
-    "nft",
-    Remedy("to delete it now, install the package nftables"),
-)
 
 
-@own_constructor
 class RewriteProbeSource(SectionTask):
     """Load the table that rewrites the source of probes, now, at every boot and before any gated
     unit starts.
@@ -55,12 +46,6 @@ class RewriteProbeSource(SectionTask):
     needed: ClassVar[tuple[type[SectionTask], ...]] = (ConfigureStaticRoutes,)
 
     def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
-        is_wanted = wanted.config.probe_rewrite.enabled
-        if not self.host.has_program("nft"):
-            # If the table is wanted, `find_requirements` says it.
-            if _has_asked_for_it(wanted) and not is_wanted:
-                return Plan(obstacles=(_STAYS,))
-            return Plan()
         operations: tuple[Operation, ...] = ()
         difference = self._find_difference(wanted)
         if difference:
@@ -73,32 +58,20 @@ class RewriteProbeSource(SectionTask):
         try:
             return find_difference(self.host.nftables, wanted.config.probe_rewrite)
         except HostError:
-            if _has_asked_for_it(wanted):
+            # Where nobody has asked for a table, nft need not be there, and Linux need not have it.
+            if any(each and each.probe_rewrite.enabled for each in (wanted.config, wanted.former)):
                 raise
-            # This process may not list it, or Linux has no nftables: nobody asked for a table.
             return ""
 
     def carry_out(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:
-        if self.host.is_image or not self.host.has_program("nft"):
-            return self._unchanged(wanted)
-        if not self._find_difference(wanted):
-            return self._unchanged(wanted)
-        with self.changing(ctx, wanted) as config:  # fails if another run has replaced this section
-            difference = load_table(self.host.nftables, config.probe_rewrite)
-        if not difference:
-            return self._unchanged(wanted)
-        return Effects(operations=(_OPERATIONS[difference],))
-
-    def _unchanged(self, wanted: Wanted) -> phases.Skip:
-        """The result where there is nothing to do."""
+        if not self.host.is_image and self._find_difference(wanted):
+            # This fails if another run has replaced this section.
+            with self.changing(ctx, wanted) as config:
+                difference = load_table(self.host.nftables, config.probe_rewrite)
+            if difference:
+                return Effects(operations=(_OPERATIONS[difference],))
         if not wanted.config.probe_rewrite.enabled:
             return phases.Skip(self.reason_to_skip)
         if self.host.is_image:
             return phases.Skip("an image has no table; it is loaded when it boots")
         return phases.Skip("the table is as it should be")
-
-
-def _has_asked_for_it(wanted: Wanted) -> bool:
-    """Whether the configuration of this run or of an earlier one has the rewrite."""
-    configs = (wanted.config, wanted.former)
-    return any(config is not None and config.probe_rewrite.enabled for config in configs)

@@ -8,22 +8,21 @@ import phases
 from hostrouting.errors import NotReady, RouteConflict
 from hostrouting.host.effects import Effects, recorded_in_errors
 from hostrouting.install.plan import Plan
-from hostrouting.install.preflight import require_no_loss
-from hostrouting.install.task import SectionTask, own_constructor
+from hostrouting.install.task import SectionTask
 from hostrouting.kernel.awaiting import await_result
-from hostrouting.routes.apply import Applied, apply_plan
+from hostrouting.routes.apply import apply_plan
+from hostrouting.routes.keep import keep_routes
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hostrouting.install.installed import Wanted
+    from hostrouting.install.wanted import Wanted
     from hostrouting.kernel.base import RouteBackend, RouteRequest
     from hostrouting.model.snapshot import Snapshot
 
 
-@own_constructor
 class ConfigureStaticRoutes(SectionTask):
     """Set the static routes of the configuration, now and at every boot, before any gated unit
     starts.
@@ -44,72 +43,59 @@ class ConfigureStaticRoutes(SectionTask):
     def carry_out(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:
         if self.host.is_image:
             return phases.Skip("an image has no routes; they are set when it boots")
-        with self.host.open_kernel() as backend:
+        done: list[RouteRequest] = []
+        with self.host.open_kernel() as backend, recorded_in_errors(done):
             try:
-                applied = self._await_and_apply(ctx, backend, wanted)
+                plan = self._await_and_apply(ctx, backend, wanted, done)
             except (RouteConflict, NotReady):
-                if not wanted.is_undo:
-                    raise
-                deleted = self._delete_unconfigured(ctx, backend, wanted)
-                with recorded_in_errors(deleted.changes):
-                    raise
-        for finding in applied.plan.warnings:
+                if wanted.is_undo:
+                    self._delete_unconfigured(ctx, backend, wanted, done)
+                raise
+        for finding in plan.warnings:
             ctx.log.warning("%s", finding, extra={"finding": finding.name})
-        effects = Effects(applied.changes, warnings=applied.plan.warnings)
-        if effects != Effects():
-            return effects
-        if applied.plan == RoutePlan():
+        if done or plan.warnings:
+            return Effects(tuple(done), warnings=plan.warnings)
+        if plan == RoutePlan():
             return phases.Skip(self.reason_to_skip)
         return phases.Skip("the routes are as they should be")
 
     def _await_and_apply(
-        self, ctx: phases.Context, backend: RouteBackend, wanted: Wanted
-    ) -> Applied:
+        self, ctx: phases.Context, backend: RouteBackend, wanted: Wanted, done: list[RouteRequest]
+    ) -> RoutePlan:
         """Make the routes right, once nothing is missing for that; NotReady says what was missing
-        at the end. Raises RouteConflict at once: no wait would end a conflict.
+        at the end. Raises RouteConflict at once: no wait would end a conflict. If the run is
+        cancelled before the last change, the changes are taken back.
 
         Other sections say something about the routes, too, and another run may have replaced them:
         what is installed counts.
         """
-        last_plan = RoutePlan()
+        plan = RoutePlan()
 
-        def attempt() -> tuple[Applied | None, str]:
-            nonlocal last_plan
-            last_plan = plan_static_routes(self.require_installed(wanted), backend.snapshot())
-            last_plan.require_no_conflict()
-            applied = Applied(last_plan)
-            if last_plan.changes and not last_plan.waiting:
-                # If the run is cancelled before the last change, ctx.check raises that, and the
-                # changes are taken back. An error has those that were made all the same.
-                done: list[RouteRequest] = []
-                with self.changing(ctx, wanted) as config, recorded_in_errors(done):
-                    before = backend.snapshot()
-                    last_plan = plan_static_routes(config, before)
-                    last_plan.require_no_conflict()
-                    applied = Applied(last_plan)
-                    if last_plan.changes and not last_plan.waiting:
-                        require_no_loss(wanted, before, last_plan.apply_to(before))
-                        applied = apply_plan(
-                            last_plan, backend, before=before, check=ctx.check, done=done
-                        )
-            if last_plan.waiting:
-                return None, "; ".join(map(str, last_plan.route_waits))
-            return applied, ""
+        def attempt() -> tuple[RoutePlan | None, str]:
+            nonlocal plan
+            plan = plan_static_routes(self.require_installed(wanted), backend.snapshot())
+            plan.require_no_conflict()
+            if plan.changes and not plan.waiting:
+                with self.changing(ctx, wanted) as config:
+                    plan = keep_routes(backend, config, done=done, may_move=True, check=ctx.check)
+            if plan.waiting:
+                return None, "; ".join(map(str, plan.route_waits))
+            return plan, ""
 
         try:
             return await_result(ctx, backend, attempt, wait=self.wait)
         except NotReady as error:
             if error.kind:  # another run is busy
                 raise
-            raise NotReady(str(error), findings=last_plan.failed_waits) from error
+            raise NotReady(str(error), findings=plan.failed_waits) from error
 
     def _delete_unconfigured(
-        self, ctx: phases.Context, backend: RouteBackend, wanted: Wanted
-    ) -> Applied:
+        self, ctx: phases.Context, backend: RouteBackend, wanted: Wanted, done: list[RouteRequest]
+    ) -> None:
         """Delete the routes that are not configured, though no other change is possible: an undo
         leaves none of what it takes back.
         """
         with self.changing(ctx, wanted) as config:
             snapshot = backend.snapshot()
             plan = plan_static_routes(config, snapshot).deletions
-            return apply_plan(plan, backend, before=snapshot)
+            apply_plan(plan, backend, before=snapshot, done=done)

@@ -1,13 +1,11 @@
-"""Test kit for code that uses hostrouting: a fake kernel, ready-made hosts, and contract suites.
+"""Test kit for code that uses hostrouting: a fake kernel, ready-made hosts, a contract suite.
 
-    FakeKernel         a fake kernel in memory that behaves like Linux
-    FaultyBackend      any backend, with the faults that a test sets
-    FakeNftables …     fake nftables, ebtables (FakeEbtables) and MAC addresses (FakeLinkLayer)
-    FakeHost           the fake kernel with files and a service manager; `.image()` is an image
-    topologies         ready-made hosts: plain_vm(), h200()
-    contract           the contract suite of RouteBackend: subclass `contract.BackendContract`
-
-pytest is not a dependency.
+FakeKernel         a fake kernel in memory that behaves like Linux
+FaultyBackend      any backend, with the faults that a test sets
+FakeEbtables …     fake ebtables and MAC addresses (FakeLinkLayer)
+FakeHost           the fake kernel with files and a service manager; `.image()` is an image
+plain_vm, h200     the kernels of ready-made hosts
+contract           the suite of RouteBackend: subclass `contract.BackendContract`
 """
 
 from hostrouting.testing.azure_vnet import FakeEbtables, FakeLinkLayer
@@ -19,12 +17,5 @@ from hostrouting.testing.nftables import FakeNftables
 from hostrouting.testing.systemd import FakeManager
 from hostrouting.testing.topologies import h200, plain_vm
 
-__all__ = [
-    "FakeKernel",
-    "FakeNftables",
-    "FakeEbtables",
-    "FakeLinkLayer",
-    "FaultyBackend",
-]  # kernels, with faults
-__all__ += ["FakeHost", "FakeFiles", "FakeManager"]  # a host in memory, and its parts
-__all__ += ["plain_vm", "h200"]  # the kernels of ready-made hosts
+__all__ = ["FakeKernel", "FakeNftables", "FaultyBackend", "FakeHost", "FakeFiles", "FakeManager"]
+__all__ += ["FakeEbtables", "FakeLinkLayer", "plain_vm", "h200"]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from hostrouting.azure_vnet.ebtables import BridgeRule, require_deletable
+from hostrouting.azure_vnet.ebtables import BridgeRule
 from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
 from hostrouting.errors import BackendError, HostError
 from hostrouting.testing.faults import Faulty
-from phases.arguments import must_be
 
 _CHAINS = ("PREROUTING", "OUTPUT", "POSTROUTING")
 """The chains that ebtables lists first; those of a user come after them."""
@@ -20,7 +19,6 @@ class FakeEbtables(Faulty[HostError]):
 
     def __init__(self, rules: Iterable[str] = ()) -> None:
         super().__init__()
-        must_be((list, tuple), rules, "rules", "a list of texts")
         self.rules = list(rules)
         """The text of each rule, as ebtables prints it; for a test to change."""
 
@@ -28,21 +26,21 @@ class FakeEbtables(Faulty[HostError]):
         with self.call():
             return self._listed()
 
-    def delete(self, texts: Sequence[str]) -> None:
+    def delete(self, rules: Sequence[BridgeRule]) -> None:
         with self.call():
-            require_deletable(self._listed(), texts)
-            for text in texts:
-                self.rules.remove(text)
+            left = list(self.rules)
+            for rule in rules:
+                if rule.text not in left:
+                    sentence = f"ebtables could not delete {rule.text}"
+                    raise HostError(sentence, what="ebtables", kind="refused")
+                left.remove(rule.text)
+            self.rules = left
 
     def _listed(self) -> tuple[BridgeRule, ...]:
         """The rules chain by chain."""
         by_chain: dict[str, list[BridgeRule]] = {name: [] for name in _CHAINS}
         for text in self.rules:
-            name, _, options = text.partition(" ")
-            if name in {"-A", "-I", "-t"} or not options:  # of a command, and not of a rule
-                raise ValueError(
-                    f"rule {text!r:.80} is not a chain and options: PREROUTING -j DROP"
-                )
+            name, _, _ = text.partition(" ")
             by_chain.setdefault(name, []).append(BridgeRule("ebtables-nft", text))
         return tuple(chain.from_iterable(by_chain.values()))
 

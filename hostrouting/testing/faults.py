@@ -6,19 +6,17 @@ other fakes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from errno import errorcode
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar, get_args
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Watch
 from hostrouting.kernel.netlink.socket import KernelError
 from hostrouting.kernel.refusals import refusal
-from phases.arguments import must_be, must_be_count
 
 if TYPE_CHECKING:
-    from hostrouting.model.prefix import IP
+    from hostrouting.model.prefix import IP, Prefix
     from hostrouting.model.snapshot import Snapshot
 
 E = TypeVar("E", bound=Exception)
@@ -46,19 +44,16 @@ class Faulty(Generic[E]):
 
     def fail(self, error: E, *, nth: int = 1, done: bool = False) -> None:
         """Make the nth call from now raise this error before its work or, if that is `done`, after
-        it, as in a timeout. ValueError if that call has an error already.
+        it, as in a timeout.
         """
-        call = self._call_after(nth)
-        if call in self._errors:
-            raise ValueError(f"nth is {nth}, and that call has an error already")
+        call = self._calls + nth
         self._errors[call] = error
         if done:
             self._done_with_error.add(call)
 
     def meanwhile(self, happening: Callable[[], object], *, nth: int = 1) -> None:
         """Run this function just before the nth call from now."""
-        must_be(Callable, happening, "happening", "a function")
-        self._happenings.setdefault(self._call_after(nth), []).append(happening)
+        self._happenings.setdefault(self._calls + nth, []).append(happening)
 
     @contextmanager
     def call(self) -> Iterator[None]:
@@ -74,11 +69,6 @@ class Faulty(Generic[E]):
             yield
         if error is not None:
             raise error
-
-    def _call_after(self, nth: int) -> int:
-        """The number of the nth call from now."""
-        must_be_count(nth, "nth")
-        return self._calls + nth
 
 
 class FaultyBackend(RouteBackend):
@@ -110,11 +100,6 @@ class FaultyBackend(RouteBackend):
         An errno, or an error with a route, is the outcome of one route of a change, as if the
         kernel had refused it. Any other error is raised, and the routes after it are not tried.
         """
-        rule = "a BackendError or an errno, such as errno.ENOBUFS"
-        must_be((BackendError, int), error, "error", rule)
-        if isinstance(error, int) and error not in errorcode:
-            raise ValueError(f"error is {error!r:.80}; it must be {rule}")
-        faults = self._faults_at(moment)
         fault: BackendError | KernelError
         if isinstance(error, BackendError):
             fault = error
@@ -122,13 +107,13 @@ class FaultyBackend(RouteBackend):
             fault = KernelError(error)
         else:
             fault = BackendError(f"the kernel refused a {moment}", errno=error)
-        faults.fail(fault, nth=nth, done=done)
+        self._moments[moment].fail(fault, nth=nth, done=done)
 
     def meanwhile(self, moment: Moment, happening: Callable[[], object], *, nth: int = 1) -> None:
         """Call this just before the moment: to change a route as another program would, or to
         delete a device.
         """
-        self._faults_at(moment).meanwhile(happening, nth=nth)
+        self._moments[moment].meanwhile(happening, nth=nth)
 
     @property
     def waiting(self) -> int:
@@ -139,9 +124,9 @@ class FaultyBackend(RouteBackend):
 
     # The contract of RouteBackend
 
-    def snapshot(self, **parts: Any) -> Snapshot:
+    def snapshot(self, *, near: Collection[Prefix] | None = None) -> Snapshot:
         with self._moments["snapshot"].call():
-            snapshot = self.inner.snapshot(**parts)
+            snapshot = self.inner.snapshot(near=near)
         if self.is_restless:
             return snapshot._replace(restless=True)
         return snapshot
@@ -149,10 +134,6 @@ class FaultyBackend(RouteBackend):
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         with self._moments["lookup"].call():
             return self.inner.lookup(destinations)
-
-    def sources(self, destinations: Sequence[IP]) -> tuple[IP | None, ...]:
-        with self._moments["lookup"].call():
-            return self.inner.sources(destinations)
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         if not self._moments["change"].waiting:  # so no route needs to be counted
@@ -165,12 +146,6 @@ class FaultyBackend(RouteBackend):
 
     def close(self) -> None:
         self.inner.close()
-
-    def _faults_at(self, moment: Moment) -> Faulty[BackendError | KernelError]:
-        if moment not in self._moments:
-            moments = ", ".join(self._moments)
-            raise ValueError(f"moment is {moment!r:.80}; it must be one of {moments}")
-        return self._moments[moment]
 
     def _change(self, request: RouteRequest) -> Outcome:
         try:

@@ -8,15 +8,11 @@ from collections.abc import Callable
 import attrs
 
 from hostrouting.errors import HostError
-from hostrouting.host.base import LockHolder
 from hostrouting.host.files import (
     Entry,
     as_bytes,
     as_text,
-    require_content,
     require_kind,
-    require_mode,
-    require_path,
 )
 
 
@@ -50,7 +46,6 @@ class FakeFiles:
         return None if content is None else as_text(content)
 
     def read_bytes(self, path: str) -> bytes | None:
-        _require_path(path)
         target = self.links.get(path, path)
         place = os.path.normpath(os.path.join(os.path.dirname(path), target))
         if place == "/dev/null":
@@ -61,7 +56,6 @@ class FakeFiles:
         return self.programs.get(place)
 
     def look(self, path: str) -> Entry | None:
-        path = _shortest(path)  # that to which a link leads can have any form
         owner = self.owners.get(path, 0)
         if path in self.links:
             return Entry("link", 0, self.links[path], owner=owner)
@@ -72,7 +66,6 @@ class FakeFiles:
         return None
 
     def names(self, folder: str) -> tuple[str, ...]:
-        _require_path(folder)
         below = f"{folder.rstrip('/')}/"
         names: set[str] = set()
         for path in (*self.texts, *self.programs, *self.links):
@@ -82,8 +75,6 @@ class FakeFiles:
         return tuple(sorted(names))
 
     def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
-        require_mode(mode)
-        require_content(content)
         self._change("write", path, "file")
         self._forget(path)
         if isinstance(content, str):
@@ -98,20 +89,20 @@ class FakeFiles:
         self.links[path] = target
 
     def remove(self, path: str) -> bool:
-        _require_path(path)
         if not self.look(path):
             return False
         self._change("remove", path, "file", "link")
         self._forget(path)
         return True
 
+    def is_writable(self, folder: str) -> bool:
+        return not self._why_broken(folder)
+
     def remove_empty(self, folder: str) -> None:
         """See Files: a folder is gone as soon as nothing is in it."""
-        _require_path(folder)
 
-    def why_unwritable(self, folder: str, *, needs_space: bool = True) -> str:  # noqa: ARG002
-        """See Files. A folder that is `broken`, or is in one, refuses files."""
-        _require_path(folder)
+    def _why_broken(self, folder: str) -> str:
+        """Why nothing can be changed in this folder: it is `broken`, or is in one that is."""
         place = folder
         while place != "/":
             if place in self.broken:
@@ -125,14 +116,8 @@ class FakeFiles:
         self._change("lock", path, "file", "directory")
         return _FakeLock(self, path, wake)
 
-    def lock_holders(self, path: str) -> tuple[LockHolder, ...]:
-        _require_path(path)
-        return (LockHolder(4711, "flock"),) if path in self.locked else ()
-
     def _change(self, verb: str, path: str, *kinds: str) -> None:
-        for given in (path, *self.broken, *self.locked, *self.texts, *self.programs, *self.links):
-            _require_path(given)
-        reason = self.broken.get(path) or self.why_unwritable(os.path.dirname(path))
+        reason = self.broken.get(path) or self._why_broken(os.path.dirname(path))
         if reason:
             raise HostError(f"cannot {verb} {path}: {reason}", what="file", target=path)
         require_kind(verb, path, self.look(path), *kinds)
@@ -141,19 +126,6 @@ class FakeFiles:
     def _forget(self, path: str) -> None:
         for known in (self.texts, self.programs, self.modes, self.owners, self.links):
             known.pop(path, None)
-
-
-def _require_path(path: str) -> None:
-    """Raise ValueError unless this is an absolute path in its shortest form: the dictionaries have
-    each file once.
-    """
-    if path != _shortest(path):
-        raise ValueError(f"path is {path!r:.80}; write its shortest form, {_shortest(path)!r:.80}")
-
-
-def _shortest(path: str) -> str:
-    require_path(path)
-    return "/" + os.path.normpath(path).lstrip("/")
 
 
 class _FakeLock:

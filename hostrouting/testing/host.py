@@ -4,31 +4,27 @@ that records calls, and asks the gate before it starts a unit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from types import NoneType
 from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.host.host import Host, require_connects
-from hostrouting.kernel.programs import NODE_PROGRAMS
-from hostrouting.kernel.rights import Rights
+from hostrouting.host.host import Host
 from hostrouting.testing.faults import FaultyBackend
 from hostrouting.testing.files import FakeFiles
 from hostrouting.testing.gate import why_refused
 from hostrouting.testing.interpreter import FakeInterpreter
-from hostrouting.testing.kernel import FakeKernel
 from hostrouting.testing.nftables import FakeNftables
 from hostrouting.testing.systemd import FakeManager
 from hostrouting.testing.topologies import plain_vm
-from phases.arguments import must_be
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from hostrouting.kernel.base import RouteBackend
+    from hostrouting.testing.kernel import FakeKernel
 
 
 @attrs.frozen(kw_only=True)
@@ -60,33 +56,13 @@ class FakeHost(Host):
     manager: FakeManager | None = attrs.field(factory=FakeManager, repr=False)
     interpreter: FakeInterpreter = attrs.field(factory=FakeInterpreter)
     nftables: FakeNftables = attrs.field(factory=FakeNftables)
-    missing: Collection[str] = ()
-    rights: Callable[[], Rights] = Rights
-    """Returns what the process may do. By default it is root and may do everything."""
 
     @classmethod
     def image(cls) -> Self:
         """An image in memory: files, and no kernel or service manager."""
         return cls(backend=None, manager=None)
 
-    def has_program(self, name: str) -> bool:
-        return name not in self.missing
-
     def __attrs_post_init__(self) -> None:
-        must_be(FakeFiles, self.files, "files", "FakeFiles(texts={…})")
-        must_be((FakeManager, NoneType), self.manager, "manager", "a FakeManager, or None")
-        must_be(FakeInterpreter, self.interpreter, "interpreter", "a FakeInterpreter")
-        must_be(Callable, self.rights, "rights", "a function: lambda: Rights(…)")
-        must_be(FakeKernel, self.kernel, "kernel", "a FakeKernel, such as h200()")
-        if not set(self.missing).issubset(NODE_PROGRAMS):
-            raise ValueError(
-                f"missing is {self.missing!r:.80}; it must be a collection of programs that "
-                f"hostrouting needs: {', '.join(sorted(NODE_PROGRAMS))}"
-            )
-        must_be(FaultyBackend, self.faults, "faults", "a FaultyBackend around the kernel")
-        if self.faults.inner is not self.kernel:
-            raise ValueError("faults is around another kernel; give that one as kernel=, too")
-        require_connects(self.backend)
         if self.manager is not None:
             self.manager.files = self.files
             self.manager.gate = partial(why_refused, self)

@@ -13,14 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 import attrs
 
 from hostrouting.errors import HostError
-from hostrouting.host.systemd import require_names, unit_failed, unit_name
-from hostrouting.kernel.programs import Ended, too_late, tool_error
-from hostrouting.text import nearest
-from phases.arguments import must_be, must_be_number
-from phases.context import RUNNING
+from hostrouting.host.systemd import unit_failed, unit_name
+from hostrouting.kernel.programs import Ended, tool_error
 
 if TYPE_CHECKING:
-    import phases
     from hostrouting.testing.files import FakeFiles
 
 T = TypeVar("T")
@@ -36,16 +32,6 @@ _NO_SYSTEMD = (
     "Failed to connect to bus: Host is down"
 )
 """What systemctl prints where systemd does not run, on one line."""
-_PROPERTIES = {
-    "Id", "ActiveState", "SubState", "Result", "ExecMainStatus", "NRestarts", "LoadState",
-    "UnitFileState", "DropInPaths", "NeedDaemonReload", "InvocationID", "ConditionTimestamp",
-    "Version", *_SHOWN,
-}  # fmt: skip
-"""Of these, the wrong spellings are refused."""
-_ACTIVE_STATES = (
-    "active", "reloading", "inactive", "failed", "activating", "deactivating", "maintenance",
-    "refreshing",
-)  # fmt: skip
 _STATES = ("ActiveState", "SubState")
 """The properties that a start changes."""
 
@@ -63,17 +49,12 @@ class FakeManager:
     calls: list[str] = attrs.field(factory=list)
     failing: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
     """Units that fail to start, each with the lines that it logs."""
-    seconds: dict[str, float] = attrs.field(factory=dict)
-    """How long the start of a unit takes, by the clock of the run; outside of one, no time passes.
-    Longer than its timeout, it fails. As on a host, it is cancelled only if `start` is given ctx.
-    """
     states: dict[str, str] = attrs.field(factory=dict)
     """The states of units; "inactive" if none is given."""
     properties: dict[str, dict[str, str]] = attrs.field(factory=dict)
     """By unit: properties that `show` reports instead of those from the unit's files."""
     files: FakeFiles | None = None
     """The files of the host. The manager reads units from them at boot and at each reload."""
-    version: str = "257"
     errors: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
     """By unit: what it has logged as errors since it began."""
     gate: Gate | None = attrs.field(default=None, repr=False, eq=False)
@@ -98,8 +79,7 @@ class FakeManager:
         self.calls.append("reload")
         self.boot()
 
-    def start(self, unit: str, *, timeout: float, ctx: phases.Context | None = None) -> None:
-        must_be_number(timeout, "timeout")
+    def start(self, unit: str, *, timeout: float) -> None:  # noqa: ARG002  no time passes
         self._require_running()
         unit = unit_name(unit)
         properties = self._properties_of(unit)
@@ -108,43 +88,17 @@ class FakeManager:
         self.calls.append(f"start {unit}")
         if properties["LoadState"] == "masked":
             reason = f"Failed to start {unit}: Unit {unit} is masked."
-            raise unit_failed(unit, result="success", status="0", lines=[reason])
+            raise unit_failed(unit, result="success", status="0", lines=(reason,))
         if self.gate is not None:
             refusal = self.gate(unit)
             if refusal:
                 self._set_state(unit, "failed")
                 raise unit_failed(unit, result="exit-code", status="0", lines=refusal)
-        self._take_time(unit, timeout, ctx)
         lines = _of(unit, self.failing)
         if lines is not None:
-            must_be(
-                (list, tuple), lines, f"failing[{unit!r}]", "the lines that it logs, in a tuple"
-            )
             self._set_state(unit, "failed")
             raise unit_failed(unit, result="exit-code", status="1", lines=lines)
         self._set_state(unit, "active")
-
-    def _take_time(self, unit: str, timeout: float, ctx: phases.Context | None) -> None:
-        """Let the time pass that the start takes; one that is given up is ended by a stop."""
-        seconds = _of(unit, self.seconds)
-        if seconds is None:
-            return
-        must_be_number(seconds, f"seconds[{unit!r}]")
-        passing = min(seconds, timeout)
-        self._set_state(unit, "activating")
-        try:
-            running = RUNNING.get()
-            if ctx is not None:
-                ctx.sleep(passing)
-            elif running is not None:
-                with running.shielded() as safe:
-                    safe.sleep(passing)
-        except BaseException:
-            self.stop(unit)
-            raise
-        if seconds > timeout:
-            self.stop(unit)
-            raise too_late("systemctl", purpose=f"start {unit}", what="systemd", timeout=timeout)
 
     def stop(self, unit: str) -> None:
         self._require_running()
@@ -159,14 +113,7 @@ class FakeManager:
         A pattern matches the units in `properties`; a template is not a unit. NeedDaemonReload is
         "yes" if a file of the unit has changed since.
         """
-        require_names(names)
         self._require_running()
-        for name in names:
-            _require_property(name)
-        if not units:
-            for name in _PROPERTIES.intersection(names) - {"Version"}:
-                raise ValueError(f"{name} is a property of a unit; name it: show(({name!r},), 'a')")
-            return (dict.fromkeys(names, "") | {"Version": self.version},)
         shown: list[dict[str, str]] = []
         for unit in self._matching(units):
             known = self._properties_of(unit)
@@ -190,7 +137,6 @@ class FakeManager:
 
     def _require_running(self) -> None:
         """Raise the error of systemctl if systemd does not run."""
-        must_be(bool, self.running, "running", "True or False")
         if not self.running:
             ended = Ended(1, err=_NO_SYSTEMD)
             raise tool_error(ended, "systemctl", purpose="", what="systemd")
@@ -211,8 +157,6 @@ class FakeManager:
 
     def _properties_of(self, unit: str) -> dict[str, str]:
         given = _of(unit, self.properties) or {}
-        for name in given:
-            _require_property(name)
         on_disk = self._files_on_disk()
         read = self.read
         if "@" in unit and _of(unit, self.states) is None and _of(unit, self.properties) is None:
@@ -221,9 +165,6 @@ class FakeManager:
         is_current = files == _files_of(unit, on_disk)
         is_enabled = f"{_FOLDER}multi-user.target.wants/{unit}" in read
         active = _of(unit, self.states) or "inactive"
-        if active not in _ACTIVE_STATES:
-            known = ", ".join(_ACTIVE_STATES)
-            raise ValueError(f"states[{unit!r}] is {active!r:.80}; it must be one of {known}")
         has_failed = active == "failed"
         return {
             "Id": unit,
@@ -244,15 +185,6 @@ class FakeManager:
         if self.files is None:
             return {}
         return {**self.files.texts, **self.files.links}
-
-
-def _require_property(name: str) -> None:
-    """Raise ValueError for a name by which one of those that the manager knows may be meant."""
-    if name in _PROPERTIES:
-        return
-    near = nearest(name, _PROPERTIES)
-    if near is not None:
-        raise ValueError(f"there is no property {name!r:.80}; did you mean {near}?")
 
 
 def _of(unit: str, given: Mapping[str, T]) -> T | None:

@@ -12,8 +12,6 @@ now. A pass does not wait. What may still come, such as a default route, is in i
 can wait makes another pass then. Whoever makes a pass has the lock of the host meanwhile. The tasks
 of an agent (`tasks`) do the same with the same functions, and have their own ways to wait and to
 report.
-
-Modules are imported where they are needed, because every start of a gated unit waits for that.
 """
 
 from __future__ import annotations
@@ -21,15 +19,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
+from hostrouting.check.check import check_kernel, find_what_may_come
+from hostrouting.check.marker import leave_marker, remove_markers
+from hostrouting.check.sentences import check_findings
 from hostrouting.errors import BackendError, HostError, HostRoutingError
 from hostrouting.finding import Finding
-from hostrouting.host.layout import HostLayout
-from hostrouting.model.route import OURS
+from hostrouting.probe.load import load_table
+from hostrouting.routes.keep import keep_routes
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend, RouteRequest
+    from hostrouting.probe.load import Difference
 
 Part: TypeAlias = Literal["routes", "probes", "check"]
 PARTS: tuple[Part, ...] = get_args(Part)
@@ -45,8 +47,10 @@ class PassOutcome(NamedTuple):
     """What may still come, in words, so that a later pass may find something else."""
     verdicts: tuple[str, ...] = ()
     """The verdict of each family that is OK, in a sentence; of the others, the findings say it."""
+    table_was: Difference = ""
+    """What was wrong with the table for probes, which was loaded."""
     changes: tuple[RouteRequest, ...] = ()
-    """The changes of static routes, in order."""
+    """The changes of static routes that are in effect, in order; also if a part has failed."""
 
     def followed_by(self, other: PassOutcome) -> PassOutcome:
         """What two parts have found and done, one after the other."""
@@ -56,6 +60,7 @@ class PassOutcome(NamedTuple):
             refuses=self.refuses or other.refuses,
             waits="; ".join(waits),
             verdicts=self.verdicts + other.verdicts,
+            table_was=self.table_was or other.table_was,
             changes=self.changes + other.changes,
         )
 
@@ -70,48 +75,21 @@ def run_pass(
     """Make these parts of a pass, as far as they are configured, and take away what an edit of the
     configuration has left: routes, and a marker.
     """
-    configured = tuple(configured_parts(config))
+    configured = {*configured_parts(config)}
     outcome = PassOutcome()
-    if "routes" in parts and "routes" not in configured:
-        outcome = _delete_routes(backend, config)
-    try:
-        for part in configured:
-            if part in parts:
-                outcome = outcome.followed_by(_run_part(part, host, backend, config))
-    except BaseException:  # its time is over, or a signal
-        if "check" in parts:
-            _forget_verdict(host)
-        raise
-    if "check" in parts and "check" not in configured:
-        _forget_verdict(host)
+    if "routes" in parts:
+        outcome = _set_routes(backend, config, is_configured="routes" in configured)
+    if "probes" in configured.intersection(parts):
+        outcome = outcome.followed_by(_load_probes(host, config))
+    if "check" in configured.intersection(parts):
+        outcome = outcome.followed_by(_check(host, backend, config))
+    elif "check" in parts:
+        remove_markers(host.files)
     return outcome
-
-
-def _delete_routes(backend: RouteBackend, config: HostRoutingConfig) -> PassOutcome:
-    """Delete the routes of hostrouting, of which none is configured any more. No unit waits for
-    that, so a failure is a warning.
-    """
-    try:
-        routes = backend.snapshot(near=()).routes  # those of hostrouting, and few others
-        if not any(route.protocol == OURS for route in routes):
-            return PassOutcome()
-        from hostrouting.routes.keep import keep_routes  # noqa: PLC0415  only where it is needed
-
-        return PassOutcome(changes=keep_routes(backend, config).changes)
-    except HostRoutingError as error:
-        return PassOutcome(_as_warnings(error))
 
 
 def _as_warnings(error: HostRoutingError) -> tuple[Finding, ...]:
     return tuple(finding._replace(severity="warning") for finding in error.findings)
-
-
-def _forget_verdict(host: Host) -> None:
-    """Remove a marker that this pass has not replaced: it is about another state of the host."""
-    if any(host.files.look(path) for path in HostLayout.markers):
-        from hostrouting.check.marker import remove_markers  # noqa: PLC0415  only where it is needed
-
-        remove_markers(host.files)
 
 
 def configured_parts(config: HostRoutingConfig) -> Iterator[Part]:
@@ -125,62 +103,45 @@ def configured_parts(config: HostRoutingConfig) -> Iterator[Part]:
         yield "check"
 
 
-def _run_part(
-    part: Part, host: Host, backend: RouteBackend, config: HostRoutingConfig
+def _set_routes(
+    backend: RouteBackend, config: HostRoutingConfig, *, is_configured: bool
 ) -> PassOutcome:
-    if part == "routes":
-        return _set_routes(backend, config)
-    if part == "probes":
-        return _load_probes(host, config)
-    return _check(host, backend, config)
-
-
-def _set_routes(backend: RouteBackend, config: HostRoutingConfig) -> PassOutcome:
     """Set the routes. If one cannot be set, that holds units back in every mode; but not the route
-    for replies to probes, which is only a warning.
+    for replies to probes, which is only a warning, and not one that is no longer configured.
     """
-    from hostrouting.routes.keep import keep_routes  # noqa: PLC0415  only where it is needed
-
+    done: list[RouteRequest] = []
     try:
-        applied = keep_routes(backend, config)
+        plan = keep_routes(backend, config, done=done)
     except HostRoutingError as error:
+        if not is_configured:
+            return PassOutcome(_as_warnings(error), changes=tuple(done))
         waits = str(error) if error.can_retry else ""
-        return PassOutcome(error.findings, refuses=True, waits=waits)
-    plan = applied.plan
+        return PassOutcome(error.findings, refuses=True, waits=waits, changes=tuple(done))
     if plan.waiting:  # so nothing was changed
-        waits = ""
-        # If one of the routes can never be set, no wait would help the others.
-        if all(incomplete.missing.can_come for incomplete in plan.waiting):
-            waits = "; ".join(map(str, plan.route_waits))
+        waits = "; ".join(map(str, plan.route_waits))
         return PassOutcome(plan.failed_waits, refuses=True, waits=waits)
-    return PassOutcome(plan.warnings, changes=applied.changes)
+    return PassOutcome(plan.warnings, changes=tuple(done))
 
 
 def _load_probes(host: Host, config: HostRoutingConfig) -> PassOutcome:
     """Load the table. A unit can do without probes, so a failure is a warning."""
-    from hostrouting.probe.load import load_table  # noqa: PLC0415  only where it is needed
-
     try:
-        load_table(host.nftables, config.probe_rewrite)
+        table_was = load_table(host.nftables, config.probe_rewrite)
     except HostError as error:
         failure = Finding("probe-rewrite", "warning", sentence=str(error), target="nft")
         return PassOutcome((failure,))
-    return PassOutcome()
+    return PassOutcome(table_was=table_was)
 
 
 def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> PassOutcome:
     """Check, and leave the marker. In STRICT, units are held back if the verdict is that addresses
     escape or that there is no default route, or if Linux does not answer.
     """
-    from hostrouting.check.check import check_kernel, find_what_may_come  # noqa: PLC0415  as above
-    from hostrouting.check.marker import leave_marker  # noqa: PLC0415  as above
-    from hostrouting.check.sentences import check_findings  # noqa: PLC0415  as above
-
     settings = config.route_overlap
     try:
-        report = check_kernel(backend, config, name_servers=host.name_servers)
+        report = check_kernel(backend, config)
     except BackendError as error:
-        _forget_verdict(host)
+        remove_markers(host.files)
         waits = str(error) if error.can_retry else ""
         return PassOutcome(error.findings, refuses=settings.is_strict, waits=waits)
     findings = check_findings(report, mode=settings.mode)

@@ -16,7 +16,7 @@ def test_an_image(tmp_path: Path) -> None:
     done = example("image_build.py", str(tmp_path))
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert "/etc/hostrouting/hostrouting.pyz (644)" in lines
+    assert "/etc/hostrouting/hostrouting.pyz (755)" in lines
     enabled = "/etc/systemd/system/multi-user.target.wants/static-routes.service"
     assert f"{enabled} -> /etc/systemd/system/static-routes.service" in lines
     assert (tmp_path / "etc/hostrouting/config.json").is_file()

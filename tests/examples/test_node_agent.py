@@ -70,7 +70,7 @@ def run_and_fail(host: FakeHost) -> None:
     """Run the agent, and after it a task that fails: all that ran is undone."""
     fails = StubTask("join-cluster", errors=[OSError("refused")])
     bootstrap = phases.serial(agent(host), fails, name="node")
-    report = phases.run(bootstrap, undo_on_failure=True, observers=[])
+    report = phases.run(bootstrap, undo_on_failure=True)
     assert [step.name for step in report.failures] == ["join-cluster"]
 
 
@@ -79,10 +79,10 @@ def test_a_kubelet_that_runs() -> None:
     later, what the first one did stays.
     """
     host = FakeHost(kernel=h200())
-    assert phases.run(agent(host), observers=[]).ok
+    assert phases.run(agent(host)).ok
     calls, files = list(manager_of(host).calls), dict(host.files.texts)
     assert calls[-1] == "start kubelet.service"
-    assert phases.run(agent(host), observers=[]).ok
+    assert phases.run(agent(host)).ok
     run_and_fail(host)
     assert manager_of(host).calls == calls
     assert host.files.texts == files

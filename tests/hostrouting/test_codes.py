@@ -1,11 +1,10 @@
-"""hostrouting.exit_code: an agent's program exits as the command would."""
+"""The exit code of a report and of an error: an agent's program exits as the command would."""
 
 import errno
 import signal
 
 import pytest
 
-import hostrouting
 import phases
 from hostrouting.codes import worst_code
 from hostrouting.config.settings import HostRoutingConfig
@@ -27,11 +26,9 @@ def fails(error: Exception) -> phases.Task[object]:
 
 
 def code_of_run(*tasks: phases.AnyTask) -> int:
-    """The exit code for a run of these tasks at once, which its report in JSON has as well."""
-    report = phases.run(phases.parallel(*tasks, name="all"), observers=[], clock=FakeClock())
-    code = hostrouting.exit_code(report)
-    assert hostrouting.exit_code(phases.Step.from_json(report.to_json())) == code
-    return code
+    """The exit code for a run of these tasks at once."""
+    report = phases.run(phases.parallel(*tasks, name="all"), ctx=phases.Context(clock=FakeClock()))
+    return report.exit_code
 
 
 @pytest.mark.parametrize(
@@ -53,21 +50,21 @@ def test_an_error_of_a_run() -> None:
     for error, code in ((ConfigError([Fault("", "", "is empty")]), 2), (OSError("busy"), 1)):
         with pytest.raises(phases.TaskFailed) as caught:
             phases.execute(fails(error), context())
-        assert hostrouting.exit_code(caught.value) == code
+        assert caught.value.exit_code == code
 
 
 def test_refused_input() -> None:
     """What would take something away is bad input."""
     host = FakeHost(kernel=h200())
     assert code_of_run(Configure(config(*REPAIR), host=host)) == 0
-    assert code_of_run(Configure(config(), host=host, allow_removal=False)) == 2
+    assert code_of_run(Configure(config(), host=host)) == 2
 
 
 def test_an_error_before_the_run() -> None:
     """A configuration that cannot be read has the code of the commands, too."""
     denied = HostError("x: permission denied", what="file", errno=errno.EACCES)
-    assert hostrouting.exit_code(ConfigError([Fault("", "", "is empty")])) == 2
-    assert hostrouting.exit_code(denied) == 3
+    assert ConfigError([Fault("", "", "is empty")]).exit_code == 2
+    assert denied.exit_code == 3
 
 
 class SomebodyElses(Exception):  # noqa: N818  it says whose
@@ -94,4 +91,4 @@ def test_a_signal() -> None:
     ctx = context()
     ctx.cancel(signal.SIGTERM)
     report = phases.run(Configure(config(), host=FakeHost(kernel=h200())), ctx=ctx)
-    assert hostrouting.exit_code(report) == 143
+    assert report.exit_code == 143

@@ -2,12 +2,9 @@
 types what is printed there.
 """
 
-import pickle
-from copy import copy
-
-from hostrouting.command import AS_ROOT, Operator, call, joined
-from hostrouting.finding import SEVERITIES, Finding, Remedy, in_turn, worst_first
+from hostrouting.finding import SEVERITIES, Finding, Remedy, worst_first
 from hostrouting.lines import capped, finding_lines, indented, way_lines
+from hostrouting.release import call
 from hostrouting.text import printable, printable_lines
 
 STATUS = call("status")
@@ -17,32 +14,31 @@ WAYS = [
     Remedy("if nothing needs it", "ip link del a"),
     Remedy(command="reboot"),
 ]
-LOST = Finding("unit", "error", "it is lost", "a.service", in_turn(WAYS), {"lines": ["x"]})
-WHO = Operator("on that host as root", "env/bin/hostrouting")
-SEE = "to see more: env/bin/hostrouting status"
-DELETE = "if nothing needs it, on that host as root: ip link del a"
-REBOOT = "on that host as root: reboot"
+IN_THIS_ORDER = WAYS[3]
+for _way in WAYS[2::-1]:
+    IN_THIS_ORDER = _way._replace(otherwise=IN_THIS_ORDER)
+LOST = Finding("unit", "error", "it is lost", "a.service", IN_THIS_ORDER, {"lines": ["x"]})
+SEE = "to see more: hostrouting status"
+DELETE = "if nothing needs it, as root: ip link del a"
+REBOOT = "as root: reboot"
 
 
 def test_the_ways_out() -> None:
     """Each is in the text, on a line of its own on a page, and, if it is a command, in the
     document. The way that a page has elsewhere is left out there.
     """
-    in_this_order = in_turn(WAYS)
-    assert in_this_order is not None
-    assert [*in_this_order.ways()] == WAYS
+    assert [*IN_THIS_ORDER.ways()] == WAYS
     remedy = (
         "to see more: hostrouting status; or, wait; or, if nothing needs it, as root: "
         "ip link del a; or, as root: reboot"
     )
     assert LOST.line == f"UNIT: it is lost; {remedy}"
     assert str(LOST) == f"it is lost; {remedy}"
-    assert LOST.text_for(WHO) == f"it is lost; {SEE}; or, wait; or, {DELETE}; or, {REBOOT}"
     lines = ["UNIT: it is lost", f"  {SEE}", "  wait", f"  {DELETE}", f"  {REBOOT}"]
-    assert [*finding_lines([LOST], WHO)] == lines
-    assert [*finding_lines([LOST], WHO, without="")] == lines
+    assert [*finding_lines([LOST])] == lines
+    assert [*finding_lines([LOST], without="")] == lines
     lines.remove(f"  {SEE}")
-    assert [*finding_lines([LOST], WHO, without=STATUS)] == lines
+    assert [*finding_lines([LOST], without=STATUS)] == lines
     assert LOST.to_mapping() == {
         "name": "unit",
         "severity": "error",
@@ -57,7 +53,6 @@ def test_the_ways_out() -> None:
 
 def test_no_way_out() -> None:
     """Then the sentence is all."""
-    assert in_turn([]) is None
     assert [*way_lines(None)] == []
     alone = LOST._replace(remedy=None)
     assert alone.line == "UNIT: it is lost"
@@ -68,7 +63,7 @@ def test_no_way_out() -> None:
 def test_findings_with_one_way_out() -> None:
     """It stands below the last of those that follow each other."""
     first, second, third = (LOST._replace(sentence=sentence) for sentence in "abc")
-    lines = [*finding_lines([first, second, third._replace(remedy=Remedy("wait"))], AS_ROOT)]
+    lines = [*finding_lines([first, second, third._replace(remedy=Remedy("wait"))])]
     assert lines[:2] == ["UNIT: a", "UNIT: b"]
     assert lines[-2:] == ["UNIT: c", "  wait"]
 
@@ -88,18 +83,6 @@ def test_the_worst_is_first() -> None:
     error, warning, note = (LOST._replace(severity=severity) for severity in SEVERITIES)
     assert worst_first([note, warning, note, error]) == (error, warning, note)
     assert [note.level, warning.level] == [20, 30]
-
-
-def test_a_line_of_several_commands() -> None:
-    """Each call is as the program was called, whatever stands around it; also in a copy, and in
-    another process.
-    """
-    pipeline = joined(" | ", call("repair"), call("apply --config -"), "sh")
-    assert pipeline == "hostrouting repair | hostrouting apply --config - | sh"
-    in_another_process = pickle.loads(pickle.dumps(pipeline))  # noqa: S301  our own bytes
-    for command in (pipeline, copy(pipeline), in_another_process):
-        assert WHO.line(command) == pipeline.replace("hostrouting", WHO.program)
-    assert WHO.line("cat hostrouting") == "cat hostrouting"
 
 
 def test_a_text_that_could_steer_the_terminal() -> None:

@@ -6,7 +6,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from hostrouting.text import agreeing, counted, first_of, nearest, show, spoken
+from hostrouting.text import counted, first_of, show, spoken
 
 
 @pytest.mark.parametrize(
@@ -38,38 +38,6 @@ def test_the_first_texts(count: int, more: list[str]) -> None:
 def test_a_noun_agrees_with_its_number(count: int, words: str) -> None:
     """Only one thing is singular; a large number has commas."""
     assert counted(count, "route") == words
-
-
-@pytest.mark.parametrize(
-    ("of_one", "of_several"),
-    [
-        ("is", "are"),
-        ("has no route", "have no route"),
-        ("leaves through eth0", "leave through eth0"),
-    ],
-)
-def test_the_predicate_of_several_things(of_one: str, of_several: str) -> None:
-    """Its verb is plural."""
-    assert agreeing(of_one, 1) == of_one
-    assert agreeing(of_one, 2) == of_several
-
-
-@pytest.mark.parametrize(
-    ("word", "known", "meant"),
-    [
-        pytest.param("STATUS", "status", "status", id="another case"),
-        pytest.param("statsu", "status", "status", id="two letters have changed places"),
-        pytest.param("stotos", "status", "status", id="two of six letters are others"),
-        pytest.param("chokk", "check", None, id="two of five letters are others"),
-        pytest.param("chcek", "check", "check", id="two of five have changed places"),
-        pytest.param("plam", "plan", "plan", id="one of four is another"),
-        pytest.param("tatus", "Statuses", None, id="three letters are missing"),
-        pytest.param("--rootss", "--root --roots", "--roots", id="another one is nearer"),
-    ],
-)
-def test_the_known_word_that_is_meant(word: str, known: str, meant: str | None) -> None:
-    """At most two edits away; in a short word one, or two letters that have changed places."""
-    assert nearest(word, [*known.split(), "elsewhere"]) == meant
 
 
 @pytest.mark.parametrize(

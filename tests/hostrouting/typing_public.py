@@ -14,13 +14,12 @@ import hostrouting as hr
 import phases
 from hostrouting import fleet
 from hostrouting.check import CheckReport, Escape, Repair, Verdict
-from hostrouting.fib import Decision, Fib, PacketKind, Tried, trace_rules
+from hostrouting.fib import Decision, Fib
 from hostrouting.finding import Remedy
 from hostrouting.host.effects import Effects
 from hostrouting.kernel import Answer, Outcome, RouteRequest
 from hostrouting.model import NextHop, Prefix, default_rules
-from hostrouting.model.prefix import IP
-from hostrouting.routes.apply import Applied, apply_plan
+from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
 from hostrouting.status import Status, find_status
@@ -59,7 +58,9 @@ assert_type(phases.execute(hr.Configure(config, host=host)), hr.CheckResult | ph
 assert_type(phases.run(hr.Configure(config, host=host)), phases.Step)
 assert_type(phases.run(hr.Remove(host=host)), phases.Step)
 assert_type(
-    phases.run(phases.serial(hr.Configure(config), phases.when(True, hr.Remove(host=host)))),
+    phases.run(
+        phases.serial(hr.Configure(config), phases.when(lambda _: True, hr.Remove(host=host)))
+    ),
     phases.Step,
 )
 hr.Configure("agent.json")  # type: ignore[arg-type]
@@ -70,8 +71,6 @@ hr.Configure(config, host=hr.Host.local)  # type: ignore[arg-type]
 snapshot = hr.Snapshot.from_json("{}")
 fib = Fib(snapshot, 4)
 assert_type(fib.lookup(ip_address("172.16.0.1")), Decision)
-assert_type(fib.lookup(ip_address("172.16.0.1"), PacketKind(iif="eth0")), Decision)
-assert_type(trace_rules(fib, ip_address("172.16.0.1")), Iterator[Tried])
 hr.Route.to("10.0.0.0/8", metrc=7)  # type: ignore[call-arg]
 hr.Snapshot((), (), default_rules(4), (hr.Route(Prefix.parse("10.0.0.0/8"), (NextHop("eth0"),)),))
 report = hr.check_snapshot(snapshot, config)
@@ -92,17 +91,17 @@ def use(backend: hr.RouteBackend, change: RouteRequest) -> Iterator[object]:
     """What each verb takes and returns."""
     yield assert_type(backend.snapshot(), hr.Snapshot)
     yield assert_type(backend.lookup([ip_address("172.16.0.1")]), tuple[Answer, ...])
-    yield assert_type(backend.sources([ip_address("172.16.0.1")]), tuple[IP | None, ...])
     yield assert_type(hr.check_kernel(backend, config), CheckReport)
     yield assert_type(backend.change([change]), tuple[Outcome, ...])
-    yield assert_type(apply_plan(plan, backend, before=snapshot), Applied)
+    done: list[RouteRequest] = []
+    apply_plan(plan, backend, before=snapshot, done=done)
 
 
 use(hr.NetlinkBackend(), RouteRequest("add", hr.Route.to("10.0.0.0/8")))
 
 # Many nodes.
-results = fleet.check_snapshots(["nodes"], config, ThreadPoolExecutor())
-assert_type(results, "Iterator[fleet.NodeResult]")
+results = fleet.check_snapshots("nodes", config, ThreadPoolExecutor())
+assert_type(results, "Iterator[tuple[str, fleet.NodeProblem]]")
 groups = fleet.group_nodes(results)
-assert_type(groups, tuple[fleet.NodeGroup, ...])
-fleet.check_snapshots(["nodes"])  # type: ignore[call-arg]  # no configuration, no executor
+assert_type(groups, dict[fleet.NodeProblem, list[str]])
+fleet.check_snapshots("nodes")  # type: ignore[call-arg]  # no configuration, no executor

@@ -1,7 +1,6 @@
-"""plan, undo, and run(only=…, skip=…): what the laws of test_laws.py do not say of them."""
+"""plan, undo, and run(skip=…): what the laws of test_laws.py do not say of them."""
 
 from collections.abc import Callable
-from typing import Any
 
 import attrs
 import pytest
@@ -34,7 +33,6 @@ def tree() -> phases.Task[object]:
     maybe = planned("maybe", lambda _: phases.Skip("there"))
     both = phases.parallel(
         phases.task("mute")(never),
-        phases.when(False, planned("no", never), reason="there is no GPU"),
         phases.when(lambda _: False, maybe),
         name="both",
     )
@@ -70,34 +68,13 @@ def test_a_plan_as_text_and_as_values() -> None:
         "│    + bootstrap/routes\n"
         "├─ both\n"
         "│  ├─ mute   offers no plan\n"
-        "│  ├─ no     there is no GPU\n"
-        "│  └─ maybe  skipped if its condition is false\n"
-        "└─ broken    PermissionError: not root; skipped if its condition is false"
+        "│  └─ maybe  there\n"
+        "└─ broken    PermissionError: not root"
     )
     assert (report.action, report.ok) == ("plan", False)
     assert report.find("routes").result == "+ 172.16.0.0/17\n+ bootstrap/routes"
     assert isinstance(report.find("broken").error, PermissionError)
-    part = phases.plan(tree(), skip="broken", only="both")
-    assert part.ok
-    assert part.find("routes").reason == "left out by only"
-
-
-@pytest.mark.parametrize(
-    ("plan", "text"),
-    [
-        ("+ 10.9.0.0/16\n+ 10.8.0.0/16", "\n  + 10.9.0.0/16\n  + 10.8.0.0/16"),
-        ("+ 10.9.0.0/16", ", + 10.9.0.0/16"),
-        (None, ""),
-    ],
-)
-def test_a_plan_under_a_condition(plan: str | None, text: str) -> None:
-    """It follows the condition. In a run the condition has been called, and in an undo it is not:
-    both say nothing of it.
-    """
-    task = phases.when(lambda _: True, phases.task("a", plan=lambda _: plan, undo=whole)(whole))
-    assert str(phases.plan(task)) == f"a  skipped if its condition is false{text}"
-    assert ran(task).reason == ""
-    assert phases.undo(task, quiet()).reason == ""
+    assert phases.plan(tree(), skip=["broken"]).ok
 
 
 def test_a_plan_that_says_why_the_run_would_fail() -> None:
@@ -117,15 +94,17 @@ def test_a_plan_that_says_why_the_run_would_fail() -> None:
     assert str(report.failures[0].result) == "+ 10.9.0.0/16"
 
 
-def test_a_plan_that_does_its_task() -> None:
-    """A plan asks the task inside for its plan; in place of that, it must not do it."""
-    inner = StubTask("inner")
-    careless = phases.task("a", plan=lambda ctx: phases.execute(inner, ctx))(never)
-    report = phases.plan(careless)
-    assert str(report.error) == (
-        "inner: a dry run would do it; in a plan, call phases.plan(task, ctx=ctx)"
-    )
-    assert inner.calls == 0
+@pytest.mark.parametrize("verb", ["do", "undo"])
+def test_a_dry_run_never_does_a_task(verb: str) -> None:
+    """A plan that would do or undo one has failed, with the remedy."""
+    log: list[str] = []
+    act: Callable[..., object] = phases.execute
+    if verb == "undo":
+        act = phases.undo
+    report = phases.plan(planned("a", lambda ctx: act(disk("b", log), ctx=ctx)))
+    words = f"b: a dry run would {verb} it; in a plan, call phases.plan(task, ctx=ctx)"
+    assert str(report.error) == words
+    assert log == []
 
 
 def disk(name: str, log: list[str]) -> FunctionTask[None]:
@@ -144,7 +123,7 @@ def test_an_undo_is_shielded() -> None:
     ctx = quiet()
     ctx.cancel("enough")
     cancels = phases.task("c", undo=lambda inner: inner.cancel("enough"))(never)
-    assert phases.undo(phases.serial(disk("a", log), cancels), ctx).ok
+    assert phases.undo(phases.serial(disk("a", log), cancels), ctx=ctx).ok
     assert log == ["undo a"]
 
 
@@ -152,13 +131,13 @@ def test_a_task_may_undo_others() -> None:
     """With its own context: the undo is part of its run. An undo may ask for a plan."""
     log: list[str] = []
     tree = phases.serial(disk("a", log), name="all")
-    roll_back = phases.task("roll-back")(lambda ctx: phases.undo(tree, ctx))
+    roll_back = phases.task("roll-back")(lambda ctx: phases.undo(tree, ctx=ctx))
     assert ran(roll_back).find("roll-back/all/a").action == "undo"
     assert log == ["undo a"]
 
     doomed = planned("again", lambda _: Doomed("+ a route", "no gateway"))
     look = FunctionTask("look", never, undo=lambda ctx: phases.plan(doomed, ctx=ctx))
-    report = phases.undo(look, quiet())
+    report = phases.undo(look, ctx=quiet())
     assert report.ok
     plan = report.find("again")
     assert (plan.action, plan.status) == ("plan", Status.FAILED)
@@ -171,86 +150,32 @@ def test_what_did_not_run_is_not_undone() -> None:
     looks = FunctionTask("looks", lambda ctx: phases.plan(mute, ctx=ctx), subtasks=(mute,))
     cancels = phases.task("cancels")(Context.cancel)
     tree = phases.serial(looks, cancels, disk("late", log), name="all")
-    report = ran(tree)
-    assert report.find("late").status is Status.CANCELLED
-    phases.undo(tree, quiet(), of=report)
+    report = ran(tree, undo_on_failure=True)
+    assert report.find("late", action="do").status is Status.CANCELLED
     assert log == []
 
 
-def test_a_report_of_another_task() -> None:
-    """It is refused, and so is a dry run: nothing ran in it."""
-    tree = phases.serial(disk("a", []), name="all")
-    for report, shown in (
-        (ran(StubTask("x")), "<Step x ok>"),
-        (phases.plan(tree), "<Step all .plan. ok>"),
-    ):
-        words = f"undo: of is {shown}, which is not the report of a run of this task"
-        with pytest.raises(ValueError, match=words):
-            phases.undo(tree, of=report)
-
-
-def test_names_of_tasks() -> None:
-    """`group/name` means a task directly in that group; names can be a generator; a reason says
-    which option left a task out.
-    """
+def test_tasks_that_are_left_out() -> None:
+    """By name, wherever they are, and by the runs around: what is inside them does not run."""
     network = phases.parallel(StubTask("routes"), StubTask("check"), name="network")
     tree = phases.serial(network, phases.serial(StubTask("routes"), name="start"), name="boot")
-    report = ran(tree, only=iter(["network", "start"]), skip=iter(["network/routes"]))
+    report = ran(tree, skip=["routes"])
     assert [(step.path[-2:], step.reason) for step in report.walk() if not step.children] == [
         (("network", "routes"), "left out by skip"),
         (("network", "check"), ""),
-        (("start", "routes"), ""),
+        (("start", "routes"), "left out by skip"),
     ]
-    assert ran(tree, only="check").find("start").reason == "left out by only"
-    assert ran(tree, only=["start/routes"]).find("network").reason == "left out by only"
+    assert ran(tree, skip=["network"]).find("network").children == []
+    plans = phases.task("outer")(lambda ctx: phases.plan(tree, ctx=ctx, skip=["check"]))
+    inner = ran(plans).find("boot/network/check")
+    assert (inner.action, inner.reason) == ("plan", "left out by skip")
 
 
-@pytest.mark.parametrize(
-    ("option", "name"), [("only", "donwload"), ("skip", "network/start"), ("only", "")]
-)
-def test_names_that_no_task_has(option: str, name: str) -> None:
+def test_names_that_no_task_has() -> None:
     """An unknown name is an error before the first task starts; it lists all names, each once."""
     check = StubTask("check")
     tree = phases.serial(check, phases.serial(check, name="network"), name="boot")
-    words = f"{option}: there is no task {name!r}. The tasks are: boot, check, network$"
+    words = "there is no task 'donwload'. The tasks are: boot, check, network$"
     with pytest.raises(phases.UnknownTask, match=words):
-        ran(tree, **{option: (name,)})
+        ran(tree, skip=["donwload"])
     assert check.calls == 0
-
-
-@pytest.mark.parametrize(
-    ("only", "skip", "words"),
-    [
-        ((), None, "only names no task, so nothing would run; None selects all tasks"),
-        (None, "boot", "skip leaves out every selected task, so nothing would run"),
-        ("check", ["network"], "skip leaves out every selected task"),
-    ],
-)
-def test_a_selection_of_nothing(only: Any, skip: Any, words: str) -> None:
-    """A run of no task would be ok: a list that came out empty is a mistake."""
-    tree = phases.serial(phases.serial(StubTask("check"), name="network"), name="boot")
-    with pytest.raises(phases.UnknownTask, match=f"^{words}"):
-        ran(tree, only=only, skip=skip)
-
-
-def test_a_selection_inside_a_task() -> None:
-    """With a task's context, a plan is a part of that task's run, names tasks as it would alone,
-    and leaves out what the run around it leaves out.
-    """
-    a, outer_too = (planned(name, lambda _: "") for name in ("a", "outer"))
-    inner = phases.serial(a, StubTask("b"), outer_too, name="inner")
-    outer = FunctionTask(
-        "outer",
-        lambda ctx: phases.plan(inner, ctx=ctx, only=["inner/a", "inner/b"]),
-        subtasks=(inner,),
-    )
-    report = ran(outer, skip="b")
-    assert [step.reason for step in report.find("outer/inner").children] == [
-        "",
-        "left out by skip",
-        "left out by only",
-    ]
-    skips = phases.task("outer")(lambda ctx: phases.plan(inner, ctx=ctx, skip="outer"))
-    report = ran(skips)
-    assert report.find("inner/outer").reason == "left out by skip"
-    assert report.find("inner/a").ok

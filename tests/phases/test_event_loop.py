@@ -3,9 +3,8 @@
 import asyncio
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
-from concurrent import futures
-from contextlib import suppress
+import time
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -13,7 +12,8 @@ import pytest
 import phases
 from phases import Context, Status, Step
 from phases.testing import FakeClock, StubTask
-from tests.support.recorder import Recorder, ran
+from tests.support.recorder import Recorder
+from tests.support.signalled import Program
 
 WAIT = phases.task("wait")(lambda ctx: ctx.sleep(150))
 
@@ -44,9 +44,9 @@ def test_a_report() -> None:
     clock = FakeClock()
 
     async def story() -> tuple[Step, Step]:
-        ctx = Context(clock=clock, observers=[])
+        ctx = Context(clock=clock)
         failed = await phases.run_async(tree, ctx=ctx, undo_on_failure=True)
-        return failed, await phases.run_async(tree, ctx=ctx, only="tree", skip="b")
+        return failed, await phases.run_async(tree, ctx=ctx, skip=["b"])
 
     failed, skipped = in_loop(story)
     assert str(failed.failures[0].error) == "busy"
@@ -55,54 +55,123 @@ def test_a_report() -> None:
     assert skipped.find("b").reason == "left out by skip"
 
 
-def test_a_signal_stops_all_runs() -> None:
-    """Those that are awaited when it comes; the loop goes on, and each has its report."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_every_run(number: signal.Signals) -> None:
+    """Each run that the loop awaits, also after another one has ended; the loop goes on."""
 
     async def story() -> list[Step]:
         seen = Recorder()
-        runs = [
-            asyncio.ensure_future(phases.run_async(WAIT, ctx=Context(observers=[seen])))
-            for _ in range(2)
-        ]
-        await phases.run_async(StubTask("short"))
-        await soon(lambda: len(seen.starts) == 2)
-        signal.raise_signal(signal.SIGINT)
-        return await asyncio.gather(*runs)
+        one, short, two = (
+            asyncio.ensure_future(phases.run_async(task, ctx=Context(observers=[seen])))
+            for task in (WAIT, StubTask("short", seconds=0.1), WAIT)
+        )
+        await soon(lambda: len(seen.starts) == 3)
+        await short
+        signal.raise_signal(number)
+        return [await one, await two]
 
     for report in in_loop(story):
         assert report.status is Status.CANCELLED
-        assert (report.reason, report.exit_code) == ("SIGINT", 130)
+        assert (report.reason, report.exit_code) == (number.name, 128 + number)
 
 
-def test_handlers_of_the_program() -> None:
-    """A handler that the program gave to its loop is called as well, and stays. A signal that is
-    ignored stays ignored.
+def test_a_run_that_begins_too_late() -> None:
+    """While a signal stops another run, it is stopped, too: the program is about to end."""
+
+    async def story() -> tuple[Step, Step, Step]:
+        seen = Recorder()
+        ctx = Context(observers=[seen])
+        machine = phases.task("machine", undo=lambda ctx: ctx.sleep(0.1))(WAIT.do)
+        first = asyncio.ensure_future(phases.run_async(machine, ctx=ctx, undo_on_failure=True))
+        await soon(lambda: seen.starts)
+        signal.raise_signal(signal.SIGTERM)
+        second = await phases.run_async(WAIT)
+        return await first, second, await phases.run_async(StubTask("later"))
+
+    first, second, later = in_loop(story)
+    assert first.find("machine").ok
+    assert (second.status, second.exit_code) == (Status.CANCELLED, 143)
+    assert later.ok
+
+
+def test_a_handler_of_the_loop() -> None:
+    """A handler that the program gives the loop during a run is called, and stays afterwards; one
+    that it had before is called, too.
     """
-    called: list[str] = []
 
-    async def story() -> Step:
+    async def story() -> tuple[list[str], Step]:
+        called: list[str] = []
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, called.append, "during")
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        loop.add_signal_handler(signal.SIGINT, called.append, "before")
         seen = Recorder()
         run = asyncio.ensure_future(phases.run_async(WAIT, ctx=Context(observers=[seen])))
         await soon(lambda: seen.starts)
+        loop.add_signal_handler(signal.SIGTERM, called.append, "during")
         signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGTERM)
         report = await run
-        loop.add_signal_handler(signal.SIGTERM, called.append, "after")
         signal.raise_signal(signal.SIGTERM)
-        await soon(lambda: "after" in called)
+        await soon(lambda: len(called) == 2)
         loop.remove_signal_handler(signal.SIGTERM)
-        return report
+        loop.remove_signal_handler(signal.SIGINT)
+        return called, report
 
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        report = asyncio.run(story())
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert report.reason == "SIGTERM"
-    assert called == ["during", "after"]
+    called, report = in_loop(story)
+    assert called == ["before", "during"]
+    assert report.signal == signal.SIGINT
+
+
+def test_a_loop_that_is_closed() -> None:
+    """Whoever closes the coroutine waits for the end of its run."""
+    seen = Recorder()
+
+    async def story() -> None:
+        run = phases.run_async(WAIT, ctx=Context(observers=[seen]))
+        run.send(None)
+        while not seen.starts:
+            time.sleep(0.001)  # noqa: ASYNC251  nobody lets the loop run any more
+        run.close()
+
+    in_loop(story)
+    assert seen.ends == [("wait", Status.CANCELLED)]
+
+
+@pytest.mark.linux
+def test_signals_to_a_program() -> None:
+    """SIGTERM cancels and undoes each run of an agent, and a second one changes nothing; a child
+    that it has forked only notes the signals that it gets itself.
+    """
+    code = """
+        import asyncio, os, signal, time
+
+        def undo(ctx):
+            ctx.sleep(0.1)
+            os.write(1, b"undone\\n")
+
+        def forks(ctx):
+            child = os.fork()
+            if child == 0:
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(0.1)
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            wait.do(ctx)
+
+        async def agent():
+            runs = [
+                phases.run_async(phases.task("m", undo=undo)(do), undo_on_failure=True)
+                for do in (forks, forks)
+            ]
+            return await asyncio.gather(*runs)
+
+        reports = asyncio.run(agent())
+        print([report.find("m", action="undo").ok for report in reports])
+        sys.exit(reports[0].exit_code)
+    """
+    program = Program(code, ready=2)
+    assert program.process.poll() is None
+    returned, out, err = program.end(signal.SIGTERM, signal.SIGTERM)
+    assert (returned, out) == (143, "undone\nundone\n[True, True]\n")
+    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize(
@@ -137,47 +206,6 @@ def test_a_cancelled_coroutine_waits_for_the_end(message: str | None, reason: st
     assert (seen[-1].status, seen[-1].reason) == (Status.CANCELLED, reason)
 
 
-@pytest.mark.parametrize(
-    "error", [asyncio.CancelledError, futures.CancelledError], ids=["loop", "thread"]
-)
-def test_a_future_that_was_cancelled(error: type[BaseException]) -> None:
-    """If its task is cancelled, or out of time, that is the reason; otherwise the task fails."""
-
-    def cancelled(ctx: Context) -> None:
-        ctx.cancel(signal.SIGTERM)
-        raise error
-
-    def too_late(ctx: Context) -> None:
-        with suppress(phases.Cancelled):
-            ctx.sleep(60)
-        raise error
-
-    def fails(_ctx: Context) -> None:
-        raise error
-
-    report = ran(phases.task("a")(cancelled))
-    assert (report.status, report.reason, report.exit_code) == (Status.CANCELLED, "SIGTERM", 143)
-    report = ran(phases.deadline(phases.task("a")(too_late), 5))
-    assert isinstance(report.error, phases.DeadlineExceeded)
-    report = ran(phases.task("a")(fails))
-    assert isinstance(report.error, error)
-
-
-def test_a_coroutine_that_is_closed() -> None:
-    """A loop that ends without waiting for its coroutines leaves no task behind."""
-    seen = Recorder()
-
-    async def story() -> None:
-        run: Any = phases.run_async(WAIT, ctx=Context(observers=[seen]))
-        step: Awaitable[Any] = run.send(None)
-        assert step is not None
-        await soon(lambda: seen.starts)
-        run.close()
-
-    in_loop(story)
-    assert seen.ends == [("wait", Status.CANCELLED)]
-
-
 def test_an_event_loop_in_another_thread() -> None:
     """It gets no signals, so the handlers stay as they are."""
     reports: list[Step] = []
@@ -189,16 +217,3 @@ def test_an_event_loop_in_another_thread() -> None:
     thread.join()
     assert reports[0].ok
     assert handlers == [before]
-
-
-def test_what_is_refused() -> None:
-    """What `run` refuses is refused with the name of this function."""
-    untyped: Any = phases
-    wrong: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
-        "run_async: ctx is 5": lambda: untyped.run_async(WAIT, ctx=5),
-        "run_async: undo_on_failure is 'x'": lambda: untyped.run_async(WAIT, undo_on_failure="x"),
-        "only: there is no task 'y'": lambda: phases.run_async(WAIT, only="y"),
-    }
-    for words, call in wrong.items():
-        with pytest.raises((TypeError, phases.UnknownTask), match=words):
-            asyncio.run(call())

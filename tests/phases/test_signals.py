@@ -1,11 +1,8 @@
 """Signals stop runs: real signals, most of them to a real process."""
 
-import asyncio
 import itertools
 import signal
-import subprocess
 import sys
-import textwrap
 import threading
 from collections.abc import Callable
 from types import FrameType
@@ -15,67 +12,12 @@ import pytest
 from typing_extensions import Self
 
 import phases
-from phases import Status
+from phases import Context, Status, Step
 from phases.testing import StubTask
 from tests.support.recorder import Recorder
+from tests.support.signalled import Program
 
-PROGRAM = """
-import logging, sys, phases
-from phases.testing import StubTask
-logging.basicConfig(level="INFO", format="%(message)s")
-
-def ready():
-    sys.stdout.write("ready\\n")  # in one piece, also beside another thread
-    sys.stdout.flush()
-
-@phases.task("wait")
-def wait(ctx):
-    ready()
-    ctx.sleep(150)
-
-@phases.task("deaf")
-def deaf(ctx):
-    ready()
-    sys.stdin.read()  # until the test waits for the end
-"""
 RUN = "report = phases.run({task}); print(report); sys.exit(report.exit_code)"
-
-
-class Program:
-    """A program in a separate process that has printed `ready`."""
-
-    def __init__(self, code: str, *, ready: int = 1) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(PROGRAM) + textwrap.dedent(code)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        for _ in range(ready):
-            assert self.process.stdout.readline() == "ready\n"
-
-    def wait_for(self, words: str) -> None:
-        """Wait until its error output has a line with these words."""
-        assert self.process.stderr is not None
-        before: list[str] = []
-        for line in self.process.stderr:
-            if words in line:
-                return
-            before.append(line)
-        raise AssertionError(f"it ended without a line {words!r}, after {before}")
-
-    def end(self, *numbers: int) -> tuple[int, str, str]:
-        """Send it these signals; its exit code, output and error output."""
-        for number in numbers:
-            self.process.send_signal(number)
-        try:
-            out, err = self.process.communicate(timeout=100)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            pytest.fail(f"the program did not end: {self.process.communicate()}")
-        return self.process.returncode, out, err
 
 
 @pytest.mark.linux
@@ -116,12 +58,7 @@ def test_a_second_signal_interrupts_nothing() -> None:
     assert program.end()[:2] == (1, "15\n")
 
 
-@pytest.mark.parametrize(
-    "run", [phases.run, lambda task: asyncio.run(phases.run_async(task))], ids=["run", "run_async"]
-)
-def test_a_signal_after_the_last_task(
-    run: Callable[[phases.AnyTask], phases.Step], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_after_the_last_task(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first is in the report, although there is nothing left to stop."""
     is_alive = threading.Thread.is_alive
 
@@ -131,59 +68,79 @@ def test_a_signal_after_the_last_task(
         return is_alive(thread)
 
     monkeypatch.setattr(threading.Thread, "is_alive", look_late)
-    report = run(StubTask("a"))
+    report = phases.run(StubTask("a"))
     assert (report.ok, report.signal) == (True, signal.SIGTERM)
 
 
 @pytest.mark.linux
-def test_execute_handles_no_signal() -> None:
-    """Under execute Ctrl-C raises KeyboardInterrupt: other threads are stopped and waited for, and
-    steps have ends.
+def test_a_signal_under_execute() -> None:
+    """It cancels the run, and then reaches the program, however often it came: SIGINT is a
+    KeyboardInterrupt, SIGTERM ends it.
     """
     code = """
         import threading
         try:
-            both = phases.parallel(wait, deaf, name="both")
-            phases.execute(phases.serial(both, StubTask("next")))
+            phases.execute(phases.serial(phases.parallel(wait, deaf, name="both"), name="all"))
         except KeyboardInterrupt:
             print(threading.active_count())
     """
-    code_, out, err = Program(code, ready=2).end(signal.SIGINT)
-    assert code_ == 0
-    assert out == "1\n"
-    for words in ("both/wait cancelled", "both/deaf ok", "serial/both failed", "serial failed"):
-        assert words in err
-    assert "next ok" not in err
+    program = Program(code, ready=2)
+    for _ in range(2):
+        program.process.send_signal(signal.SIGINT)
+        program.wait_for("SIGINT: stopping, waiting for ")
+    code_, out, err = program.end()
+    assert (code_, out) == (0, "1\n")
+    assert "all/both/deaf ok" in err
+    assert "all cancelled" in err
+    inside = """
+        with phases.inner_step("block", phases.Context()) as step:
+            phases.execute(phases.parallel(wait, wait_too, name="both"), step.ctx)
+    """
+    returned, _, err = Program(inside, ready=2).end(signal.SIGINT)
+    assert returned == -signal.SIGINT
+    assert "block/both cancelled" in err
+    assert "block failed" in err
+    code_, out, err = Program(code, ready=2).end(signal.SIGTERM)
+    assert (code_, out) == (-signal.SIGTERM, "")
+    assert "all cancelled" in err
+
+
+@pytest.mark.linux
+def test_a_signal_that_is_ignored() -> None:
+    """As nohup has it: a run leaves it so."""
+    code = """
+        import signal
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        phases.run(deaf)
+        print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)
+    """
+    returned, out, err = Program(code).end(signal.SIGINT)
+    assert (returned, out) == (0, "True\n")
+    assert "stopping" not in err
 
 
 @pytest.mark.linux
 def test_a_handler_of_the_program_that_raises() -> None:
-    """What it raises cancels the run, and is raised after its end, however often it raises."""
+    """What it raises cancels the run, and the last of it is raised after its end."""
     code = """
-        import signal, threading, time
+        import signal, threading
 
         def raises(*_):
             raise RuntimeError("no lease")
 
-        class Slow(threading.Thread):  # the main thread of a busy machine
-            def start(self):
-                super().start()
-                time.sleep(0.1)
-
         def work(ctx):
-            signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
-            for _ in range(200):
-                time.sleep(0.001)
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            with ctx.shielded() as safe:
+                safe.sleep(0.5)
             ctx.check()
 
         signal.signal(signal.SIGALRM, raises)
-        threading.Thread = Slow
+        signal.setitimer(signal.ITIMER_REAL, 0.2, 0.1)
         ready()
         seen = []
         try:
-            phases.run(phases.task("work")(work), observers=[seen.append])
+            phases.run(phases.task("work")(work), ctx=phases.Context(observers=[seen.append]))
         except RuntimeError:
+            signal.setitimer(signal.ITIMER_REAL, 0)
             print(seen[-1].status, seen[-1].reason, threading.active_count())
     """
     assert Program(code).end()[:2] == (0, "cancelled RuntimeError: no lease 1\n")
@@ -217,28 +174,32 @@ class _AtLine:
         return self._trace
 
 
-def test_ctrl_c_at_every_line() -> None:
+@pytest.mark.parametrize("start", [phases.run, phases.execute])
+def test_ctrl_c_at_every_line(start: Callable[..., Any]) -> None:
     """At any line of a run, it cancels it, and raises nothing while a run handles it. Each step
     that has started has its end, there is no thread more, and the handlers work again.
     """
-    task = phases.serial(StubTask("a", seconds=0.001), StubTask("b", seconds=0.001))
+    tasks = [StubTask("a", seconds=0.001), StubTask("b", seconds=0.001)]
+    task = phases.serial(phases.parallel(*tasks), StubTask("c"))
     threads = threading.active_count()
     cancelled = 0
     for number in itertools.count(1):
         seen = Recorder()
         at = _AtLine(number)
+        ctx = Context(observers=[seen])
         report = None
         try:
             with at:
-                report = phases.run(task, observers=[seen])
+                report = start(task, ctx=ctx)
         except KeyboardInterrupt:
             # Before the run handles it, or just before it no longer does.
-            assert not at.is_handled or seen.ends[-1][0] == "serial", at.place
+            is_at_end = not seen.starts or seen.ends[-1][0] == "serial"
+            assert is_at_end or not at.is_handled, at.place
         if not at.place:
             break
-        if report is not None:
+        if isinstance(report, Step):
             assert report.ok or report.signal == signal.SIGINT, at.place
-            cancelled += report.status is Status.CANCELLED
+        cancelled += ("serial", Status.CANCELLED) in seen.ends
         assert set(seen.starts) <= {path for path, _ in seen.ends}, at.place
         assert threading.active_count() == threads, at.place
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, at.place

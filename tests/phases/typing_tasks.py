@@ -46,10 +46,12 @@ assert_type(
 )
 assert_type(
     phases.execute(phases.serial(AttrsTask("a"), phases.parallel(function, ConstantName()))),
-    tuple[object, ...],
+    None,
 )
 assert_type(phases.run(phases.serial(ConstantName())), phases.Step)
 assert_type(Context().find("function").result, object)
+assert_type(Context().find(function), phases.Step[float])
+assert_type(Context().find(phases.retry(AttrsTask("a"))).result, int | None)
 
 
 class NoName:

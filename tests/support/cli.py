@@ -41,26 +41,22 @@ def say(
     host: Host | None = None,
     kernel: FakeKernel | None = None,
     stdin: bytes = b"",
-    called: str = "",
     **environment: str,
 ) -> Said:
-    """Run one command line on a fake host; the program is called as `called`."""
+    """Run one command line on a fake host."""
     where = host or (FakeHost() if kernel is None else FakeHost(kernel=kernel))
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     given = io.TextIOWrapper(io.BytesIO(stdin))
-    typed = words if called else ()  # else the words are given to `main`
     level = logging.root.level
     with (
         redirect_stdout(out),
         redirect_stderr(err),
         mock.patch.object(sys, "stdin", given),
         mock.patch.dict(os.environ, {**PLAIN, **environment}),
-        mock.patch.object(sys, "argv", [called.rpartition(" ")[2], *typed]),
-        mock.patch.object(sys, "orig_argv", [*called.split(), *words]),
         mock.patch.object(logging.root, "handlers", []),
     ):
         try:
-            code = main(None if called else list(words), host=where)
+            code = main(list(words), host=where)
         except SystemExit as stopped:  # argparse: --help, bad usage
             code = int(stopped.code or 0)
         finally:

@@ -5,7 +5,7 @@ kernel.
 from collections.abc import Iterable
 
 from hostrouting.model.route import PROTOCOL_KERNEL, Route
-from hostrouting.model.rule import Rule, default_rules, rule_command as rule_addition
+from hostrouting.model.rule import Rule, default_rules
 from hostrouting.testing import FakeKernel
 from tests.support.namespace import Namespace
 from tests.support.routing import DEVICES
@@ -22,7 +22,7 @@ def rule_command(rule: Rule) -> str:
     """The command that adds the rule, in the library's words, so that Linux reads these."""
     if rule.action != "to_table":  # Linux suppresses nothing then, and `ip` does not list it
         rule = rule._replace(suppress_prefixlength=None, suppress_ifgroup=None)
-    return rule_addition("add", rule).removeprefix("ip ").removeprefix("-6 ")
+    return f"rule add pref {rule}".replace(":", "", 1)
 
 
 def route_command(route: Route, onlink: str = " onlink") -> str:
@@ -73,7 +73,7 @@ def commands_of(kernel: FakeKernel) -> list[str]:
     """The commands that make a host like this one; every device becomes one end of a veth, and IPv6
     is left out.
     """
-    host = kernel.snapshot(family=4)
+    host = kernel.snapshot()
     return [
         "link set lo up",
         *ports(*(link.name for link in host.links if link.name != "lo")),
@@ -85,9 +85,13 @@ def commands_of(kernel: FakeKernel) -> list[str]:
         *(
             route_command(route, onlink="")
             for route in host.routes
-            if route.protocol != PROTOCOL_KERNEL
+            if route.protocol != PROTOCOL_KERNEL and route.prefix.family == 4
         ),
-        *(rule_command(rule) for rule in host.rules if rule not in default_rules(4)),
+        *(
+            rule_command(rule)
+            for rule in host.rules
+            if rule.family == 4 and rule not in default_rules(4)
+        ),
     ]
 
 

@@ -113,18 +113,9 @@ _CLEANUPS = st.none() | st.builds(
     uplinks=st.lists(device_names(), max_size=2),
     dry_run=st.booleans(),
 )
-_STEPS = st.builds(
-    config.GateStep,
-    name=st.from_regex(r"[a-z0-9][a-z0-9-]{0,20}", fullmatch=True),
-    script=st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1).filter(
-        str.strip
-    ),
-    when=st.sampled_from(["before", "after"]),
-)
 _GATES = st.none() | st.builds(
     config.GateConfig,
     units=st.lists(st.sampled_from(_UNITS), min_size=1, unique=True),
-    steps=st.lists(_STEPS, max_size=2, unique_by=lambda step: step.name),
 )
 _PROBE_UPLINKS = st.lists(device_names().filter(lambda name: name != "lo"), max_size=3, unique=True)
 
@@ -140,7 +131,6 @@ def _route_overlaps(draw: st.DrawFn) -> config.RouteOverlapConfig:
         expected_devs=tuple(draw(st.lists(device_names(), max_size=3))),
         allowed_devs=tuple(draw(st.lists(_PATTERNS, max_size=3))),
         service_cidrs=services,
-        pod_cidrs=tuple(draw(st.lists(networks(), max_size=3))),
         intended_rules=tuple(draw(st.lists(_SELECTIONS, max_size=2))),
     )
 

@@ -92,9 +92,9 @@ def host(
     def furnish(root: str) -> None:
         if image is not None:
             task = Configure(image, host=Host.offline(root), wait=0)
-            phases.execute(task, phases.Context(observers=[]))
+            phases.execute(task, phases.Context())
             if is_compiled:
-                LocalFiles(root).write(LAYOUT.program_path, compiled_program())
+                LocalFiles(root).write(LAYOUT.program_path, compiled_program(), mode=0o755)
 
     folder = "/etc/systemd/system"
     files = {

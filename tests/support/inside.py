@@ -27,11 +27,10 @@ import phases
 from hostrouting.boot.program import Program
 from hostrouting.cli import main
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import exit_code
 from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
 from tests.support.children import LONGEST, enter_namespaces
-from tests.support.compiled import compiled_program, use_compiled_program
+from tests.support.compiled import compiled_program
 
 # Modules that are imported only when they are first needed, by the library and by the modules that
 # it imports. If one is missing from this list, a command fails with its name, because the file does
@@ -123,7 +122,6 @@ class CommandLines:
 def _serve(requests: Connection, leader: int) -> None:
     """Enter the namespaces, and carry out each command line that is requested."""
     enter_namespaces(*(f"/proc/{leader}/ns/{name}" for name in _NAMESPACES))
-    use_compiled_program()
     gc.freeze()  # a garbage collection in a fork would copy every object
     with suppress(EOFError):  # nobody will request anything more
         while True:
@@ -159,7 +157,7 @@ def _configure(path: str, wait: str) -> int:
     task = Configure(config, host=Host.local(), wait=float(wait), allow_removal=True)
     report = phases.run(task)
     sys.stdout.write(f"{report}\n")
-    return exit_code(report)
+    return report.exit_code
 
 
 def _as_the_interpreter(words: tuple[str, ...]) -> int:

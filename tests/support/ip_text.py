@@ -45,12 +45,16 @@ def host_rows(text: str) -> pytest.MarkDecorator:
 
 def _read_host_rows(text: str) -> Iterator[pytest.ParameterSet]:
     sentence = on_each = ""
-    for line in filter(None, text.splitlines()):
+    has_row = True
+    for line in filter(None, [*text.splitlines(), "end"]):
         if line[0] == "+":
             on_each += f";{line[1:]}"
         elif line[0] != " ":
+            assert has_row, f"no host shows that {sentence}"
             sentence, on_each = line, ""
+            has_row = False
         else:
+            has_row = True
             answer, host, asked, *_ = [each.strip() for each in f"{line}||".split("|")]
             for kept in ("", r"\1") if "[" in host else ("",):
                 written = re.sub(r"\[(.*?)\]", kept, host)

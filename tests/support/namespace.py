@@ -17,7 +17,7 @@ from typing import Any
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink.host import LINK, parts_of
 from hostrouting.kernel.netlink.numbers import RTM_GETLINK, number_in
-from hostrouting.kernel.netlink.socket import NetlinkSocket
+from hostrouting.kernel.netlink.socket import Netlink
 from hostrouting.model.prefix import IP, Prefix, as_ip
 from hostrouting.model.route import ROUTE_TYPES, NextHop, Route
 from hostrouting.model.rule import Rule, RuleAction
@@ -150,7 +150,7 @@ class Namespace:
         being tentative. Linux is asked here, because `ip` would take as long as most commands.
         """
         with self.inside():
-            with closing(NetlinkSocket()) as netlink:
+            with closing(Netlink()) as netlink:
                 listed = [*netlink.dump(RTM_GETLINK, bytes(LINK.size))]
             addresses = _rows_of("if_inet6")
             routes = _rows_of("ipv6_route")

@@ -34,8 +34,9 @@ DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=PROTOCO
 class FakeNodeClock(FakeClock):
     """A fake clock as the programs of a node need it, on which other programs act meanwhile."""
 
-    def __init__(self) -> None:
+    def __init__(self, lock: "FakeLock | None" = None) -> None:
         super().__init__()
+        self.locked = lock or FakeLock()
         self._acts: list[tuple[float, int, Callable[[], object]]] = []
         self._order = count()
 
@@ -83,14 +84,14 @@ class FakeLock:
         self._before = before
 
     @contextmanager
-    def __call__(self) -> Iterator[str]:
+    def __call__(self) -> Iterator[None]:
         """Hold it during the block."""
         assert not self.is_held
         self._before()
         self.is_held = True
         self.times += 1
         try:
-            yield ""
+            yield
         finally:
             self.is_held = False
 

@@ -5,6 +5,7 @@ Where everything is in 64 addresses, random routes often nest, repeat and refuse
 every address can be asked. Devices have the kinds that they have in the field.
 """
 
+from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import Any
 
@@ -194,3 +195,9 @@ def _with_scope(route: Route) -> Route:
     if route.prefix.family == IPV4 and is_on_link:
         return route._replace(scope=SCOPE_LINK)
     return route
+
+
+def with_rules(snapshot: Snapshot, added: Iterable[Rule]) -> Snapshot:
+    """The same host with further rules, each behind those of its priority."""
+    rules = sorted((*snapshot.rules, *added), key=lambda rule: rule.priority)
+    return snapshot._replace(rules=tuple(rules))

@@ -1,5 +1,6 @@
 """Runs programs to their end: any program, and the examples as a user does."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,12 @@ def completed(
     # A script that was cut short may end within a letter.
     options |= {"encoding": "utf-8", "errors": "replace"}
     return subprocess.run(words, capture_output=True, check=check, timeout=timeout, **options)
+
+
+def modules_loaded_by(words: Sequence[str | Path]) -> set[str]:
+    """The modules that this command of a Python program loads."""
+    timed = completed(words, env={**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}).stderr
+    return {line.rpartition("|")[2].strip() for line in timed.splitlines()}
 
 
 def example(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:

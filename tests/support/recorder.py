@@ -9,7 +9,7 @@ from phases.testing import FakeClock
 
 def quiet() -> Context:
     """A context in which nothing waits and nothing is logged."""
-    return Context(clock=FakeClock(), observers=[])
+    return Context(clock=FakeClock())
 
 
 def ran(task: phases.AnyTask, **options: Any) -> Step:

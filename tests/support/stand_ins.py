@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from hostrouting.kernel.programs import Ended, OnCancel
+from hostrouting.kernel.programs import Ended
 
 Answer: TypeAlias = "Ended | str | BaseException | list[Ended]"
 
@@ -29,7 +29,6 @@ class Programs:
         timeout: float,
         text: str = "",
         environment: Mapping[str, str] | None = None,
-        on_cancel: OnCancel | None = None,  # noqa: ARG002  an answer takes no time
     ) -> Ended:
         """See Run."""
         assert 0 < timeout <= 30

@@ -1,11 +1,10 @@
-"""One host for each thing that `status` says: each incident with what ends it, and how kubelet can
-be.
+"""One host for each thing that `status` says: how each incident is made, and how kubelet can be.
 
 On each node, hostrouting gates kubelet.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import attrs
 
@@ -23,7 +22,6 @@ from tests.support.incidents import (
     edit_config,
     escaping_node,
     garble,
-    leave_note,
     let_pass,
     node,
     refuse,
@@ -36,25 +34,8 @@ OVERRIDE = f"{LAYOUT.unit_directory}/{KUBELET}.d/10-kubeadm.conf"
 PROBES = {"enabled": True, "interfaces": ["eth0"], "ensureRoute": False}
 Change = Callable[[FakeHost], object]
 
-APPLY = f"hostrouting apply --config {LAYOUT.config_path}"
+
 REPAIR_LINE = "hostrouting repair | hostrouting apply --config -"
-NAMED = "hostrouting repair --dev eth0 | hostrouting apply --config -"
-MARKED = NAMED.replace("--dev eth0", "--allow 'fwmark 0xca6c'")
-UNMASK = f"systemctl unmask {LAYOUT.guard_unit}"
-UNCANCEL = rf"sed -i '/^\s*ExecCondition\s*=\s*$/d' {OVERRIDE} && systemctl daemon-reload"
-SCRIPT = f"{LAYOUT.gate_directory}/30-site.sh"
-HANGS = f"{LAYOUT.gate_directory}/50-gpu-health.sh"
-WITHOUT_SCRIPT = f"mv {HANGS} {HANGS}.off && systemctl restart kubelet.service"
-
-
-class Incident(NamedTuple):
-    """How a node is made, what is typed to end the incident (nothing if no command can), and the
-    state of the node then.
-    """
-
-    make: Callable[[], FakeHost]
-    typed: str = ""
-    after: str = "in force"
 
 
 class SilentManager(FakeManager):
@@ -156,19 +137,6 @@ def lose_default(host: FakeHost) -> None:
             host.kernel.ip_route("delete", route)
 
 
-def lose_gateway(host: FakeHost) -> None:
-    """The router of the routes does not answer; another one, which answers, and that of another
-    card with the same address are no concern of theirs.
-    """
-    mac = "00:00:00:00:00:00"
-    host.files.texts["/proc/net/arp"] = (
-        "IP address       HW type     Flags       HW address            Mask     Device\n"
-        f"10.0.0.1         0x1         0x0         {mac}     *        eth0\n"
-        f"10.0.0.1         0x1         0x0         {mac}     *        eth7\n"
-        f"10.0.0.2         0x1         0x0         {mac}     *        eth0\n"
-    )
-
-
 def end_guard(host: FakeHost) -> None:
     """The guard fails, and nobody starts it again."""
     manager_of(host).properties[LAYOUT.guard_unit] = {
@@ -200,14 +168,6 @@ def start_k3s(host: FakeHost) -> None:
     manager_of(host).properties["k3s.service"] = {"LoadState": "loaded", "ActiveState": "active"}
 
 
-def hang_in_script(host: FakeHost) -> None:
-    """Another program's script does not end, so kubelet was refused."""
-    host.files.write(HANGS, "sleep infinity\n")
-    refuse(host, KUBELET)
-    ended = f"this took longer than 75 s, and was ended while {HANGS} ran"
-    leave_note(host, KUBELET, ended, refused=True, held_by=HANGS)
-
-
 def lock(host: FakeHost) -> None:
     """Another process has the lock."""
     host.files.locked.add(LAYOUT.lock_path)
@@ -216,12 +176,6 @@ def lock(host: FakeHost) -> None:
 def stop_systemd(host: FakeHost) -> None:
     """It is a container without systemd."""
     manager_of(host).running = False
-
-
-def rewrite(host: FakeHost) -> None:
-    """Another release has written the files."""
-    text = host.files.texts[LAYOUT.config_path]
-    host.files.texts[LAYOUT.config_path] = text.replace("hostrouting ", "hostrouting 0.9 of ", 1)
 
 
 def fill(folder: str, reason: str = "No space left on device") -> Change:
@@ -233,12 +187,6 @@ def break_python(host: FakeHost) -> None:
     """A package is removed that Python needs."""
     host.files.texts["/usr/bin/python3"] = ""
     host.interpreter.broken = "No module named 'json'"
-
-
-def open_script(host: FakeHost) -> None:
-    """Anybody can change another program's script, which root would run."""
-    host.files.texts[SCRIPT] = "exit 0\n"
-    host.files.modes[SCRIPT] = 0o777
 
 
 def type_by_hand(host: FakeHost) -> None:
@@ -267,134 +215,94 @@ def start_router(host: FakeHost) -> None:
     host.kernel.ip_route("add", default)
 
 
-INCIDENTS: dict[str, Incident] = {
-    "nothing": Incident(lambda: FakeHost(kernel=h200())),
-    "in force": Incident(right),
-    "in force: a node of kubeadm in mode WARN": Incident(
-        right_but(start_k3s, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}),
-        f"{APPLY} --gate k3s.service",
+INCIDENTS: dict[str, Callable[[], FakeHost]] = {
+    "nothing": lambda: FakeHost(kernel=h200()),
+    "in force": right,
+    "in force: a node of kubeadm in mode WARN": right_but(
+        start_k3s, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}
     ),
-    "in force: the files of another release": Incident(right_but(rewrite), APPLY),
-    "in force: another program has set the routes": Incident(right_but(lose_routes, type_by_hand)),
-    "differs: another card has a better default route": Incident(
-        without_routes(start_router), NAMED
+    "in force: another program has set the routes": right_but(lose_routes, type_by_hand),
+    "differs: another card has a better default route": without_routes(start_router),
+    "differs: another card has a better default route, and addresses escape": right_but(
+        start_router, lose_routes
     ),
-    "differs: another card has a better default route, and addresses escape": Incident(
-        right_but(start_router, lose_routes), NAMED
+    "open: a drop-in is deleted, and another card has a better default route": without_routes(
+        start_router, lost(LAYOUT.drop_in_path(KUBELET))
     ),
-    "open: a drop-in is deleted, and another card has a better default route": Incident(
-        without_routes(start_router, lost(LAYOUT.drop_in_path(KUBELET))), APPLY, "differs"
+    "open: a drop-in is deleted, another card is better, and addresses escape": after(
+        escaping_node, let_pass, start_router, lost(LAYOUT.drop_in_path(KUBELET))
     ),
-    "open: a drop-in is deleted, another card is better, and addresses escape": Incident(
-        after(escaping_node, let_pass, start_router, lost(LAYOUT.drop_in_path(KUBELET))), NAMED
+    "differs: routes are missing": right_but(lose_routes),
+    "differs: the place of a route is taken": right_but(hold_place),
+    "differs: addresses escape in mode WARN": right_but(
+        staticRoutes={}, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}
     ),
-    "differs: routes are missing": Incident(right_but(lose_routes), APPLY),
-    "differs: the place of a route is taken": Incident(right_but(hold_place), REPAIR_LINE),
-    "differs: addresses escape in mode WARN": Incident(
-        right_but(staticRoutes={}, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}),
-        REPAIR_LINE,
+    "differs: addresses escape in mode STRICT": escaping_node,
+    "differs: config.json was edited": right_but(
+        lambda host: edit_config(host, take_kubelet_out),
+        gate={"units": [KUBELET, "k3s.service"]},
     ),
-    "differs: addresses escape in mode STRICT": Incident(escaping_node, REPAIR_LINE),
-    "differs: config.json was edited": Incident(
-        right_but(
-            lambda host: edit_config(host, take_kubelet_out),
-            gate={"units": [KUBELET, "k3s.service"]},
-        ),
-        REPAIR_LINE,
-        "open",
+    "differs: a unit of ours was edited": right_but(
+        written(LAYOUT.unit_path(LAYOUT.routes_unit), "[Service]\n")
     ),
-    "differs: a unit of ours was edited": Incident(
-        right_but(written(LAYOUT.unit_path(LAYOUT.routes_unit), "[Service]\n"))
+    "differs: /etc is read-only": right_but(
+        lost(LAYOUT.unit_path(LAYOUT.check_unit)),
+        fill("/etc", "Read-only file system"),
     ),
-    "differs: /etc is read-only": Incident(
-        right_but(
-            lost(LAYOUT.unit_path(LAYOUT.check_unit)),
-            fill(LAYOUT.unit_directory, "Read-only file system"),
-        )
+    "differs: addresses escape, and /etc is read-only": after(
+        escaping_node, let_pass, fill("/etc", "Read-only file system")
     ),
-    "differs: the guard has failed, and routes are missing": Incident(
-        right_but(end_guard, lose_routes), APPLY
+    "differs: kubelet was refused, and nothing holds it back now": right_but(
+        lambda host: refuse(host, KUBELET, OVERLAP)
     ),
-    "differs: the guard is masked, and routes are missing": Incident(
-        right_but(mask_guard, lose_routes), f"{UNMASK} && {APPLY}"
+    "differs: kubelet is masked until the next boot": right_but(
+        lambda host: [change(host) for change in UNITS["masked"]]
     ),
-    "differs: routes of hostrouting are not configured": Incident(
-        after(escaping_node, let_pass, lambda host: type_routes(host, *REPAIR)), REPAIR_LINE
+    "differs: the guard has failed, and routes are missing": right_but(end_guard, lose_routes),
+    "differs: routes of hostrouting are not configured": after(
+        escaping_node, let_pass, lambda host: type_routes(host, *REPAIR)
     ),
-    "differs: routes were typed until the next boot": Incident(
-        after(escaping_node, let_pass, type_by_hand), REPAIR_LINE
+    "differs: the table for probes is lost": right_but(
+        lambda host: host.nftables.tables.clear(), probeRewrite=PROBES
     ),
-    "differs: the table for probes is lost": Incident(
-        right_but(lambda host: host.nftables.tables.clear(), probeRewrite=PROBES), APPLY
+    "differs: the opening is ignored": right_but(written(LAYOUT.opening_path, "ticket", 0o666)),
+    "differs: another program fights with the guard": right_but(
+        written(LAYOUT.fight_path, "412\nanother program takes away our routes\n")
     ),
-    "differs: addresses escape, and /etc is read-only": Incident(
-        after(escaping_node, fill("/etc", "Read-only file system"))
+    "in force: kubelet fails": right_but(lambda host: [change(host) for change in UNITS["fails"]]),
+    "open: by an administrator": right_but(written(LAYOUT.opening_path, "ticket 4711\n")),
+    "open: by an administrator, and routes are missing": right_but(
+        lose_routes, written(LAYOUT.opening_path, "ticket 4711\n")
     ),
-    "differs: /run is full, so that a start has no note": Incident(
-        right_but(lost(LAYOUT.note_path(KUBELET)), fill("/run"))
+    "open: by a drop-in that systemd has loaded": right_but(load_override),
+    "open: by a drop-in that systemd has loaded, and routes are missing": right_but(
+        load_override, lose_routes
     ),
-    "differs: the opening is ignored": Incident(
-        right_but(written(LAYOUT.opening_path, "ticket", 0o666)), f"rm {LAYOUT.opening_path}"
-    ),
-    "differs: kubelet was refused, and nothing holds it back now": Incident(
-        right_but(lambda host: refuse(host, KUBELET, OVERLAP)), "systemctl start kubelet.service"
-    ),
-    "differs: kubelet was refused, and another process has the lock": Incident(
-        right_but(lambda host: refuse(host, KUBELET, OVERLAP), lock), "kill 4711", "differs"
-    ),
-    "differs: a script of another program did not end": Incident(
-        right_but(hang_in_script), WITHOUT_SCRIPT
-    ),
-    "in force: kubelet fails": Incident(
-        right_but(lambda host: [change(host) for change in UNITS["fails"]])
-    ),
-    "open: by an administrator": Incident(
-        right_but(written(LAYOUT.opening_path, "ticket 4711\n")), f"rm {LAYOUT.opening_path}"
-    ),
-    "open: by a drop-in that systemd has loaded": Incident(right_but(load_override), UNCANCEL),
-    "open: by a drop-in that systemd has loaded, and routes are missing": Incident(
-        right_but(load_override, lose_routes)
-    ),
-    "open: k3s is not gated": Incident(right_but(start_k3s), f"{APPLY} --gate k3s.service"),
-    "open: no systemd": Incident(right_but(stop_systemd)),
-    "shut: the program is lost": Incident(right_but(lost(LAYOUT.program_path)), APPLY),
-    "shut: Python is broken": Incident(right_but(break_python)),
-    "shut: others can change a script": Incident(
-        right_but(open_script), f"chown root {SCRIPT} && chmod go-w {SCRIPT}"
-    ),
-    "shut: config.json is broken": Incident(right_but(garble), "hostrouting remove", "nothing"),
-    "shut: /etc/hostrouting is deleted": Incident(
-        right_but(delete_folder), "hostrouting remove", "nothing"
-    ),
-    "waiting: for a default route": Incident(right_but(lose_default)),
-    "waiting: for the gateway of the routes": Incident(right_but(lose_gateway)),
-    "waiting: for a device to be named": Incident(right_but(start_vpn, lose_routes), NAMED),
-    "waiting: the verdict is undecided": Incident(right_but(start_vpn), NAMED),
-    "waiting: packets with a mark go elsewhere": Incident(without_routes(mark_packets), MARKED),
-    "waiting: a start waits for the lock": Incident(
-        right_but(lock, lambda host: [change(host) for change in UNITS["waiting"]]),
-        "kill 4711",
-        "waiting",
-    ),
-    "waiting: systemd does not answer": Incident(lambda: with_silent_systemd(right())),
-    "waiting: the kernel does not answer": Incident(lambda: with_silent_kernel(right())),
-    "waiting: only root may read the files": Incident(lambda: with_private_files(right())),
+    "open: k3s is not gated": right_but(start_k3s),
+    "open: no systemd": right_but(stop_systemd),
+    "shut: the program is lost": right_but(lost(LAYOUT.program_path)),
+    "shut: Python is broken": right_but(break_python),
+    "shut: config.json is broken": right_but(garble),
+    "shut: /etc/hostrouting is deleted": right_but(delete_folder),
+    "waiting: for a default route": right_but(lose_default),
+    "waiting: for a device to be named": right_but(start_vpn, lose_routes),
+    "waiting: the verdict is undecided": right_but(start_vpn),
+    "waiting: packets with a mark go elsewhere": without_routes(mark_packets),
+    "waiting: systemd does not answer": lambda: with_silent_systemd(right()),
+    "waiting: the kernel does not answer": lambda: with_silent_kernel(right()),
+    "waiting: only root may read the files": lambda: with_private_files(right()),
 }
 """By the state, and what has happened."""
 
 
-def kubelet(*, refused: bool | None = None, **properties: str) -> Change:
-    """Systemd shows this of kubelet; if the gate has decided about its last start, it has left a
-    note.
-    """
+def kubelet(**properties: str) -> Change:
+    """Systemd shows this of kubelet."""
 
     def change(host: FakeHost) -> None:
-        known = {"LoadState": "loaded", "InvocationID": "4711", "StateChangeTimestamp": "Thu 03:02"}
+        known = {"LoadState": "loaded", "StateChangeTimestamp": "Thu 03:02"}
+        known["ConditionTimestamp"] = known["StateChangeTimestamp"]
         manager_of(host).properties[KUBELET] = {**known, **properties}
-        host.files.texts.pop(LAYOUT.note_path(KUBELET), None)
-        if refused is not None:
-            errors = [OVERLAP] if refused else []
-            leave_note(host, KUBELET, *errors, refused=refused)
+        manager_of(host).errors[KUBELET] = (OVERLAP,)
 
     return change
 
@@ -411,23 +319,15 @@ def ungate(host: FakeHost) -> None:
 
 
 UNITS: dict[State, Sequence[Change]] = {
-    "refused": [kubelet(refused=True, ActiveState="failed")],
-    "fails": [
-        kubelet(
-            refused=False,
-            ActiveState="failed",
-            Result="exit-code",
-            ExecMainStatus="255",
-            NRestarts="5",
-        )
-    ],
+    "stuck": [kubelet(ActiveState="failed")],
+    "fails": [kubelet(ActiveState="activating", SubState="auto-restart")],
     "masked": [kubelet(ActiveState="inactive", LoadState="masked", UnitFileState="masked-runtime")],
     "unknown": [kubelet(ActiveState="inactive", LoadState="not-found", StateChangeTimestamp="")],
     "waiting": [lock, kubelet(ActiveState="activating", SubState="condition")],
     "no answer": [silence],
-    "starting": [kubelet(refused=False, ActiveState="activating", SubState="start")],
+    "starting": [kubelet(ActiveState="activating", SubState="start")],
     "stopped": [kubelet(ActiveState="inactive")],
-    "runs": [kubelet(refused=False, ActiveState="active")],
+    "runs": [kubelet(ActiveState="active")],
     "not gated": [ungate],
 }
 """By the state of kubelet: what has happened on a node."""

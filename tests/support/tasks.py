@@ -50,7 +50,7 @@ GUARDED = WANTED._replace(guard=GuardConfig(enabled=True))
 
 def context() -> phases.Context:
     """A run on a fake clock, of which nothing is logged."""
-    return phases.Context(clock=FakeClock(), observers=[])
+    return phases.Context(clock=FakeClock())
 
 
 def run(task: phases.Task[object]) -> object:

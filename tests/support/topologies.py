@@ -7,7 +7,7 @@ from typing import Any
 from hostrouting.check.check import check_snapshot
 from hostrouting.check.results import CheckReport
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.model.prefix import IPV4, Prefix, as_ip
+from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import (
     PROTOCOL_BOOT,
     PROTOCOL_RA,
@@ -33,18 +33,13 @@ ELSEWHERE = Route.to("0.0.0.0/0", dev="ib0", table=100)
 """The default route of IPv6, and one in a table to which a rule sends packets."""
 
 
-class WithoutIPv6(FakeKernel):
-    """A kernel that was booted with ipv6.disable=1; it has one device."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.add_link(Link(name="eth0", index=2, ipv6_disabled=True))
-
-    def snapshot(self, **selection: Any) -> Snapshot:
-        """Without the rules of IPv6, which this kernel does not have."""
-        snapshot = super().snapshot(**selection)
-        rules = [rule for rule in snapshot.rules if rule.family == IPV4]
-        return snapshot._replace(rules=tuple(rules))
+def only_ipv4(snapshot: Snapshot) -> Snapshot:
+    """The snapshot of a host without IPv6."""
+    return snapshot._replace(
+        addresses=tuple(each for each in snapshot.addresses if each.ip.version == 4),
+        rules=tuple(each for each in snapshot.rules if each.family == 4),
+        routes=tuple(each for each in snapshot.routes if each.prefix.family == 4),
+    )
 
 
 def host(
@@ -60,7 +55,7 @@ def host(
         kernel.add_link(given.get(name, name))
     for dev, address in interfaces:
         kernel.add_address(dev, address)
-    there = kernel.snapshot(family=4)._replace(family=None)
+    there = only_ipv4(kernel.snapshot())
     return there._replace(routes=(*routes, *there.routes))
 
 
@@ -191,7 +186,7 @@ def vm_of(text: str) -> Snapshot:
     return with_things(vm, routes, rules, links.values(), addresses)
 
 
-_KEYS = {"dev": "expected_devs", "allow": "allowed_devs", "pods": "pod_cidrs"}
+_KEYS = {"dev": "expected_devs", "allow": "allowed_devs"}
 
 
 def checked_as(host: Snapshot, asked: str) -> CheckReport:

@@ -99,7 +99,6 @@ def test_every_kind_of_unit() -> None:
     with host(GATED, more=FILES, machines=()) as system:
         system.must("ln", "-sf", "bash", "/usr/bin/sh")
         system.must("ip", "netns", "add", "other")
-        system.must("mkdir", "-p", LAYOUT.result_path)  # or all would share what one has found
         system.must("systemctl", "set-environment", *_MANAGER)
         assert {*start_all(system).values()} == {"failed"}
         journal = system.journal("*.service")
@@ -113,31 +112,33 @@ def test_every_kind_of_unit() -> None:
         assert [kind for kind, state in states.items() if state != "active"] == []
 
 
+def lock(system: System) -> None:
+    """Have a service lock the host."""
+    script = f"exec 9<>{LAYOUT.lock_path}; flock 9; exec sleep infinity"
+    system.must("mkdir", "-p", "/run/hostrouting")
+    system.must("systemd-run", "--quiet", "--unit=holder", "bash", "-c", script)
+    wait_for("the lock", lambda: system.show("holder.service", "ActiveState") == "active")
+
+
 def begin_slowly(system: System) -> None:
-    """Begin a start of a unit, and wait until a script runs in its gate."""
+    """Begin a start of a unit, and wait until its gate waits for the lock."""
     system.must("systemctl", "start", "--no-block", "statuses.service")
-    wait_for("the script", lambda: system.outside("/run/began").exists())
-
-
-SLOW = {
-    **FILES,
-    f"{LAYOUT.gate_directory}/05-slow.sh": (
-        "touch /run/began; until [[ -e /run/go ]]; do sleep 0.05; done\n"
-    ),
-}
+    this_start = system.show("statuses.service", "InvocationID")
+    mine = ("journalctl", "--quiet", f"_SYSTEMD_INVOCATION_ID={this_start}")
+    wait_for("the gate", lambda: f"waiting for {LAYOUT.lock_path}" in system.must(*mine))
 
 
 def test_signals() -> None:
     """A gate that a signal ends refuses at once, though the unit counts the signal as a success,
     whether only the shell gets it or all processes do.
     """
-    with host(GATED, more=SLOW, machines=()) as system:
+    with host(GATED, more=FILES, machines=()) as system:
+        lock(system)
         for whom in ("all", "control"):
             begin_slowly(system)
             system.must("systemctl", "kill", f"--kill-who={whom}", "statuses.service")
             assert await_end(system)["statuses"] == "failed", whom
-            system.must("rm", "/run/began")
-        assert system.journal("statuses.service").count("SIGTERM ended this while ") == 2
+        assert system.journal("statuses.service").count("SIGTERM ended this; ") == 2
 
 
 def test_commands_that_vanish() -> None:
@@ -146,9 +147,10 @@ def test_commands_that_vanish() -> None:
     """
     first = "/etc/systemd/system/statuses.service.d/00-a.conf"
     text = "[Service]\nExecStartPre=/bin/sleep 0.5\n"
-    with host(GATED, more={**SLOW, first: text}, machines=()) as system:
+    with host(GATED, more={**FILES, first: text}, machines=()) as system:
+        lock(system)
         begin_slowly(system)
         system.must("rm", first)
         system.must("systemctl", "daemon-reload")
-        system.lay("/run/go", "")
+        system.must("systemctl", "stop", "holder.service")
         assert await_end(system)["statuses"] == "failed"

@@ -2,15 +2,13 @@
 next one completes.
 """
 
-import io
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Thread
 
 from hostrouting.config.settings import GuardConfig, HostRoutingConfig
 from tests.support import gate
-from tests.support.gate import HALVES, KUBE1, LAYOUT, gate_tests
+from tests.support.gate import HALVES, gate_tests
 from tests.support.sections import static
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
@@ -39,26 +37,13 @@ def systemctl(system: System, text: str) -> Iterator[None]:
         system.must("mv", "/usr/bin/systemctl.real", "/usr/bin/systemctl")
 
 
-def older(program: bytes) -> bytes:
-    """A program of another release, which can make no pass."""
-    content = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(program)) as ours, zipfile.ZipFile(content, "w") as archive:
-        for name in ours.namelist():
-            if not name.startswith("hostrouting/upkeep/passes.py"):
-                archive.writestr(name, ours.read(name))
-        archive.writestr("hostrouting/upkeep/passes.py", "raise ImportError('too old')")
-    return content.getvalue()
-
-
 def a_start_during_an_apply(
     system: System, before: HostRoutingConfig, after: HostRoutingConfig
 ) -> None:
-    """It waits for the apply, and is judged by the new program and the new configuration alone."""
+    """It waits for the apply, and is judged by the new configuration alone."""
     allows = after is ALLOWS
     # The first call, which no other thread may make.
     gate.apply(system, before, code=int(allows))
-    program = system.outside(LAYOUT.program_path)
-    program.write_bytes(older(program.read_bytes()))
     system.run("rm", "-f", "/run/waits", "/run/go")
     with systemctl(system, SLOW):
         applying = Thread(target=gate.apply, args=(system, after), kwargs={"code": int(not allows)})
@@ -70,7 +55,6 @@ def a_start_during_an_apply(
         system.lay("/run/go", "")
         applying.join()
     assert gate.has_started(system) is allows
-    assert "too old" not in system.journal(KUBE1)
     assert len(gate.ours(system)) == len(after.static_routes.routes)
     gate.end(system)
 
@@ -78,7 +62,7 @@ def a_start_during_an_apply(
 def test_an_apply_that_is_interrupted() -> None:
     """All of it is one boot."""
     with gate.host() as system:
-        # The start comes before the program and the configuration are written: systemd first reads
+        # The start comes before the configuration is written: systemd first reads
         # that the guard is gone.
         a_start_during_an_apply(system, REFUSES._replace(guard=GUARDED), ALLOWS)
         # The start comes after that, and before systemd reads that there is a guard.

@@ -76,6 +76,44 @@ def a_route_comes_back(system: System) -> None:
     await_rest(system)
 
 
+NEW_CARD = [
+    "link add eth7 type veth peer name peer7",
+    "link set peer7 up",
+    "link set eth7 up",
+    "address add 10.7.0.4/24 dev eth7",
+    "route del default",
+    "route add default via 10.0.0.1 metric 100",
+    "route add default via 10.7.0.1 dev eth7",
+]
+NO_NEW_CARD = ["link del eth7", "route del default", "route add default via 10.0.0.1", *FOREIGN]
+
+
+def a_new_card(system: System) -> None:
+    """Its default route is better than the one before: ours stay where they are."""
+    show_ours = ("ip", "-N", "route", "show", "proto", "213")
+    before = system.must(*show_ours)
+    system.run("ip", "-batch", "-", stdin="\n".join(NEW_CARD)).check_returncode()
+    await_rest(system)
+    assert system.must(*show_ours) == before
+    system.run("ip", "-force", "-batch", "-", stdin="\n".join(NO_NEW_CARD))
+    await_routes(system)
+
+
+def a_fight(system: System) -> None:
+    """Another program deletes ours again and again: one line, and the number in a file for
+    `status`, which goes with the guard.
+    """
+    system.must("sh", "-c", "for _ in $(seq 20); do ip route flush proto 213; sleep 0.3; done")
+    await_routes(system)
+    number, sentence = system.must("cat", LAYOUT.fight_path).splitlines()
+    assert int(number) > 10
+    assert f"{number} times by now" in sentence
+    journal = system.must("journalctl", "--quiet", "--output=cat", "-u", UNIT)
+    assert journal.count("another program takes away what the guard puts back") == 1
+    system.must("systemctl", "restart", UNIT)
+    assert system.run("test", "-e", LAYOUT.fight_path).returncode == 1
+
+
 ATTACKS = (
     # systemd refuses a sixth start in ten seconds, unless a unit says otherwise.
     (f"for _ in 1 2 3 4 5 6; do systemctl restart {UNIT}; done; {KILL.format('TERM')}", ""),
@@ -104,6 +142,8 @@ def a_stop(system: System) -> None:
 
 STORIES = (
     a_route_comes_back,
+    a_new_card,
+    a_fight,
     an_attack_on_the_guard,
     a_stop,
 )

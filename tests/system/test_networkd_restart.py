@@ -1,16 +1,12 @@
 """What systemd-networkd takes away when it starts again, in each release, and what keeps it."""
 
-import json
-
 from tests.support.gate import (
-    CIDR,
     HALVES,
     LAYOUT,
     apply,
     config,
     gate_tests,
     host,
-    hostrouting,
     ours,
     remove,
 )
@@ -57,23 +53,14 @@ def lose_routes(system: System) -> None:
 
 
 def test_what_it_takes_away() -> None:
-    """By default systemd-networkd deletes our routes, as a check says; with the drop-in, they
-    stay.
-    """
+    """By default systemd-networkd deletes our routes; with the drop-in, they stay."""
     with host(more=AS_OFTEN_AS_ASKED, machines=()) as system:
         system.lay(LINK_PATH, LINK)
         restart(system)
-        assert is_noted(system)
         apply(system, ROUTES)
         assert len(ours(system)) == len(HALVES)
         lose_routes(system)
         drop_in_keeps_them(system)
-
-
-def is_noted(system: System) -> bool:
-    """Whether a check of the host has the note that networkd can delete routes."""
-    document = json.loads(hostrouting(system, "check", CIDR, "--json").stdout)
-    return "systemd-networkd.service" in [finding["target"] for finding in document["findings"]]
 
 
 def drop_in_keeps_them(system: System) -> None:

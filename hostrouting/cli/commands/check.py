@@ -7,77 +7,78 @@ firewalls, IPsec or eBPF programs. Nothing is changed.
 """
 
 import argparse
+from collections.abc import Iterator
 
-from hostrouting.cli.check import check_lines
+from hostrouting.check.repair_line import line_to_allow, repair_line
+from hostrouting.check.results import FamilyReport
+from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import Answer
-from hostrouting.cli.source import (
-    as_whom,
-    bad_input,
-    check_or_load,
-    code_with,
-    config_to_check,
-    config_to_repair,
-    find_config,
-    find_config_or_warn,
-    typed_name,
-    typed_options,
-)
-from hostrouting.command import Command, call
-from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.finding import Finding
+from hostrouting.cli.source import check_or_load, config_to_check, find_config
 from hostrouting.host.host import Host
-from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import HostCheck
-from hostrouting.install.typed_commands import with_gate_command
 from hostrouting.install.ungated import find_ungated
-
-ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--snapshots", "--fail-on", "--ignore")
+from hostrouting.lines import finding_lines, way_lines
+from hostrouting.text import spoken
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
-    if arguments.cidrs:
-        known, unusable = find_config_or_warn(arguments, host)
-    else:  # its CIDRs are checked
-        known, unusable = find_config(arguments, host), ()
-    config = config_to_check(known, arguments)
-    if arguments.snapshots is not None:  # then nothing installed is read, or unusable
-        return _check_nodes(arguments, config)
-    to_repair = config_to_repair(known, arguments)
-    check = check_or_load(arguments, host, config, to_repair=to_repair)
-    findings = [*unusable, *check.findings]
-    if unusable:  # a repair begins with the installed configuration
-        findings = [*map(_without_repair, findings)]
-    elif arguments.snapshot is None:
-        ungated = find_ungated(config, host)
-        findings += with_gate_command(ungated, _apply_command(arguments, check))
-    check = check._replace(findings=tuple(findings))
-    code = code_with(arguments, check.code(arguments.ignore), findings)
-    return Answer(code, check.document(), check_lines(check, as_whom(arguments)))
+    config = config_to_check(find_config(arguments, host), arguments)
+    if arguments.snapshots is not None:
+        from hostrouting.cli.nodes import check_nodes
+
+        return check_nodes(arguments.snapshots, config)
+    check = check_or_load(arguments, host, config)
+    if arguments.snapshot is None:
+        check = check._replace(findings=(*check.findings, *find_ungated(config, host)))
+    return Answer(check.code(), check.document(), check_lines(check))
 
 
-def _without_repair(finding: Finding) -> Finding:
-    """The finding without a command that repairs the host."""
-    if finding.facts.keys().isdisjoint({"candidates", "mayAllow", "mayIntend"}):
-        return finding
-    return finding._replace(remedy=None)
-
-
-def _check_nodes(arguments: argparse.Namespace, config: HostRoutingConfig) -> Answer:
-    from hostrouting.cli.nodes import check_nodes
-
-    if arguments.snapshot or arguments.fail_on or arguments.ignore:
-        rule = "cannot be used with --snapshot, --fail-on or --ignore"
-        raise bad_input("--snapshots", rule, "leave these out")
-    return check_nodes(
-        arguments.snapshots, config, call(f"check{typed_options(arguments)}"), as_whom(arguments)
+def check_lines(check: HostCheck) -> Iterator[str]:
+    """The verdicts and what escapes, the findings, the repair, for good or for now, and what may be
+    allowed instead.
+    """
+    said: set[str] = set()
+    for family in check.report.families:
+        yield str(family)
+        first = _first_sentence(family)
+        said.add(first)
+        for finding in check.findings:
+            if finding.sentence == first:
+                yield from way_lines(finding.remedy)
+    yield from finding_lines(
+        [each for each in check.findings if each.sentence not in said and each.name != "action"]
     )
+    if not check.report.routes or check.named("default-routes"):  # a card has to be named first
+        return
+    [action] = check.named("action")
+    yield action.sentence
+    yield "Permanently, as root:"
+    yield f"  {repair_line(check.repair_options)}"
+    commands = repair_commands(check.report)
+    if commands:
+        yield "Or, only until the next boot, as root:"
+        for command in commands:
+            yield f"  {command}"
+    # In STRICT, a unit that does not start tempts to allow what should be repaired.
+    if check.mode == "WARN":
+        yield from _how_to_allow(check)
 
 
-def _apply_command(arguments: argparse.Namespace, check: HostCheck) -> Command:
-    """The line to type that applies the file, with a repair if addresses would escape."""
-    if check.report.routes or check.named("route-not-configured"):
-        return check.repair.line()
-    file = HostLayout.config_path
-    if arguments.config is not None:
-        file = typed_name(arguments.config)
-    return call(f"apply --config {file}")
+def _first_sentence(family: FamilyReport) -> str:
+    """What the verdict says first: an escape, a doubt, or that there is no default route."""
+    if family.escapes:
+        return family.sentence_of(family.escapes[0])
+    if family.verdict == "undecided":
+        return family.doubts[0].sentence
+    return family.sentence
+
+
+def _how_to_allow(check: HostCheck) -> Iterator[str]:
+    """The line that has all devices allowed by which packets may be meant to leave."""
+    devs: dict[str, str] = {}
+    for finding in check.named("overlap"):
+        if finding.remedy is None:  # else it has the line itself
+            devs |= finding.facts.get("mayAllow", {})
+    if devs:
+        yield f"If packets may leave through {spoken([*devs])}, too, as root:"
+        yield f"  {line_to_allow(check.repair_options, devs)}"

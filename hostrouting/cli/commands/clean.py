@@ -16,62 +16,52 @@ from hostrouting.azure_vnet.judge import Fate
 from hostrouting.azure_vnet.task import CleanStaleAzureVnet, CleanupPlan, CleanupResult
 from hostrouting.cli.output import Answer
 from hostrouting.cli.running import run_task
-from hostrouting.cli.source import as_whom, bad_input, read_config, typed_name
+from hostrouting.cli.source import bad_input
 from hostrouting.codes import FINE, PROBLEM
-from hostrouting.command import Operator, call
-from hostrouting.finding import Remedy
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
 from hostrouting.lines import capped, finding_lines
 
-ARGUMENTS = ("cni", "--config", "--apply")
-REQUIRED = ("--config",)
-
 _NOTHING = "nothing of azure-vnet is stale"
-_EMPTY: dict[str, Any] = {"schema": "hostrouting/clean/2", "operations": [], "undoFile": None}
+_EMPTY: dict[str, Any] = {"schema": "hostrouting/clean/1", "operations": [], "undoFile": None}
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
-    config = read_config(arguments.config)
+    config = HostRoutingConfig.load(arguments.config)
     if config.azure_vnet_cleanup is None:
         example = '{"azureVnetCleanup": {"managed": ["10.240.0.0/16"]}}'
         raise bad_input("azureVnetCleanup", "missing", f"add {example}")
     section = config.azure_vnet_cleanup._replace(dry_run=False)
     task = CleanStaleAzureVnet(config._replace(azure_vnet_cleanup=section), host=host)
-    who = as_whom(arguments)
-    if arguments.apply:
-        return _delete(task, host, who)
-    again = call(f"clean azure-vnet --config {typed_name(arguments.config)} --apply")
-    to_delete = Remedy("to delete these entries", again)
-    return _show(task.plan(), to_delete, who)
+    return _delete(task, host) if arguments.apply else _show(task.plan())
 
 
-def _show(plan: CleanupPlan, to_delete: Remedy, who: Operator) -> Answer:
-    """What would be deleted, and how to delete it."""
+def _show(plan: CleanupPlan) -> Answer:
+    """What would be deleted."""
     code = PROBLEM
     if plan.errors:
         first = "REFUSED: --apply would delete nothing"
     elif plan.deletions:
-        first = to_delete.line_for(who, "STALE: ")
+        first = "STALE: to delete these entries, type the same with --apply"
     else:
         code = FINE
         first = f"NOTHING TO DO: {_NOTHING}"
-    lines = [first, *_entry_lines(plan, get_args(Fate)), *finding_lines(plan.findings, who)]
+    lines = [first, *_entry_lines(plan, get_args(Fate)), *finding_lines(plan.findings)]
     return Answer(code, {**_EMPTY, **plan.to_mapping()}, lines)
 
 
-def _delete(task: CleanStaleAzureVnet, host: Host, who: Operator) -> Answer:
+def _delete(task: CleanStaleAzureVnet, host: Host) -> Answer:
     """What was deleted, and what was not."""
     outcome = run_task(task, host)
     plan = CleanupPlan()
     if isinstance(outcome.report.result, CleanupResult):
         plan = outcome.report.result.plan
-    # A clean-up writes no other file, and this one before it deletes anything: without it,
-    # nothing was deleted, and no line proposes to run it.
+    # A clean-up writes no other file, and this one before it deletes anything.
     undo_file = next(iter(outcome.wrote), None)
-    restore = Remedy("to restore what was deleted", f"sh {undo_file}")
     # The run has said already what it has deleted.
     others = [fate for fate in get_args(Fate) if fate != "delete"]
-    lines = [*outcome.lines(who, str(restore), _NOTHING), *_entry_lines(plan, others)]
+    done = f"to restore what was deleted, as root: sh {undo_file}"
+    lines = [*outcome.lines(done, _NOTHING), *_entry_lines(plan, others)]
     # A plan has entries and findings, and no operations: these are what the run has done.
     document = {**_EMPTY, **outcome.document(), "undoFile": undo_file, **plan.to_mapping()}
     return Answer(outcome.code, document, lines)
@@ -82,4 +72,4 @@ def _entry_lines(plan: CleanupPlan, fates: Iterable[Fate]) -> Iterator[str]:
     if plan.errors:
         return
     for fate in fates:
-        yield from capped([f"  {fate} {entry}" for entry in plan.with_fate(fate)])
+        yield from capped([f"  {entry}" for entry in plan.with_fate(fate)])

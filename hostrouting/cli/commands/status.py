@@ -2,44 +2,36 @@
 verdict now.
 
 The first line says how this host is: in force, or what is worst. Then come the mode, the gated
-units, the routes, the guard, what else is wrong, and what to type. With a unit, the first line and
-the exit code are about that unit. A part of the host that does not answer, and a config.json that
-cannot be used, hide no other part.
+units and the guard, the routes, what else is wrong, what apply would do, and what to type. With a
+unit, the first line and the exit code are about that unit. A part of the host that does not answer,
+and a config.json that cannot be used, hide no other part.
 
 Exit codes. 2: config.json cannot be used. 1: something differs, a unit can start unchecked or
 cannot start, or an address escapes now. 3: something is awaited: a route waits, the verdict is
-undecided, or a part of the host does not answer. With a unit: 1 if it was refused, fails or is
-masked, 2 if systemd does not know it, 3 if it waits in the gate. With --metrics, which prints the
-text format of Prometheus, it is 0: the metrics say it.
+undecided, or a part of the host does not answer. With a unit: 1 if it fails, was refused or is
+masked, 2 if systemd does not know it, 3 if it waits in the gate.
 """
 
 import argparse
 
 from hostrouting.cli.output import Answer
-from hostrouting.cli.source import as_whom, bad_input
-from hostrouting.codes import FINE
 from hostrouting.host.host import Host
 from hostrouting.host.systemd import unit_name
 from hostrouting.install.plan import Plan
 from hostrouting.status import Status, find_status, metric_lines, status_lines
 
-ARGUMENTS = ("unit", "--metrics")
-
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     unit = arguments.unit
-    if arguments.metrics and (arguments.json or unit is not None):
-        raise bad_input("--metrics", "cannot be used with --json or UNIT", "leave these out")
     status = find_status(host, "" if unit is None else unit_name(unit))
-    if arguments.metrics:
-        return Answer(FINE, {}, metric_lines(status))
-    return Answer(status.code, _document(status), status_lines(status, as_whom(arguments)))
+    lines = metric_lines(status) if arguments.metrics else status_lines(status)
+    return Answer(status.code, _document(status), lines)
 
 
 def _document(status: Status) -> dict[str, object]:
     plan = Plan() if status.plan is None else status.plan
     return {
-        "schema": "hostrouting/status/7",
+        "schema": "hostrouting/status/1",
         "installed": status.state != "nothing",
         "state": status.state,
         "headline": next(status_lines(status)),
@@ -47,7 +39,7 @@ def _document(status: Status) -> dict[str, object]:
         **plan.to_mapping(),
         "check": status.check and status.check.document(),
         "mode": status.mode or None,
+        "asked": [unit.to_mapping() for unit in status.asked],
         "units": [unit.to_mapping() for unit in status.units],
-        "guard": status.guard and status.guard.to_mapping(),
         "findings": [finding.to_mapping() for finding in status.findings],
     }

@@ -7,7 +7,7 @@ From the bottom:
     host      devices, addresses, rules and settings
     routes    the codec of routes
     requests  changes of routes, and lookups
-    lists     long lists of routes, of which few are asked for
+    lists     the list of all routes, and which of them are skipped
     watch     listening for changes
     backend   the class NetlinkBackend
 """

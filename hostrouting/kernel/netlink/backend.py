@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError
-from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest
+from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Watch
 from hostrouting.kernel.netlink.host import (
     Names,
     forwards_ipv6,
@@ -16,25 +16,23 @@ from hostrouting.kernel.netlink.host import (
     list_links,
     list_rules,
 )
-from hostrouting.kernel.netlink.lists import RouteReader, list_routes
-from hostrouting.kernel.netlink.numbers import groups_of
-from hostrouting.kernel.netlink.requests import change_routes, lookup_routes, lookup_sources
-from hostrouting.kernel.netlink.socket import Netlink, NetlinkSocket, kernel_errors
+from hostrouting.kernel.netlink.lists import list_routes
+from hostrouting.kernel.netlink.numbers import GROUPS_OF_CHANGES
+from hostrouting.kernel.netlink.requests import change_routes, lookup_routes
+from hostrouting.kernel.netlink.socket import Netlink, kernel_errors
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
 from hostrouting.model.snapshot import Address, Snapshot
 
 if TYPE_CHECKING:
-    from hostrouting.kernel.netlink.watch import NetlinkWatch
     from hostrouting.model.route import Route
     from hostrouting.model.rule import Rule
 
 
 class NetlinkBackend(RouteBackend):
-    """Linux's routing in the network namespace of the thread that creates it: see `RouteBackend`.
+    """Linux's routing in the network namespace of the thread that calls: see `RouteBackend`.
 
-    Every thread that uses the backend has to be in that namespace, because a call may open further
-    sockets. The backend may be used inside a running event loop, which a call blocks. A forked
-    child needs its own backend.
+    Each call opens sockets of its own. The backend may be used inside a running event loop, which a
+    call blocks.
     """
 
     def __init__(self, *, timeout: float = 30.0) -> None:
@@ -42,51 +40,41 @@ class NetlinkBackend(RouteBackend):
 
         `timeout` is how long an answer may take, in seconds, rounded up to a whole one.
         """
-        given: object = timeout  # not every author checks types
-        if not isinstance(given, int | float) or not timeout >= 0:
-            raise ValueError(f"timeout is {timeout!r:.80}; it must be a number of seconds")
         self._is_closed = False
+        self._timeout = timeout
         with kernel_errors("use netlink"):
-            self._netlink = NetlinkSocket(timeout=timeout)
+            self._connected().close()
 
-    def snapshot(
-        self,
-        *,
-        family: int | None = None,
-        near: Collection[Prefix] | None = None,
-    ) -> Snapshot:
+    def snapshot(self, *, near: Collection[Prefix] | None = None) -> Snapshot:
         """The present links, addresses, rules and routes, in the kernel's order."""
         with (
             self._attempt("read the host's routes") as netlink,
             # The kernel sends a list in parts. For routes it does not say whether they changed in
             # between, so a second socket receives the reports of changes.
-            closing(NetlinkSocket(groups=groups_of(family))) as guard,
+            closing(self._connected(GROUPS_OF_CHANGES)) as guard,
         ):
-
-            def read() -> Snapshot:
+            pauses = iter(_PAUSES)
+            while True:
+                netlink.is_torn = False
                 guard.reports()  # what changed before does not count
-                snapshot = read_host(netlink, family, near)
-                has_changed = bool(guard.reports())
-                return snapshot._replace(restless=snapshot.restless or has_changed)
-
-            return settled(read)
+                snapshot = _read_host(netlink, near)
+                is_torn = netlink.is_torn or bool(guard.reports())
+                pause = next(pauses, None)
+                if not is_torn or pause is None:
+                    return snapshot._replace(restless=is_torn)
+                time.sleep(pause)
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         """What the kernel would do with a plain packet of this host to each destination."""
         with self._attempt("look up destinations") as netlink:
             return lookup_routes(netlink, destinations)
 
-    def sources(self, destinations: Sequence[IP]) -> tuple[IP | None, ...]:
-        """The source that the kernel would write into such a packet."""
-        with self._attempt("look up sources") as netlink:
-            return lookup_sources(netlink, destinations)
-
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         """Carry out each request, in order, and return the result of each."""
         with self._attempt("change routes") as netlink:
             return change_routes(netlink, tuple(requests))
 
-    def watch(self) -> NetlinkWatch:
+    def watch(self) -> Watch:
         """Begin to listen for changes of links, addresses, rules and routes."""
         from hostrouting.kernel.netlink.watch import NetlinkWatch  # noqa: PLC0415  a check does not listen
 
@@ -94,45 +82,30 @@ class NetlinkBackend(RouteBackend):
             return NetlinkWatch()
 
     def close(self) -> None:
-        """Release the socket. May be called twice."""
+        """Refuse further calls. May be called twice."""
         self._is_closed = True
-        self._netlink.close()
 
     @contextmanager
-    def _attempt(self, words: str) -> Iterator[NetlinkSocket]:
+    def _attempt(self, words: str) -> Iterator[Netlink]:
         """The socket; an error in the block is a BackendError that says what was attempted."""
         if self._is_closed:
             raise BackendError("this backend was closed", kind="unusable")
-        with kernel_errors(words):
-            yield self._netlink
+        with kernel_errors(words), closing(self._connected()) as netlink:
+            yield netlink
+
+    def _connected(self, groups: int = 0) -> Netlink:
+        return Netlink(groups=groups, timeout=self._timeout)
 
 
 _PAUSES = (0.01, 0.05)
 """Seconds before the second and the third reading: a device that comes makes several changes."""
 
 
-def settled(read: Callable[[], Snapshot]) -> Snapshot:
-    """A reading during which nothing has changed, or the third."""
-    snapshot = read()
-    for pause in _PAUSES:
-        if not snapshot.restless:
-            break
-        time.sleep(pause)
-        snapshot = read()
-    return snapshot
-
-
-def read_host(
-    netlink: Netlink,
-    family: int | None,
-    near: Collection[Prefix] | None = None,
-) -> Snapshot:
-    """One reading; it is restless if the kernel says that one of the lists changed meanwhile."""
-    netlink.is_torn = False
-    families = [IPV4, IPV6] if family is None else [family]
+def _read_host(netlink: Netlink, near: Collection[Prefix] | None) -> Snapshot:
+    families = [IPV4, IPV6]
     ipv6_forwarding = forwards_ipv6(netlink)
     # Instead of the lists of a family that it does not have, Linux sends those of the others.
-    if IPV6 in families and ipv6_forwarding is None:
+    if ipv6_forwarding is None:
         families.remove(IPV6)
     # The devices come first. Linux reports a device that goes down, and an address that is deleted,
     # before it deletes their IPv4 routes, and does not report these. It lists the devices only when
@@ -144,16 +117,13 @@ def read_host(
     for each in families:
         addresses += list_addresses(netlink, each, names)
         rules += list_rules(netlink, each)
-    reader = RouteReader(names, near)
     routes: list[Route] = []
     for each in families:
-        routes += list_routes(netlink, each, reader)
+        routes += list_routes(netlink, each, names, near)
     return Snapshot(
         links=links,
         addresses=tuple(addresses),
         rules=tuple(rules),
         routes=tuple(routes),
         ipv6_forwarding=ipv6_forwarding,
-        family=family,
-        restless=netlink.is_torn,
     )

@@ -28,11 +28,11 @@ from hostrouting.kernel.netlink.numbers import (
 )
 from hostrouting.kernel.netlink.socket import (
     HEADER,
-    NUMBER,
     KernelError,
     Netlink,
     attribute,
     attributes_of,
+    number_attribute,
 )
 from hostrouting.model.prefix import IPV6, Prefix
 from hostrouting.model.route import REFUSING, ROUTE_TYPES
@@ -54,17 +54,11 @@ _IFF_UP = 0x1
 IFNAME = 3
 _IFLA_MASTER = 10
 _IFLA_LINKINFO = 18
-_IFLA_AF_SPEC = 26
 _IFLA_EXT_MASK = 29
-_IFLA_XDP = 43
 
 _SKIP_STATISTICS = 8  # RTEXT_FILTER_SKIP_STATS: statistics are half of a device's message
-_WITHOUT_STATISTICS = attribute(_IFLA_EXT_MASK, NUMBER.pack(_SKIP_STATISTICS))
-_IFNAMSIZ = 16  # with a zero at the end
+_WITHOUT_STATISTICS = number_attribute(_IFLA_EXT_MASK, _SKIP_STATISTICS)
 _IFLA_INFO_KIND = 1
-_IFLA_XDP_ATTACHED = 2
-_IFLA_INET6_CONF = 2
-_DEVCONF_DISABLE_IPV6 = 26  # its place among the settings for IPv6
 
 
 def list_links(netlink: Netlink) -> tuple[Link, ...]:
@@ -82,7 +76,6 @@ def _link(
     fields: tuple[int, ...], attributes: Mapping[int, bytes], names: Mapping[int, str]
 ) -> Link:
     type_, index, flags = fields
-    xdp = attributes_of(attributes.get(_IFLA_XDP, b""))
     return Link(
         name=names[index],
         index=index,
@@ -90,8 +83,6 @@ def _link(
         type=type_,
         up=bool(flags & _IFF_UP),
         master=names.get(number_in(attributes, _IFLA_MASTER) or 0),  # 0 is the number of no device
-        xdp=any(xdp.get(_IFLA_XDP_ATTACHED, b"")),
-        ipv6_disabled=_is_ipv6_disabled(attributes),
     )
 
 
@@ -99,19 +90,6 @@ def kind_of(link: Mapping[int, bytes]) -> str:
     """The kind of a device with these attributes; empty for hardware."""
     info = attributes_of(link.get(_IFLA_LINKINFO, b""))
     return text_of(info.get(_IFLA_INFO_KIND, b""))
-
-
-def _is_ipv6_disabled(link: Mapping[int, bytes]) -> bool:
-    """Whether a device with these attributes has no IPv6. One that cannot have IPv6 has no settings
-    for it. They are in IFLA_AF_SPEC: by family, an array of numbers.
-    """
-    families = attributes_of(link.get(_IFLA_AF_SPEC, b""))
-    ipv6 = attributes_of(families.get(AF_OF[IPV6], b""))
-    settings = ipv6.get(_IFLA_INET6_CONF, b"")
-    if not settings:
-        return True
-    [number] = NUMBER.unpack_from(settings, _DEVCONF_DISABLE_IPV6 * NUMBER.size)
-    return bool(number)
 
 
 class Names(dict[int, str]):
@@ -131,35 +109,13 @@ class AskedNames(Names):
         self._netlink = netlink
 
     def __missing__(self, index: int) -> str:
-        answer = _ask_for_link(self._netlink, LINK.pack(0, index, 0))
-        if answer is None:
+        request = LINK.pack(0, index, 0) + _WITHOUT_STATISTICS
+        [answer] = self._netlink.ask(RTM_GETLINK, [request])
+        if not isinstance(answer, bytes):  # the device is gone
             return super().__missing__(index)
         _, attributes = parts_of(answer, LINK)
         self[index] = text_of(attributes[IFNAME])
         return self[index]
-
-
-def find_index(netlink: Netlink, name: str) -> int | None:
-    """The number of the device with this name; None if there is none."""
-    packed_name = name.encode(errors="backslashreplace") + b"\0"
-    # Linux would refuse a longer name for its length, and read one with a zero only up to there.
-    if len(packed_name) > _IFNAMSIZ or "\0" in name:
-        return None
-    answer = _ask_for_link(netlink, bytes(LINK.size) + attribute(IFNAME, packed_name))
-    if answer is None:
-        return None
-    (_, index, _), _ = parts_of(answer, LINK)
-    return index
-
-
-def _ask_for_link(netlink: Netlink, body: bytes) -> bytes | None:
-    """The message about one device; None if it does not exist."""
-    [answer] = netlink.ask(RTM_GETLINK, [body + _WITHOUT_STATISTICS])
-    if isinstance(answer, bytes):
-        return answer
-    if answer.number != errno.ENODEV:
-        raise answer
-    return None
 
 
 # Settings.

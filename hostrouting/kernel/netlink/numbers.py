@@ -21,24 +21,14 @@ RTM_GETROUTE = 26
 RTM_GETRULE = 34
 RTM_GETNETCONF = 82
 
-_RTNLGRP_LINK = 1
-_RTNLGRP_NEXTHOP = 32
-_GROUPS = {
-    IPV4: (5, 7, 8, 24),  # RTNLGRP_IPV4_IFADDR, …_ROUTE, …_RULE, …_NETCONF
-    IPV6: (9, 11, 19, 25),  # RTNLGRP_IPV6_IFADDR, …_ROUTE, …_RULE, …_NETCONF
-}
-
-
-def groups_of(family: int | None = None) -> int:
-    """The mask of the groups that report changes of links, addresses, routes and rules.
-
-    None means both families.
-    """
-    groups = [_RTNLGRP_LINK, _RTNLGRP_NEXTHOP]
-    for each, groups_of_family in _GROUPS.items():
-        if family in {None, each}:
-            groups += groups_of_family
-    return sum(1 << group - 1 for group in groups)
+_GROUPS = (
+    1,  # RTNLGRP_LINK
+    32,  # RTNLGRP_NEXTHOP
+    *(5, 7, 8, 24),  # RTNLGRP_IPV4_IFADDR, …_ROUTE, …_RULE, …_NETCONF
+    *(9, 11, 19, 25),  # RTNLGRP_IPV6_IFADDR, …_ROUTE, …_RULE, …_NETCONF
+)
+GROUPS_OF_CHANGES = sum(1 << group - 1 for group in _GROUPS)
+"""The mask of the groups that report changes of links, addresses, routes and rules."""
 
 
 def number_in(attributes: Mapping[int, bytes], attribute: int) -> int | None:

@@ -31,12 +31,12 @@ from hostrouting.kernel.netlink.numbers import (
 )
 from hostrouting.kernel.netlink.socket import (
     HEADER,
-    NUMBER,
     KernelError,
     aligned,
     attribute,
     attributes_of,
     message,
+    number_attribute,
 )
 from hostrouting.model.prefix import IPV4, IPV6, width_of
 from hostrouting.model.route import PATHLESS, ROUTE_TYPES, NextHop, Preference, Route
@@ -205,8 +205,8 @@ _VERBS: dict[Verb, tuple[int, int]] = {
 """The type and the flags of a request."""
 
 
-def encode(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
-    """The message of this request, with the destination as the first attribute.
+def encode(verb: Verb, route: Route, index_of: Callable[[str], int], sequence: int = 0) -> bytes:
+    """The message of this request.
 
     KernelError if the route does not fit into a message (ERANGE), or a device does not exist.
     """
@@ -221,7 +221,7 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
         problem = f"a number does not fit into a message: {error}"
         raise KernelError(errno.ERANGE, problem) from error
     type_, flags = _VERBS[verb]
-    return message(type_, flags, body)
+    return message(type_, flags, body, sequence)
 
 
 def _why_not_sent(route: Route) -> str:
@@ -264,11 +264,11 @@ def _packed_attributes(verb: Verb, route: Route, index_of: Callable[[str], int])
     attributes = attribute(RTA_DST, network.to_bytes(width_of(family) // 8, "big"))
     attributes += _packed_next_hops(verb, route, index_of)
     if route.nexthop_id is not None:
-        attributes += attribute(_RTA_NH_ID, NUMBER.pack(route.nexthop_id))
+        attributes += number_attribute(_RTA_NH_ID, route.nexthop_id)
     if _needs_empty_gateway(verb, route):
         attributes += attribute(_RTA_GATEWAY, bytes(16))
-    attributes += attribute(RTA_TABLE, NUMBER.pack(route.table))
-    attributes += attribute(_RTA_PRIORITY, NUMBER.pack(route.metric))
+    attributes += number_attribute(RTA_TABLE, route.table)
+    attributes += number_attribute(_RTA_PRIORITY, route.metric)
     if route.prefsrc is not None:
         attributes += attribute(_RTA_PREFSRC, route.prefsrc.packed)
     return attributes + _packed_metrics(route)
@@ -311,7 +311,7 @@ def _packed_next_hops(verb: Verb, route: Route, index_of: Callable[[str], int]) 
     gateway = _packed_gateway(route, hop)
     if hop.dev is None:
         return gateway
-    return gateway + attribute(_RTA_OIF, NUMBER.pack(index_of(hop.dev)))
+    return gateway + number_attribute(_RTA_OIF, index_of(hop.dev))
 
 
 def _packed_rtnexthop(route: Route, hop: NextHop, index_of: Callable[[str], int]) -> bytes:
@@ -337,9 +337,9 @@ def _packed_gateway(route: Route, hop: NextHop) -> bytes:
 def _packed_metrics(route: Route) -> bytes:
     metrics = b""
     if route.mtu:
-        metrics += attribute(_RTAX_MTU, NUMBER.pack(route.mtu))
+        metrics += number_attribute(_RTAX_MTU, route.mtu)
     if route.advmss:
-        metrics += attribute(_RTAX_ADVMSS, NUMBER.pack(route.advmss))
+        metrics += number_attribute(_RTAX_ADVMSS, route.advmss)
     if not metrics:
         return b""
     return attribute(_RTA_METRICS, metrics)

@@ -9,9 +9,8 @@ buffer. As many requests are sent at once as have answers that fit into a buffer
 size. A batch asks for an acknowledgement of its last message only; the kernel answers the other
 messages only if it refuses them.
 
-There is one conversation at a time. One that does not end, for whatever reason, leaves answers
-behind, so the next one begins with a new socket. Who has sent an answer is not looked at: Linux
-lets only root send messages to a socket of another process.
+There is one conversation at a time, and one that fails is the last one of its socket. Who has sent
+an answer is not looked at: Linux lets only root send messages to a socket of another process.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ import socket
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Protocol
 
 from hostrouting.errors import BackendError
 
@@ -31,12 +29,12 @@ from hostrouting.errors import BackendError
 
 HEADER = struct.Struct("=IHHII")  # struct nlmsghdr: length, type, flags, sequence number, port
 ATTRIBUTE = struct.Struct("=HH")  # struct nlattr: length with this header, number
-NUMBER = struct.Struct("=I")
+NUMBER_ATTRIBUTE = struct.Struct("=HHI")  # struct nlattr, and its value
 _ERROR = struct.Struct("=i")  # the beginning of struct nlmsgerr: an errno below zero, or 0
 
 _NLMSG_ERROR = 2
 _NLMSG_DONE = 3
-NLM_F_REQUEST = 0x1
+_NLM_F_REQUEST = 0x1
 NLM_F_ACK = 0x4
 NLM_F_DUMP_INTR = 0x10
 NLM_F_DUMP = 0x300
@@ -134,21 +132,20 @@ def attribute(number: int, value: bytes) -> bytes:
     return ATTRIBUTE.pack(ATTRIBUTE.size + len(value), number) + value + bytes(-len(value) % 4)
 
 
+def number_attribute(number: int, value: int) -> bytes:
+    """One attribute whose value is a number of 32 bits; struct.error if it is too large."""
+    return NUMBER_ATTRIBUTE.pack(NUMBER_ATTRIBUTE.size, number, value)
+
+
 def message(type_: int, flags: int, body: bytes, sequence: int = 0) -> bytes:
     """A request; whatever answers it has the same sequence number."""
-    header = HEADER.pack(HEADER.size + len(body), type_, NLM_F_REQUEST | flags, sequence, 0)
+    header = HEADER.pack(HEADER.size + len(body), type_, _NLM_F_REQUEST | flags, sequence, 0)
     return header + body
 
 
 def _sequence_of(message: bytes) -> int:
     sequence: int = HEADER.unpack_from(message)[3]
     return sequence
-
-
-def _is_error(answer: bytes) -> bool:
-    """Whether an answer is an error or an acknowledgement."""
-    type_: int = HEADER.unpack_from(answer)[1]
-    return type_ == _NLMSG_ERROR
 
 
 def error_of(data: bytes, at: int = 0) -> KernelError:
@@ -166,42 +163,8 @@ def error_of(data: bytes, at: int = 0) -> KernelError:
 # The socket.
 
 
-class Netlink(Protocol):
-    """Conversations with a kernel: by a socket of ours, or through a handle of the caller."""
-
-    is_torn: bool
-    """Set if a list changed while the kernel wrote it; whoever asks for lists resets it."""
-
-    def ask(self, type_: int, bodies: Sequence[bytes]) -> Iterator[bytes | KernelError]:
-        """The answer to each request, in their order."""
-
-    def batch(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
-        """Send messages that change something; return the errors by sequence number.
-
-        Each message has its own number: the answer with that of the last one ends the conversation.
-        """
-
-    def dump(self, type_: int, body: bytes) -> Iterator[bytes]:
-        """The messages of one of the kernel's lists."""
-
-    def parts(self, type_: int, body: bytes) -> Iterator[bytes]:
-        """One of the kernel's lists as it comes: parts of many messages, which stand back to back.
-
-        Whoever takes the parts calls `size_at` for the messages in it: this is how a socket learns
-        that the list has ended.
-        """
-
-    def size_at(self, part: bytes, at: int) -> int:
-        """The size of the message at this place of a list; 0 at the end of the part or of the list.
-
-        Raises KernelError if the list failed. The header of a message says all of this, so the call
-        may be left out for a message with the same header as the one before it.
-        """
-
-
-class NetlinkSocket(Netlink):
-    """A socket to the kernel, in the network namespace of the thread that opens it, and that has to
-    be the namespace of every thread that uses it: a conversation may begin with a new socket.
+class Netlink:
+    """A socket to the kernel, in the network namespace of the thread that opens it.
 
     A socket that has joined `groups` also receives `reports`.
     """
@@ -211,35 +174,20 @@ class NetlinkSocket(Netlink):
 
         `groups` is the mask of the groups whose reports it receives.
         """
-        self._groups = groups
-        self._timeout = timeout
         self.is_torn = False
-        self._is_in_conversation = False
-        """Whether a conversation has begun, and its last answer has not been received."""
-        self._socket = self._opened()
-
-    def _opened(self) -> socket.socket:
-        opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC)
-        self._set_options(opened)
-        opened.bind((0, self._groups))
-        return opened
-
-    def _set_options(self, opened: socket.socket) -> None:
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+        """Set if a list changed while the kernel wrote it; whoever asks for lists resets it."""
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC)
+        set_option = self._socket.setsockopt
+        set_option(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
         with suppress(OSError):
-            opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
-            opened.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _BUFFER)
-        opened.setsockopt(_SOL_NETLINK, _NETLINK_CAP_ACK, 1)
-        opened.setsockopt(_SOL_NETLINK, _NETLINK_EXT_ACK, 1)
-        opened.setsockopt(_SOL_NETLINK, _NETLINK_GET_STRICT_CHK, 1)
+            set_option(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
+            set_option(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _BUFFER)
+        for option in (_NETLINK_CAP_ACK, _NETLINK_EXT_ACK, _NETLINK_GET_STRICT_CHK):
+            set_option(_SOL_NETLINK, option, 1)
         # This takes one system call for each answer; Python's own time-out takes two.
-        timeval = struct.pack("=qq", math.ceil(self._timeout), 1)  # zeros would mean: wait for ever
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
-
-    def _reopen(self) -> None:
-        with suppress(OSError):
-            self._socket.close()
-        self._socket = self._opened()
+        timeval = struct.pack("=qq", math.ceil(timeout), 1)  # zeros would mean: wait for ever
+        set_option(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
+        self._socket.bind((0, groups))
 
     def close(self) -> None:
         """Close the socket; may be called twice."""
@@ -252,8 +200,7 @@ class NetlinkSocket(Netlink):
     def reports(self) -> list[bytes]:
         """The reports that have come, without waiting.
 
-        Empty bytes stand for reports that were lost, because there were too many or the socket had
-        failed.
+        Empty bytes stand for reports that were lost, because there were too many.
         """
         reports: list[bytes] = []
         while True:
@@ -263,19 +210,24 @@ class NetlinkSocket(Netlink):
                 return reports
             except OSError as error:
                 if error.errno != errno.ENOBUFS:
-                    self._reopen()
+                    raise
                 reports.append(b"")
 
     def ask(self, type_: int, bodies: Sequence[bytes]) -> Iterator[bytes | KernelError]:
+        """The answer to each request, in their order."""
         for begin in range(0, len(bodies), _QUESTIONS_AT_ONCE):
             some = bodies[begin : begin + _QUESTIONS_AT_ONCE]
             self._send([message(type_, 0, body) for body in some])
             for _ in some:
                 answer = self.receive()
-                yield error_of(answer) if _is_error(answer) else answer
-            self._is_in_conversation = False
+                _, kind, _, _, _ = HEADER.unpack_from(answer)
+                yield error_of(answer) if kind == _NLMSG_ERROR else answer
 
     def batch(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
+        """Send messages that change something; return the errors by sequence number.
+
+        Each message has its own number: the answer with that of the last one ends the conversation.
+        """
         errors: dict[int, KernelError] = {}
         for begin in range(0, len(messages), _CHANGES_AT_ONCE):
             *others, last = messages[begin : begin + _CHANGES_AT_ONCE]
@@ -287,40 +239,40 @@ class NetlinkSocket(Netlink):
                 error = error_of(answer)
                 if error.number:
                     errors[answered] = error
-            self._is_in_conversation = False
         return errors
 
     def dump(self, type_: int, body: bytes) -> Iterator[bytes]:
-        for part in self.parts(type_, body):
-            at = 0
-            while size := self.size_at(part, at):
-                yield part[at : at + size]
-                at += size
+        """The messages of one of the kernel's lists."""
+        for size, run in self.dump_in_runs(type_, body):
+            for at in range(0, len(run), size):
+                yield run[at : at + size]
 
-    def parts(self, type_: int, body: bytes) -> Iterator[bytes]:
+    def dump_in_runs(self, type_: int, body: bytes) -> Iterator[tuple[int, bytes]]:
+        """The messages of one of the kernel's lists: those that follow each other and have the same
+        header together, behind the size of one.
+        """
         self._send([message(type_, NLM_F_DUMP, body)])
-        while self._is_in_conversation:
+        while True:
             part = self.receive()
-            yield part + bytes(-len(part) % 4)
-
-    def size_at(self, part: bytes, at: int) -> int:
-        if at + HEADER.size > len(part):
-            return 0
-        length, type_, flags, _, _ = HEADER.unpack_from(part, at)
-        if flags & NLM_F_DUMP_INTR:
-            self.is_torn = True
-        if type_ in {_NLMSG_ERROR, _NLMSG_DONE}:
-            self._is_in_conversation = False
-            error = error_of(part, at)
-            if error.number:
-                raise error
-            return 0
-        return aligned(length)
+            at = 0
+            while at + HEADER.size <= len(part):
+                length, kind, flags, _, _ = HEADER.unpack_from(part, at)
+                if flags & NLM_F_DUMP_INTR:
+                    self.is_torn = True
+                if kind in {_NLMSG_ERROR, _NLMSG_DONE}:
+                    error = error_of(part, at)
+                    if error.number:
+                        raise error
+                    return
+                size = aligned(length)
+                header = part[at : at + HEADER.size]
+                end = at + size
+                while part[end : end + HEADER.size] == header:
+                    end += size
+                yield size, part[at:end]
+                at = end
 
     def _send(self, messages: Sequence[bytes]) -> None:
-        if self._is_in_conversation:
-            self._reopen()
-        self._is_in_conversation = True
         self._socket.send(b"".join(messages))
 
     def receive(self) -> bytes:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Watch
-from hostrouting.kernel.netlink.numbers import groups_of
-from hostrouting.kernel.netlink.socket import NetlinkSocket, kernel_errors
+from hostrouting.kernel.netlink.numbers import GROUPS_OF_CHANGES
+from hostrouting.kernel.netlink.socket import Netlink, kernel_errors
 
 if TYPE_CHECKING:
     from phases import Clock
@@ -29,7 +29,7 @@ class NetlinkWatch(Watch):
 
     def __init__(self) -> None:
         """Begin to listen; OSError if that is not possible."""
-        self._socket = NetlinkSocket(groups=groups_of())
+        self._socket = Netlink(groups=GROUPS_OF_CHANGES)
         self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         # Once the waker is closed, its number may be that of another file. A signal handler may
         # call `wake` while its thread has the lock.

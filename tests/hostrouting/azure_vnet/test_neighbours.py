@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from hostrouting.azure_vnet.neighbours import KernelLinkLayer, LinkLayer, LinkLayerView, Neighbour
 from hostrouting.errors import BackendError
 from hostrouting.kernel.netlink.numbers import RTM_GETLINK
-from hostrouting.kernel.netlink.socket import NetlinkSocket
+from hostrouting.kernel.netlink.socket import Netlink
 from hostrouting.testing import FakeLinkLayer
 from tests.support.children import in_child
 from tests.support.examples import scaled
@@ -153,16 +153,16 @@ def neighbours_by_ip(node: Namespace) -> list[Neighbour]:
 
 
 def before_each_list(
-    monkeypatch: pytest.MonkeyPatch, act: Callable[[NetlinkSocket, int, int], None]
+    monkeypatch: pytest.MonkeyPatch, act: Callable[[Netlink, int, int], None]
 ) -> None:
     """Do this before each list is read: with its socket, its kind and its family."""
-    dump = NetlinkSocket.dump
+    dump = Netlink.dump
 
-    def listed(self: NetlinkSocket, kind: int, body: bytes) -> Iterator[bytes]:
+    def listed(self: Netlink, kind: int, body: bytes) -> Iterator[bytes]:
         act(self, kind, body[0])
         return dump(self, kind, body)
 
-    monkeypatch.setattr(NetlinkSocket, "dump", listed)
+    monkeypatch.setattr(Netlink, "dump", listed)
 
 
 @pytest.mark.linux
@@ -207,7 +207,7 @@ class TestOnLinux:
         """They are read again, a few times; the fifth time is an error."""
         left = [True] * times
 
-        def change(netlink: NetlinkSocket, kind: int, _family: int) -> None:
+        def change(netlink: Netlink, kind: int, _family: int) -> None:
             if kind == RTM_GETLINK and left:
                 netlink.is_torn = left.pop()
 
@@ -230,13 +230,13 @@ class TestOnLinux:
         self, node: Namespace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """It counts as deleted."""
-        batch = NetlinkSocket.batch
+        batch = Netlink.batch
 
-        def go(self: NetlinkSocket, messages: Sequence[bytes]) -> object:
+        def go(self: Netlink, messages: Sequence[bytes]) -> object:
             node.batch([f"neigh del {FIRST.ip} dev azure0"])
             return batch(self, messages)
 
-        monkeypatch.setattr(NetlinkSocket, "batch", go)
+        monkeypatch.setattr(Netlink, "batch", go)
         assert KernelLinkLayer().delete_neighbour(FIRST) is True
 
     def test_who_is_alive_is_read_last(
@@ -252,7 +252,7 @@ class TestOnLinux:
         )
         asked: list[tuple[int, int]] = []
 
-        def note(_netlink: NetlinkSocket, kind: int, family: int) -> None:
+        def note(_netlink: Netlink, kind: int, family: int) -> None:
             asked.append((kind, family))
             if kind == RTM_GETLINK:
                 node.ip("link", "del", "gone")
@@ -269,7 +269,7 @@ class TestOnLinux:
         """
         appears = ["link add new master azure0 type ifb"]
 
-        def add(_netlink: NetlinkSocket, _kind: int, family: int) -> None:
+        def add(_netlink: Netlink, _kind: int, family: int) -> None:
             if family == AF_BRIDGE and appears:
                 node.batch([appears.pop()])
                 node.run("bridge", "fdb", "add", POD, "dev", "new", "master", "static")

@@ -15,7 +15,7 @@ asked. A file has:
     sysctl           settings under /proc/sys/net with their values, before the commands
     ip               commands of `ip -batch`, for both families; a rule of IPv6 begins with -6
     config           further keys of routeOverlap: `expected_devs`, `allowed_devs`, `service_cidrs`,
-                     `pod_cidrs`, `intended_rules`
+                     `intended_rules`
     ipv4, ipv6       what is said in each family, without which it has no address there:
         cidrs        those that are expected by `devs` (the uplink); `service_cidrs` are, too
         escapes      first-last, and the devices or blackhole, unreachable, prohibit, own-range; an
@@ -32,16 +32,19 @@ like that: a veth has the name, and the snapshot has the kind, and the link type
 """
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 import attrs
 import pytest
 
+from hostrouting.check import judge as routes_and_devices, other_packets
 from hostrouting.check.check import check_kernel, check_snapshot
 from hostrouting.check.judge import Judge
 from hostrouting.check.results import CheckReport, FamilyReport, Grade
@@ -91,6 +94,7 @@ _LINKS = {
     "wwan": (519, "wwan"),
     "xfrm": (65534, "xfrm"),
 }
+_WITH_COMMANDS = {"overlap", "refused", "own-range", "unsafe", "missing-rule", "no-default-route"}
 _REFUSALS = {
     "Invalid argument": "blackhole",
     "Network is unreachable": "unreachable",  # by a rule
@@ -250,10 +254,8 @@ def the_proposed_commands_work(
     """The command that the report gives for what refuses packets, keeps them here or hides a CNI
     deletes just that. Where a rule leads packets away, it stays, and another one comes before it.
     """
-    commands: list[str] = []
-    for finding in check_findings(report, mode="STRICT"):
-        if finding.remedy and finding.name in {"refused", "own-range", "unsafe", "doubtful-route"}:
-            commands += finding.remedy.command.split(" && ")
+    findings = [each for each in check_findings(report) if each.name in _WITH_COMMANDS]
+    commands = [finding.remedy.command for finding in findings if finding.remedy]
     for command in dict.fromkeys(commands):
         if not command.startswith("ip "):  # a device to be named
             continue
@@ -353,10 +355,10 @@ def the_repair_changes_nothing_else(field: Field, report: CheckReport, snapshot:
 
 def only_what_escapes_moves(judge: Judge, after: Fib, cidr: Prefix) -> None:
     """What did not escape leaves by the same devices as before."""
-    for cell in after.cells(cidr.first, cidr.last):
-        before = judge.fib.lookup(ip_at(cidr.family, cell.first))
+    for first, _ in after.cells(cidr.first, cidr.last):
+        before = judge.fib.lookup(ip_at(cidr.family, first))
         if judge.opinion(before).grade is not Grade.ESCAPE:
-            decision, _ = after.outcomes(cell.first)
+            decision, _ = after.outcomes(first)
             assert before.devs == decision.devs
 
 
@@ -398,17 +400,52 @@ def test_a_node(name: str) -> None:
         the_proposed_commands_work(field, report, namespace, as_meant)
 
 
-@pytest.mark.linux
-@pytest.mark.needs("root")
-def test_a_source_that_only_linux_knows() -> None:
-    """A snapshot leaves undecided what a live check settles, because it asks Linux which source it
-    writes; and says so.
-    """
-    field = Field.read("rails-by-source-beside-calico")
-    with field.made() as namespace, namespace.inside(), NetlinkBackend() as backend:
-        as_meant = cast("RouteBackend", Dressed(backend, field))
-        assert check_kernel(as_meant, field.configuration).verdict == "ok"
-        report = check_snapshot(as_meant.snapshot(), field.configuration)
-    [doubt] = report.doubts
-    assert doubt.name == "unknown-source"
-    assert "on the host itself" in str(doubt.remedy)
+RULES = [
+    *(
+        (routes_and_devices, "RULES_FOR_ROUTES", rule)
+        for rule in routes_and_devices.RULES_FOR_ROUTES
+    ),
+    *(
+        (routes_and_devices, "RULES_FOR_DEVICES", rule)
+        for rule in routes_and_devices.RULES_FOR_DEVICES
+    ),
+    *((other_packets, "RULES_FOR_OUTCOMES", rule) for rule in other_packets.RULES_FOR_OUTCOMES),
+]
+LAST = {"by_its_devices", "escapes_by_the_device", "anything_else"}
+"""Without these, a list has no opinion."""
+
+
+@pytest.mark.parametrize(
+    ("module", "of", "rule"),
+    [
+        pytest.param(*row, marks=linux, id=row[2].__name__)
+        for row in RULES
+        if row[2].__name__ not in LAST
+    ],
+)
+def test_each_rule_decides_a_node(
+    module: ModuleType, of: str, rule: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the rule, a node that its docstring names has another verdict, or another range."""
+    names = [word for word in re.findall("[a-z0-9-]+", rule.__doc__) if word in _FIELDS]
+    others = tuple(other for other in getattr(module, of) if other is not rule)
+    for name in names:
+        field = Field.read(name)
+        with field.made() as namespace, namespace.inside(), NetlinkBackend() as backend:
+            snapshot = Dressed(cast("RouteBackend", backend), field).snapshot()
+        right = what_is_said(check_snapshot(snapshot, field.configuration))
+        with monkeypatch.context() as patched:
+            patched.setattr(module, of, others)
+            wrong = what_is_said(check_snapshot(snapshot, field.configuration))
+        if wrong != right:
+            return
+    pytest.fail(f"{rule.__name__} decides none of {names}")
+
+
+def what_is_said(report: CheckReport) -> list[tuple[object, ...]]:
+    """The verdicts, and the ranges that escape or are in doubt."""
+    said: list[tuple[object, ...]] = []
+    for family in report.families:
+        doubts = [(doubt.name, doubt.target) for doubt in family.doubts]
+        said.append((family.verdict, escapes_of(family), doubts))
+    return said

@@ -2,19 +2,11 @@
 
 import pickle
 
-import pytest
-
-from hostrouting.check.check import check_snapshot
 from hostrouting.check.document import check_document
-from hostrouting.check.results import CheckReport
 from hostrouting.check.sentences import check_findings
-from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.finding import Remedy
 from hostrouting.model.prefix import as_ip
-from hostrouting.model.route import TABLE_LOCAL, Route
 from hostrouting.testing import plain_vm
 from tests.support.ip_text import HostRow, host_rows
-from tests.support.sections import expect
 from tests.support.topologies import checked, checked_as, vm_of
 
 
@@ -26,7 +18,6 @@ def test_a_report_from_another_process() -> None:
     assert received == report
     assert str(received) == str(report)
     assert repr(received) == "<CheckReport overlap>"
-    assert repr(received.families[0]) == f"<FamilyReport {report}>"
     assert check_findings(received) == check_findings(report)
     document = check_document(received, mode="STRICT")
     assert document == check_document(report, mode="STRICT")
@@ -34,20 +25,12 @@ def test_a_report_from_another_process() -> None:
 
 
 @host_rows("""
-of several addresses on the expected device, Linux writes the one in the network of the gateway
-  10.1.0.4 | default via 10.1.0.1 dev eth0 metric 1; address 10.1.0.4/24 dev eth0
 of two default routes with one metric, either may be the intended one
   none | default via 10.1.0.1 dev eth1 metric 100; address 10.1.0.4/24 dev eth1
-by a device without an address, Linux writes one of another device that is not only for its link
-  10.0.0.4 | -default; default via 10.1.0.1 dev eth1; address 169.254.7.7/16 dev ib0
 Linux chooses one of several next hops by a hash, unless one is dead
 + -default; address 10.1.0.4/24 dev eth1; address 10.255.0.4/32 dev lo
   none     | default nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1
   10.0.0.4 | default nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1 | dev=eth0
-  10.1.0.4 | default nexthop via 10.0.0.1 dev eth0 dead nexthop via 10.1.0.1 dev eth1
-the source of the default route is often an address on lo, which both uplinks share
-  10.255.0.4 | -default; address 10.255.0.4/32 dev lo; \
-default src 10.255.0.4 nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1
 """)
 def test_the_address_of_the_node(row: HostRow) -> None:
     """The one that its packets to elsewhere have, if that is known."""
@@ -55,63 +38,18 @@ def test_the_address_of_the_node(row: HostRow) -> None:
     assert checked_as(vm_of(row.host), row.asked).node_ips == known
 
 
-def targets(report: CheckReport, name: str) -> set[str]:
-    """The targets of the findings with this name."""
-    return {finding.target for finding in check_findings(report) if finding.name == name}
-
-
-def test_an_own_address_without_its_local_route() -> None:
-    """Without the rule for table local, the addresses are named that the rule would bring back: not
-    one whose route in table local is gone, too.
-    """
-    vm = plain_vm().snapshot(family=4)
-    without_rule = vm._replace(rules=tuple(rule for rule in vm.rules if rule.priority > 0))
-    other_routes = tuple(route for route in vm.routes if str(route.prefix) != "10.0.0.4/32")
-    assert targets(checked(without_rule), "missing-rule") == {"10.0.0.4"}
-    assert targets(checked(without_rule._replace(routes=other_routes)), "missing-rule") == set()
-
-
-def test_another_rule_of_the_priority_of_that_for_table_local() -> None:
-    """Linux has both, in the order in which they were added: before that for table local, it can
-    send packets to this host's own addresses elsewhere.
-    """
-    host = vm_of("elsewhere; rule pref 0")
-    first, second, *_ = host.rules
-    assert first.table == 100
-    assert second.table == TABLE_LOCAL
-    report = checked(host)
-    assert "10.0.0.4" in targets(report, "missing-rule")
-    # Linux would refuse to add the rule again.
-    [flaw] = [flaw for flaw in check_findings(report) if flaw.name == "missing-rule"]
-    assert flaw.remedy == Remedy("give the rules before it a priority above 0")
-
-
-def test_a_rule_for_table_main_that_no_route_of_its_family_needs() -> None:
-    """Routes of IPv6 are not used by a rule of IPv4, so it does not bring them back."""
-    vm = plain_vm().snapshot()
-    local = [route for route in vm.routes if route.table == TABLE_LOCAL]
-    of_ipv6 = Route.to("fd00::/64", dev="eth0")
-    host = vm._replace(rules=tuple(rule for rule in vm.rules if rule.priority < 32766))
-    without_ipv4_routes = host._replace(routes=(*local, of_ipv6))
-
-    [of_ipv4] = checked(host).families
-    [unneeded] = checked(without_ipv4_routes).families
-
-    assert [doubt.name for doubt in of_ipv4.doubts] == ["missing-rule"]
-    assert unneeded.doubts == ()
-
-
-@pytest.mark.parametrize("expected_devs", [(), ("eth0",)])
-def test_linux_without_ipv6(expected_devs: tuple[str, ...]) -> None:
-    """Nobody can add a default route there: the line says what can be done."""
-    here = plain_vm().snapshot(family=4)._replace(family=None)
-    config = HostRoutingConfig(route_overlap=expect("fd00::/8", expected_devs=expected_devs))
-    findings = check_findings(check_snapshot(here, config))
-    reason = "Linux has no IPv6 rules, as after a boot with ipv6.disable=1"
-    [finding] = [finding for finding in findings if reason in finding.sentence]
-    remedy = "boot it with IPv6, or take the IPv6 networks out of the configuration"
-    assert str(finding.remedy) == remedy
-    assert checked(here).verdict == "ok"  # of IPv4
+@host_rows("""
+the route has no other device
+  leaves through ib0 [ | 172.16.0.0/16 dev ib0
+the route has another next hop
+  may leave through ib0 [ | 172.16.0.0/16 nexthop via 10.0.0.1 dev eth0 nexthop dev ib0
+an equal default route has the device
+  may leave through ib0 [ | -default; default via 10.0.0.1 dev eth0; default dev ib0
+""")
+def test_packets_only_may_leave_by_one_of_several_devices(row: HostRow) -> None:
+    """Linux uses one of several next hops, and an equal default route while a gateway is silent."""
+    [escape] = checked_as(vm_of(row.host), row.asked).escapes
+    assert f"172.16.0.0/16 {row.answer}" in str(escape)
 
 
 def test_families_without_a_default_route() -> None:

@@ -6,28 +6,24 @@ from typing import Any
 
 import pytest
 
-from hostrouting.check.repair_line import RepairLine
 from hostrouting.check.sentences import (
-    addition_command,
-    caveat_of_repair,
     check_findings,
     repair_commands,
 )
 from hostrouting.config.settings import Mode
 from hostrouting.finding import WRONG, Finding
-from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import TABLE_MAIN, NextHop, Route
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import plain_vm
-from tests.support.topologies import IB0, WG1, address, checked, cni_node, vm_of, vm_with
+from tests.support.topologies import WG1, checked, cni_node, vm_of, vm_with
 
 CIDR = "172.16.0.0/16"
 ANYWHERE = Prefix.parse("0.0.0.0/0")
 INSIDE = Prefix.parse("172.16.5.0/24")
 ETH1 = Link(name="eth1", index=9)
 VM = plain_vm().snapshot()
-HOLDER = VM._replace(name_servers=(as_ip("10.0.0.2"), as_ip("9.9.9.9")))
 
 
 def without(priority: int) -> Snapshot:
@@ -71,13 +67,14 @@ HOSTS: dict[str, Snapshot | str] = {
     "in a table without a rule": "-default; default dev eth1 table 7",
     "on link": "172.16.5.0/24 dev eth0 proto 3",
     "a repair of one route": "link docker0 bridge; 172.16.5.0/24 dev docker0 proto 2 metric 9",
-    "not proven": "link docker0 bridge; 172.16.5.0/24 dev docker0; default dev docker0 table 100; "
-    "rule pref 50 fwmark 1/1",
+    "not proven": "link docker0 bridge; 172.16.5.7/32 dev docker0",
+    "beside a rule in doubt": "link docker0 bridge; 172.16.5.0/24 dev docker0; "
+    "default dev docker0 table 100; rule pref 50 fwmark 1/1",
     "competing defaults": "default via 10.1.0.1 dev eth1 proto 16 metric 200",
     "equal defaults": "default via 10.1.0.1 dev eth1 proto 16 metric 100",
     "a tunnel, which does not compete": "default dev wg1 metric 500",
     "not judged": "rule pref 50 goto 100",
-    "services that hold the host": HOLDER,
+    "services that hold the host": VM,
     "a network of a tunnel and of a card": "172.16.0.0/17 dev wg1 metric 9; "
     "172.16.128.0/17 dev eth1",
     "two rails": "link ib1 ib; 172.16.0.0/16 via 172.16.0.1 dev ib0; 172.16.1.0/24 dev ib1; "
@@ -123,55 +120,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
     "equal defaults": {"expected_devs": ["eth0"]},
     "services that hold the host": {"service_cidrs": ["10.0.0.0/16"]},
     "a default route of a card that is not expected": {"expected_devs": ["eth0"]},
-    "a rule for the pods of a second card": {"pod_cidrs": ["10.0.1.0/24"]},
-    "a rule for all but what is sent": {"pod_cidrs": ["10.0.1.0/24"]},
 }
-
-
-def test_each_line(snapshot: object) -> None:
-    """The line names the thing, the reason and the remedy: __snapshots__ has those of each host,
-    and the severities. Without the text of a route or a rule, a sentence is short; and only what
-    fails in STRICT is an error.
-    """
-    lines: list[str] = []
-    for name, text in HOSTS.items():
-        host = vm_of(text) if isinstance(text, str) else text
-        for finding in findings(host, CIDRS.get(name, CIDR), **SECTIONS.get(name, {})):
-            lines.append(f"{name}: {finding.severity}: {finding.line}")
-            quotes_a_route_or_rule = "[" in finding.sentence or "rule" in finding.sentence
-            assert quotes_a_route_or_rule or len(finding.sentence) < 180, finding.sentence
-            assert finding.severity != "error" or finding.name in {*WRONG, "unsafe"}
-    assert snapshot == "\n".join(lines)
-
-
-def test_the_name_server_of_the_cluster() -> None:
-    """Kubespray writes it into the resolv.conf of nodes. On a dummy, it is a service: kube-proxy
-    (IPVS) and the DNS cache have its address there. Elsewhere, only the operator knows.
-    """
-    held = named("service-network-holds-host", HOLDER, service_cidrs=["10.0.0.2/32"])
-    assert "unless it is the cluster's own" in held[0].line
-    of_kube_proxy = address("10.0.0.2/32", "kube-ipvs0")
-    dummy = Link(name="kube-ipvs0", index=9, kind="dummy")
-    served = HOLDER._replace(
-        links=(*HOLDER.links, dummy), addresses=(*HOLDER.addresses, of_kube_proxy)
-    )
-    assert not named("service-network-holds-host", served, service_cidrs=["10.0.0.2/32"])
-
-
-def test_a_device_that_may_be_allowed() -> None:
-    """A virtual one: it may be intended that its network leaves by it. In STRICT, a unit that does
-    not start would only tempt to allow it.
-    """
-    host = vm_with(Route.to("172.17.0.0/16", dev="docker0"), links=(DOCKER,))
-    [escape, *_] = findings(host, "172.17.0.0/16", mode="WARN")
-    assert str(escape.remedy) == (
-        "if leaving through docker0 (bridge) is intended, as root: "
-        "hostrouting repair 172.17.0.0/16 --allow docker0 | hostrouting apply --config -"
-    )
-    assert escape.facts["mayAllow"] == {"docker0": "bridge"}
-    [strict, *_] = findings(host, "172.17.0.0/16")
-    assert strict.remedy is None
-    assert "mayAllow" not in strict.facts
 
 
 def test_no_device_is_to_be_allowed_while_a_route_hides_pods() -> None:
@@ -196,24 +145,35 @@ def test_to_allow_a_card_is_no_remedy(link: Link) -> None:
     host = vm_with(Route.to(CIDR, dev=link.name), links=(link,))
     [escape, *_] = findings(host, mode="WARN")
     assert escape.name == "overlap"
-    assert escape.facts["via"]["gateway"] is None
     assert escape.remedy is None
 
 
-def test_the_gateway_of_an_escape() -> None:
-    """Programs read that of the next hop by which packets escape, and what leads there."""
-    expected = NextHop("eth0", gateway=as_ip("10.0.0.1"))
-    other = NextHop("docker0", gateway=as_ip("10.9.0.1"))
-    [escape, *_] = findings(vm_with(Route(INSIDE, (expected, other)), links=(DOCKER,)))
-    assert escape.facts["devs"] == ["docker0"]
-    assert escape.facts["via"] == {
-        "dev": "docker0",
-        "gateway": "10.9.0.1",
-        "route": str(INSIDE),
-        "table": "main",
-        "protocol": "unspec",
-        "rule": 32766,
-    }
+def test_the_route_and_the_rule_of_an_escape() -> None:
+    """Programs read by which devices packets escape, and what leads there."""
+    [escape, *_] = findings(vm_of("172.16.5.0/24 nexthop via 10.0.0.1 dev eth0 nexthop dev ib0"))
+    assert escape.facts["devs"] == ["ib0"]
+    assert escape.facts["route"].startswith(
+        "172.16.5.0/24 proto unspec nexthop via 10.0.0.1 dev eth0"
+    )
+    assert escape.facts["rule"] == "32766: from all lookup main"
+
+
+def test_the_cost_of_a_repair() -> None:
+    """It names what the routes take, and not an address for which no route is longer."""
+    host = vm_of("172.16.5.0/24 dev eth1; link docker0 bridge; 172.16.5.9/32 dev docker0")
+    [action] = named("action", host)
+    told = "hosts in 172.16.5.0-172.16.5.8 and 172.16.5.10-172.16.5.255 are then no longer reached"
+    assert f"{told} through eth1" in action.sentence
+    assert "docker0" not in action.sentence
+
+
+def test_what_a_repair_needs_is_not_what_another_device_needs() -> None:
+    """The reason is that of the routes that were tried last."""
+    host = vm_of(
+        "default via 10.1.0.1 dev eth1 metric 50; link docker0 bridge; 172.16.5.9/32 dev docker0"
+    )
+    [unsafe] = named("unsafe", host, expected_devs=["eth0"])
+    assert "eth1" not in unsafe.sentence
 
 
 def test_the_kind_of_an_escape() -> None:
@@ -228,41 +188,12 @@ def test_the_kind_of_an_escape() -> None:
         assert escape.facts["kind"] == kind
 
 
-@pytest.mark.parametrize(
-    ("host", "caveat"),
-    [
-        (HOSTS["what a static route lacks"], ""),
-        (HOSTS["blackhole"], " (repairs only a part)"),
-        ("ipv6; 172.16.5.0/24 dev ib0; blackhole fd16::5/128", " (repairs only a part)"),
-        (HOSTS["a bridge of containers"], " (cuts off what is behind docker0)"),
-    ],
-)
-def test_what_stands_beside_the_command_of_a_repair(host: str, caveat: str) -> None:
-    """That something is left, also if the other family is repaired; or what the repair cuts off."""
-    assert caveat_of_repair(checked(vm_of(host), CIDR, "fd16::/48")) == caveat
-
-
 def test_the_sentence_of_a_verdict_with_several_doubts() -> None:
     """The first doubt is told, and how many more there are."""
     to_100 = Rule(family=4, priority=50, action="goto", target=100)
     rules = (to_100, to_100._replace(target=200), to_100._replace(target=300))
     [family] = checked(vm_with(rules=rules)).families
     assert family.sentence == "hostrouting does not judge rule 50: from all goto 100; and 2 more"
-
-
-def test_the_commands_of_a_repair() -> None:
-    """A route with several next hops names each, with its weight; the others have one. A shell does
-    not run the name of a device.
-    """
-    first = NextHop("eth0", gateway=as_ip("10.0.0.1"))
-    second = NextHop("eth0", gateway=as_ip("10.0.0.2"), weight=2)
-    for_both = addition_command(Route(INSIDE, (first, second)))
-    for_first = addition_command(Route(INSIDE, (first,), metric=7))
-    ways = "nexthop via 10.0.0.1 dev eth0 weight 1 nexthop via 10.0.0.2 dev eth0 weight 2"
-    assert for_both == f"ip route add 172.16.5.0/24 {ways}"
-    assert for_first == "ip route add 172.16.5.0/24 metric 7 via 10.0.0.1 dev eth0"
-    by_odd_name = addition_command(Route.to(CIDR, dev="a;reboot"))
-    assert by_odd_name == f"ip route add {CIDR} dev 'a;reboot'"
 
 
 @pytest.mark.parametrize(("key", "count"), [("metric 9 proto 4", 1), ("proto ours", 0)])
@@ -272,68 +203,17 @@ def test_a_route_of_ours_has_the_place_of_a_command(key: str, count: int) -> Non
     assert len(repair_commands(checked(host, "172.16.0.0/16"))) == count
 
 
-@pytest.mark.parametrize(
-    ("links", "words"),
-    [
-        ([Link(name="eth0", index=2)], ": eth0 has no IPv4 address (from DHCP?)"),
-        ([Link(name="eth0", index=2), ETH1], ": eth0 and eth1 have no IPv4 address (from DHCP?)"),
-        ([Link(name="eth0", index=2, up=False)], ""),
-        ([Link(name="eth0", index=2, master="bond0")], ""),
-        ([IB0, WG1, DOCKER, Link(name="cali1", index=7, kind="veth")], ""),
-    ],
-)
-def test_a_card_without_an_address(links: list[Link], words: str) -> None:
-    """The sentence names it where there is no default route at all: perhaps DHCP is missing."""
-    host = NO_DEFAULT._replace(addresses=(), links=tuple(links))
-    [finding] = named("no-default-route", host)
-    assert finding.sentence == f"there is no IPv4 default route, so no device is expected{words}"
-    assert finding.can_retry
-    others = (address("fe80::7/64", "eth0"), address("10.0.0.4/24", "eth0"))
-    [of_ipv6] = named("no-default-route", host._replace(addresses=others), "fd00::/8")
-    words_for_ipv6 = finding.sentence.replace("IPv4", "IPv6")
-    assert of_ipv6.sentence == words_for_ipv6.replace("DHCP", "router advertisements")
-    with_address = host._replace(addresses=(address("10.0.0.4/24", "eth0"),))
-    [finding] = named("no-default-route", with_address)
-    assert "eth0" not in finding.sentence
-    [finding] = named("no-default-route", host.with_routes([Route.to("0.0.0.0/0", dev="ifb0")]))
-    assert "address" not in finding.sentence
-
-
-@pytest.mark.parametrize(
-    ("fields", "lacks"),
-    [
-        pytest.param({}, False, id="of another priority"),
-        pytest.param({"iif": "eth0"}, True, id="for some packets"),
-        pytest.param({"action": "prohibit"}, True, id="a refusal"),
-        pytest.param({"suppress_prefixlength": 0}, True, id="for some routes"),
-    ],
-)
-def test_which_rule_looks_up_table_main(fields: dict[str, Any], *, lacks: bool) -> None:
-    """One of any priority, for all packets, that uses each of its routes."""
-    looks_up_main = Rule(family=4, priority=9, table=TABLE_MAIN)
-    host = without(32766)
-    host = host._replace(rules=(*host.rules, looks_up_main._replace(**fields)))
-    commands = [str(finding.remedy) for finding in named("no-default-route", host)]
-    assert commands == (["as root: ip rule add pref 32766 lookup main"] if lacks else [])
-
-
-def test_what_the_repair_takes_is_named_by_the_network() -> None:
-    """An operator knows a device by its network, and not by the ends of what is left of it; of a
-    network that is wider than what is expected, the expected part is named. For programs, each
-    device and each network is a fact.
+def test_each_line(snapshot: object) -> None:
+    """The line names the thing, the reason and the remedy: __snapshots__ has those of each host,
+    and the severities. Without the text of a route or a rule, a sentence is short; and only what
+    fails in STRICT is an error.
     """
-    [rails] = named("repair-cost", vm_of(str(HOSTS["two rails"])))
-    assert rails.facts == {"devs": ["ib0", "ib1"], "networks": [CIDR, "172.16.1.0/24"]}
-    [cost] = named("repair-cost", vm_of("172.16.0.0/12 dev wg1"))
-    assert cost.facts == {"devs": ["wg1"], "networks": [CIDR]}
-    by_vpn = vm_of("-default; default dev wg1; default via 10.0.0.1 dev eth0 metric 9")
-    [of_vpn] = named("repair-cost", by_vpn, expected_devs=["eth0"])
-    assert of_vpn.facts == cost.facts
-
-
-def test_the_line_to_type() -> None:
-    """A repair that takes protection away has the option that allows it, in the dry run, too."""
-    repair = RepairLine(" --config new.json", needs_consent=True)
-    words = "repair --config new.json | hostrouting {} --config - --allow-removal"
-    assert str(repair.line()).endswith(words.format("apply"))
-    assert str(repair.line(into="plan")).endswith(words.format("plan"))
+    lines: list[str] = []
+    for name, text in HOSTS.items():
+        host = vm_of(text) if isinstance(text, str) else text
+        for finding in findings(host, CIDRS.get(name, CIDR), **SECTIONS.get(name, {})):
+            lines.append(f"{name}: {finding.severity}: {finding.line}")
+            quotes_a_route_or_rule = "[" in finding.sentence or "rule" in finding.sentence
+            assert quotes_a_route_or_rule or len(finding.sentence) < 180, finding.sentence
+            assert finding.severity != "error" or finding.name in {*WRONG, "unsafe"}
+    assert snapshot == "\n".join(lines)

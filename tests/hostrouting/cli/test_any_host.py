@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from hypothesis import given, strategies as st
 
 from hostrouting.errors import BackendError
-from hostrouting.model.prefix import Prefix
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from tests.support.cli import Said, say
@@ -30,14 +29,12 @@ APPLY = ("apply", "--wait", "0", "--config", "-")
 COMMANDS = (
     "check {typed_cidrs}",
     "repair {typed_cidrs}",
-    "repair --commands {typed_cidrs}",
-    "explain {address}",
+    "repair --allow eth0 {typed_cidrs}",
     "status",
     "status kubelet",
     "status --metrics",
     "check --snapshot - {cidrs}",
     "repair --snapshot - {cidrs}",
-    "explain --snapshot - {address}",
     "check --config -",
     "repair --config - {typed_cidrs}",
     "plan --config -",
@@ -83,7 +80,6 @@ def configs() -> st.SearchStrategy[dict[str, Any]]:
             "expectedCidrs": st.lists(st.sampled_from(CIDRS), max_size=2, unique=True),
             "mode": st.sampled_from(["WARN", "STRICT"]),
             "expectedDevs": st.sampled_from([[], [], ["eth0"], ["ib0", "wg0"]]),
-            "podCidrs": st.sampled_from([[], [], ["10.96.0.0/26"]]),
         }
     )
     routes = st.lists(st.sampled_from(ROUTES), max_size=2, unique_by=str)
@@ -117,7 +113,9 @@ def as_stdin(config: dict[str, Any]) -> bytes:
 def say_without_bug(host: FakeHost, *words: str, stdin: bytes = b"") -> Said:
     """Type this; an answer is printed, or what is wrong."""
     said = say(*words, host=host, stdin=stdin)
-    assert "this is a bug" not in said.err, f"{' '.join(words)}\n{stdin.decode()}\n{said.err}"
+    problem = f"{' '.join(words)}\n{stdin.decode()}\n{said.err}"
+    assert "this is a bug" not in said.err, problem
+    assert "usage: " not in said.err, problem
     return said
 
 
@@ -158,7 +156,6 @@ def test_no_command_ends_as_a_bug(
     arguments = {
         "typed_cidrs": " ".join(typed_cidrs),
         "cidrs": " ".join(cidrs),
-        "address": str(Prefix.parse(cidrs[0]).ip),
     }
     for command in COMMANDS:
         words = command.format_map(arguments).split()
@@ -177,10 +174,6 @@ def test_apply_does_what_plan_says(*, story: Story, options: tuple[str, ...]) ->
     first = plan.out.partition("\n")[0]
     if first.startswith("WOULD FAIL"):
         assert done.out.startswith("FAILED") or done.code == 2, both
-    if first.startswith("WOULD FAIL: apply would change nothing"):
-        assert "Nothing was changed." in done.out, both
-    if first.startswith("WOULD FAIL") and "apply would make the changes below" in first:
-        assert "What this run has changed:" in done.out, both
     if first.startswith("TO DO"):
         assert done.out.startswith("DONE"), both
     if first.startswith("NOTHING TO DO"):

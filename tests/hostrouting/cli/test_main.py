@@ -2,7 +2,6 @@
 stream.
 """
 
-import errno
 import io
 import json
 import os
@@ -10,126 +9,62 @@ import pty
 import re
 import shlex
 import signal
-import subprocess
 import sys
-from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from unittest import mock
 
 import pytest
-from hypothesis import given, strategies as st
 
-from hostrouting.check.check import check_snapshot
+from hostrouting.boot.program import sources_digest
 from hostrouting.cli.output import Answer, write
-from hostrouting.cli.parser import COMMANDS, make_parser
-from hostrouting.command import LineToType
-from hostrouting.config.settings import GateConfig, HostRoutingConfig
 from hostrouting.errors import BackendError
-from hostrouting.finding import NAMES
-from hostrouting.install.host_check import HostCheck
-from hostrouting.install.installed import read_installed
-from hostrouting.kernel.rights import Rights
+from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import Route
-from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.model.snapshot import Link
 from hostrouting.release import __version__
-from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
+from hostrouting.testing import FakeHost, h200, plain_vm
 from tests.support.cli import say
 from tests.support.incidents import (
-    config as incident,
     escaping_node,
-    node as incident_node,
-    plan_installed,
 )
-from tests.support.nodes import block_of, nodes
-from tests.support.programs import completed
-from tests.support.sections import expect
-from tests.support.tasks import CIDR, manager_of
-from tests.support.topologies import cni_node
+from tests.support.node import REPAIRED
+from tests.support.programs import completed, modules_loaded_by
+from tests.support.tasks import CIDR
+from tests.support.topologies import with_docker
+
+PROGRAM = [sys.executable, "-m", "hostrouting"]
 
 # What may be typed.
-
-SLOW = {"attrs", "dataclasses", "inspect", "logging", "phases", "subprocess", "threading"}
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help(name: str) -> None:
-    """Each command says what it is for, and what its exit codes mean."""
-    said = say(name, "--help")
-    assert said.code == 0
-    assert said.out.isascii()
-    assert max(map(len, said.lines)) <= 80
-    assert said.out == say(name, "-h").out
-
-    first, rest = COMMANDS[name][0], COMMANDS[name][1:]
-    assert f"{first.upper()}{rest}" in said.out.replace("\n", " ")
-    usage, _, after_summary, *_ = said.out.split("\n\n")
-    _, _, _, *words = re.findall(r"[\w-]+", usage)
-    values = [word for word in words if not word.startswith("-")]
-    assert {value for value in values if not value.isupper()} <= {"azure-vnet", "warning"}
-    begins_a_section = after_summary.startswith(("options:", "positional"))
-    assert after_summary[0].isupper() or begins_a_section
-
-    _, _, example = said.out.partition(f"example:\n  hostrouting {name}")
-    typed = shlex.split(f"{name}{example.splitlines()[0]}".partition(" > ")[0])
-    make_parser(typed).parse_args(typed)
-
-    assert "  1  a problem" in said.lines
-    of_all_commands = say("--help")
-    assert f"    {name} " in of_all_commands.out
-    assert said.lines[-2:] == of_all_commands.lines[-2:], "the exit codes 2 and 3"
 
 
 def test_the_help() -> None:
     """Whoever types --help in an incident reads what the words mean, and what to type next."""
     said = say("--help").out
     assert "\n  STRICT " in said
-    assert "In trouble: hostrouting status" in said
-    assert say("help").out == said
-    assert say("help", "check").out == say("check", "--help").out
-    assert say("--help", "check").out == said, "no command is meant"
-    assert say("--version", "check").out == f"hostrouting {__version__}\n"
-    # A paragraph of a command's help begins on a line of its own. The first one has the summary.
+    assert "In trouble:\n  hostrouting status\n" in said
+    assert say("--version").out == f"hostrouting {__version__} (sources {sources_digest()[:12]})\n"
     assert "\n\nWith --confirm" in say("apply", "--help").out
 
 
 @pytest.mark.linux
-@pytest.mark.parametrize("words", ["--help", "chek", "check"])
-def test_what_is_loaded(words: str) -> None:
-    """Help and bad usage are answered before the configuration or a kernel is loaded; a check loads
-    nothing slow.
-    """
-    code = f"from hostrouting.cli import main; main({words.split()})"
-    unwanted = {"json", "ipaddress", "hostrouting.errors", *SLOW}
-    if words == "check":
-        needed = "hostrouting.cli.commands.check, hostrouting.host.host, hostrouting.kernel.netlink"
-        code = f"import {needed}"
-        unwanted = SLOW
-    timed = completed([sys.executable, "-X", "importtime", "-c", code]).stderr
-    loaded = {line.rpartition("|")[2].strip() for line in timed.splitlines()}
-    assert "hostrouting.cli" in loaded
-    assert unwanted & loaded == set()
+def test_what_the_help_loads() -> None:
+    """Help and bad usage are answered before the configuration or a kernel is loaded."""
+    for words in ("--help", "check --js"):
+        loaded = modules_loaded_by([*PROGRAM, *words.split()])
+        assert "hostrouting.cli.parser" in loaded
+        assert loaded & {"json", "ipaddress", "hostrouting.errors", "hostrouting.host"} == set()
 
 
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ("", "In trouble: hostrouting status"),
-        ("explain", "required: ADDRESS"),
+        ("", "required: COMMAND"),
         ("apply", "required: --config"),
-        (
-            "explain 172.16.0.0/16",
-            'ADDRESS: "172.16.0.0/16" is not an address; an example: 172.16.5.9',
-        ),
-        ("explain ::ffff:10.0.0.1", 'is IPv4, written as IPv6; write "10.0.0.1"'),
-        ("explain 0.0.0.0", "is not the address of one host"),
-        ("explain ff02::1", "is not the address of one host"),
-        ("explain 255.255.255.255", "is not the address of one host"),
-        ("status kubelet --metrics", "cannot be used with --json or UNIT"),
         ("check 172.16.5 x/8", "the command line has 2 faults:"),
-        ("check --js", "usage: hostrouting check [-h]"),
-        ("remove all", "hostrouting remove: error: unrecognized arguments: all"),
+        ("check --js", "unrecognized arguments: --js"),
+        ("remove all", "unrecognized arguments: all"),
         ("clean cilium --config x", "invalid choice: 'cilium'"),
-        ("check --ignore zzz", "invalid choice: 'zzz' (choose from 'overlap', 'refused', "),
         ("apply --config x --wait nan", "not between 0 and 86400"),
         ("apply --config x --wait 86401", "not between 0 and 86400"),
     ],
@@ -142,50 +77,13 @@ def test_bad_usage(words: str, problem: str) -> None:
     assert problem in said.err
 
 
-@pytest.mark.parametrize(
-    ("words", "meant"),
-    [
-        ("chek --jsn", "check --json"),
-        ("repair --comands 10.0.0.0/8", "repair --commands 10.0.0.0/8"),
-        ("check --ignore overlapp", "check --ignore overlap"),
-        ("check --ignore=OVERLAPP --jsn", "check --ignore=overlap --json"),
-        ("aply my/new.json --wait 9", "apply --config my/new.json --wait 9"),
-        ("plan --gate=a.service new.json", "plan --gate=a.service --config new.json"),
-        ("status kubelet --metric", "status kubelet --metrics"),
-        ("hlep", "help"),
-    ],
-)
-def test_typos(words: str, meant: str) -> None:
-    """What was probably meant is the last line, as it is typed."""
-    said = say(*words.split())
-    assert said.code == 2
-    assert said.out == ""
-    assert said.err.splitlines()[-1] == f"did you mean: hostrouting {meant}"
-    if meant != "help":
-        typed = shlex.split(meant)
-        make_parser(typed).parse_args(typed)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "remove new.json",
-        "explain",
-        "explain --address 172.16.5.9",
-    ],
-)
-def test_what_is_like_nothing(words: str) -> None:
-    """Nothing is proposed."""
-    assert "did you mean" not in say(*words.split()).err
-
-
 # What is read.
 
 
 @pytest.mark.parametrize(
     "words", ["plan --config", f"check {CIDR} --config", f"check {CIDR} --snapshot"]
 )
-@pytest.mark.parametrize("data", [None, b"{\xff}", b'{"a": 1}'])
+@pytest.mark.parametrize("data", [None, b"{\xff}", b'{"guard": {}, "a": 1}'])
 def test_a_file_that_is_not_what_it_should_be(
     words: str, data: bytes | None, tmp_path: Path
 ) -> None:
@@ -225,128 +123,91 @@ def test_a_device_that_is_typed() -> None:
 
 
 def test_a_device_that_is_allowed() -> None:
-    """`repair --allow` writes it beside those that the configuration allows, and a CIDR beside
-    those that it expects.
+    """`check` says how where a tunnel or a bridge leads there, which may be intended; and `repair
+    --allow` writes it beside what the configuration allows, and a CIDR beside those that it
+    expects.
     """
+    kernel = with_docker()
+    shown = say("check", "172.17.0.0/16", kernel=kernel)
+    assert shown.lines[-2:] == [
+        "If packets may leave through docker0, too, as root:",
+        "  hostrouting repair 172.17.0.0/16 --allow docker0 | hostrouting apply --config -",
+    ]
     known = json.dumps({"routeOverlap": {"expectedCidrs": [CIDR], "allowedDevs": ["tun0"]}})
-    words = ("repair", "10.9.0.0/16", "--config", "-", "--allow", "ib*")
-    said = say(*words, kernel=h200(), stdin=known.encode())
+    words = ("repair", "172.17.0.0/16", "--config", "-", "--allow", "docker0")
+    said = say(*words, kernel=kernel, stdin=known.encode())
     assert said.code == 0
-    assert said.json["routeOverlap"]["allowedDevs"] == ["tun0", "ib*"]
-    assert said.json["routeOverlap"]["expectedCidrs"] == [CIDR, "10.9.0.0/16"]
+    assert said.json["routeOverlap"]["allowedDevs"] == ["tun0", "docker0"]
+    assert said.json["routeOverlap"]["expectedCidrs"] == [CIDR, "172.17.0.0/16"]
     assert "staticRoutes" not in said.json
-    refused = say(*words, "--allow", "", kernel=h200(), stdin=known.encode())
+    refused = say(*words, "--allow", "", kernel=kernel, stdin=known.encode())
     assert refused.code == 2
     assert "hostrouting: --allow:" in refused.err
 
 
-def test_an_empty_root(tmp_path: Path) -> None:
-    """An empty --root, as of an unset variable, is not the current directory."""
+def test_a_card_is_not_proposed_to_be_allowed() -> None:
+    """A second card is the outage that a check is for."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="eth1", index=0))
+    kernel.add_address("eth1", "172.16.1.10/16")
+    assert "--allow" not in say("check", CIDR, kernel=kernel).out
+
+
+def test_the_second_card_of_a_cni_may_be_allowed() -> None:
+    """The CNI knows its pods there, and the default gateway need not: that comes before routes."""
+    kernel = plain_vm()
+    for link in (Link("eth1", index=0), Link("cali1", index=0, kind="veth")):
+        kernel.add_link(link)
+    kernel.add_address("eth1", "192.168.21.5/24")
+    by_eth1 = Route.to("10.41.7.0/26", dev="eth1", gateway="192.168.21.6", protocol=12)
+    kernel.ip_route("add", by_eth1)
+    lines = say("check", "10.41.0.0/16", kernel=kernel).lines
+    [allowing] = [line for line in lines if "--allow eth1 | hostrouting apply" in line]
+    assert "if Calico reaches them through eth1" in allowing
+    assert lines.index(allowing) < lines.index("Permanently, as root:")
+
+
+def test_what_a_repair_costs() -> None:
+    """It is said in one sentence, before the commands."""
+    lines = say("check", CIDR, kernel=h200()).lines
+    cost = "hosts in 172.16.0.0/16 are then no longer reached through ib0"
+    assert lines[1] == f"2 static routes would repair it; {cost}"
+
+
+@pytest.mark.parametrize(("root", "shown"), [("", ""), ("/", ": /"), ("/nowhere", ": /nowhere")])
+def test_a_root_that_is_not_an_images(root: str, shown: str, tmp_path: Path) -> None:
+    """An empty --root, as of an unset variable, is not the current directory; and this machine is
+    not an image.
+    """
     (tmp_path / "config.json").write_text("{}")
-    said = say("render", "--config", str(tmp_path / "config.json"), "--root", "")
-    assert said.err == "hostrouting: --root: '' is not a directory; mount the image there first\n"
+    said = say("render", "--config", str(tmp_path / "config.json"), "--root", root)
+    rule = "is not the folder of an image"
+    assert said.err == f"hostrouting: --root{shown} {rule}; mount the image there first\n"
     assert said.code == 2
 
 
-def test_the_root_of_this_host_is_an_image_without_systemd(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In a chroot in which an image is made, / is the image. A page has the refusal elsewhere."""
-    monkeypatch.setattr(os.path, "samefile", lambda *_: True)
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps(incident()))
+def test_render_takes_no_protection_away(tmp_path: Path) -> None:
+    """An empty configuration, that of an agent that failed to read its own, leaves an image gated
+    unless that is allowed.
+    """
     image = tmp_path / "image"
     image.mkdir()
-    host = FakeHost()
-    manager_of(host).running = False
-    said = say("render", "--config", str(config), "--root", str(image), host=host)
-    assert said.code == 0
-    assert [*image.iterdir()]
-
-
-@pytest.mark.parametrize(
-    ("words", "kernel", "proposal"),
-    [
-        ("check", h200, "repair --config ./-c.json | hostrouting apply --config -"),
-        ("check", plain_vm, "apply --config ./-c.json --gate kubelet.service"),
-    ],
-)
-def test_a_file_that_looks_like_an_option(
-    words: str,
-    kernel: Callable[[], FakeKernel],
-    proposal: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The command that a page proposes can be typed."""
-    monkeypatch.chdir(tmp_path)
-    gate = {"units": ["systemd-nspawn@.service"]}
-    (tmp_path / "-c.json").write_text(json.dumps(incident(gate=gate)))
-    host = incident_node({"manageForeign": "keep"}, kernel)
-    page = say(*words.split(), "--config=-c.json", host=host).out
-    assert f" hostrouting {proposal}" in page
-    assert " --config -c.json" not in page
-
-
-def test_an_image_needs_root(tmp_path: Path) -> None:
-    """Without root the files would belong to somebody who could then change what root runs: none is
-    written.
-    """
-    config, image = tmp_path / "config.json", tmp_path / "image"
-    config.write_text('{"routeOverlap": {"expectedCidrs": ["10.0.0.0/8"]}}')
-    image.mkdir()
-    words = ["render", "--config", str(config), "--root", str(image)]
-    said = say(*words, host=FakeHost(rights=lambda: Rights(is_root=False)))
+    full = tmp_path / "full.json"
+    full.write_text(json.dumps(REPAIRED.to_mapping()))
+    empty = tmp_path / "empty.json"
+    empty.write_text("{}")
+    assert say("render", "--config", str(full), "--root", str(image)).code == 0
+    drop_in = image / HostLayout.drop_in_path("kubelet.service").lstrip("/")
+    said = say("render", "--config", str(empty), "--root", str(image))
     assert said.code == 2
-    assert said.out == ""
-    assert [*image.iterdir()] == []
-    assert "type the same as root" in said.err
-    assert "another user" in said.err
+    assert said.out.startswith("FAILED: this would remove protection")
+    assert drop_in.exists()
+    said = say("render", "--config", str(empty), "--root", str(image), "--allow-removal")
+    assert said.code == 0
+    assert not drop_in.exists()
 
 
 # What is written on which stream, and the exit code.
-
-
-@given(nodes(), st.frozensets(st.sampled_from(NAMES)))
-def test_ignored_findings_do_not_count(node: tuple[int, Snapshot], ignored: frozenset[str]) -> None:
-    """The exit code is the verdict's if nothing is ignored, never worse for what is, and 0 if all
-    is.
-    """
-    family, snapshot = node
-    config = HostRoutingConfig(route_overlap=expect(block_of(family)))
-    check = HostCheck.of_snapshot(check_snapshot(snapshot, config), config)
-    from_best_to_worst = [0, 3, 1]
-    counted = {finding.name for finding in check.findings} - ignored
-
-    verdicts_code = {"ok": 0, "overlap": 1}.get(check.report.verdict, 3)
-    assert check.code() == verdicts_code
-    assert from_best_to_worst.index(check.code(ignored)) <= from_best_to_worst.index(verdicts_code)
-    assert check.code(NAMES) == 0
-    if counted:
-        all_others = {*NAMES} - counted
-        assert check.code(ignored) == check.code(all_others)
-    else:
-        assert check.code(ignored) == 0
-
-
-def test_warnings_as_errors(tmp_path: Path) -> None:
-    """With --fail-on warning, a warning is exit code 1, unless it is ignored; plan and check alike.
-    A name can also be typed as a page prints it, in capitals.
-    """
-    kernel = plain_vm()
-    kernel.add_link(Link(name="eth1", index=0))
-    kernel.add_address("eth1", "192.168.1.2/24")
-    second_default = Route.to("0.0.0.0/0", dev="eth1", gateway="192.168.1.1", metric=200)
-    kernel.ip_route("add", second_default)
-    saved = tmp_path / "node.json"
-    saved.write_text(kernel.snapshot().to_json())
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps({"routeOverlap": {"expectedCidrs": [CIDR]}}))
-    for command in ("check", "plan"):
-        words = (command, "--config", str(config), "--snapshot", str(saved))
-        assert say(*words).code == 0
-        assert say(*words, "--fail-on", "warning").code == 1
-        assert say(*words, "--fail-on", "WARNING", "--ignore", "DEFAULT-ROUTES").code == 0
 
 
 @pytest.mark.parametrize(("option", "place"), [("--snapshot", "node.json"), ("--snapshots", "")])
@@ -360,60 +221,6 @@ def test_what_is_installed_here_is_not_about_other_hosts(
     elsewhere = say("check", option, str(tmp_path / place), host=host)
     assert elsewhere.code == 2
     assert "no expected CIDR is given" in elsewhere.err
-
-
-def test_a_note_is_no_error() -> None:
-    """With --fail-on warning, what is allowed is still fine."""
-    words = ("check", "10.244.0.0/24", "--fail-on", "warning")
-    assert say(*words, kernel=cni_node()).code == 0
-    [note] = say(*words, "--json", kernel=cni_node()).json["findings"]
-    assert note["severity"] == "note"
-
-
-def test_a_plan_that_need_not_fail() -> None:
-    """What apply would fail for is to be ignored, too."""
-    host = escaping_node()
-    failing = plan_installed(host).lines
-    assert failing[0] == "WOULD FAIL: addresses escape, and the mode is STRICT"
-    assert failing[-2:] == [
-        "To repair that, as root:",
-        "  hostrouting repair --config - | hostrouting apply --config -",
-    ]
-    planned = plan_installed(host, "--ignore", "overlap")
-    assert planned.code == 0
-    assert planned.lines[0].startswith("NOTHING TO DO")
-
-
-@pytest.mark.parametrize("name", ["my config.json", "-"])
-def test_a_proposed_file_can_be_typed(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A name is quoted for a shell; standard input has none."""
-    monkeypatch.chdir(tmp_path)
-    text = json.dumps({"routeOverlap": {"expectedCidrs": [CIDR]}})
-    Path("my config.json").write_text(text)
-    said = say("plan", "--config", name, stdin=text.encode(), kernel=plain_vm())
-    rest = said.lines[0].removeprefix("TO DO: as root: ")
-    if name == "-":
-        assert rest == "the same command with apply instead of plan"
-    else:
-        assert shlex.split(rest) == ["hostrouting", "apply", "--config", name]
-
-
-def test_a_plan_of_options_that_are_typed(tmp_path: Path) -> None:
-    """The command has them, too: without the consent, `apply` would refuse. Units that are typed
-    come behind those of the file, each once.
-    """
-    file = tmp_path / "config.json"
-    overlap = {"expectedCidrs": [CIDR]}
-    file.write_text(json.dumps({"routeOverlap": overlap, "gate": {"units": ["z.service"]}}))
-    options = ["--gate", "a.service", "--gate", "z.service", "--allow-removal"]
-    host = FakeHost(kernel=plain_vm())
-    said = say("plan", "--config", str(file), *options, host=host)
-    command = said.lines[0].removeprefix("TO DO: as root: ")
-    assert command == shlex.join(["hostrouting", "apply", "--config", str(file), *options])
-    assert say(*shlex.split(command)[1:], host=host).code == 0
-    assert read_installed(host).gate == GateConfig(("z.service", "a.service"))
 
 
 def host_that_raises(error: BaseException) -> FakeHost:
@@ -448,56 +255,42 @@ def test_a_run_under_nohup() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-FULL = "hostrouting: the answer could not be written: No space left on device\n"
-
-
-class Unwritable(io.StringIO):
-    """A standard output that takes nothing."""
-
-    def __init__(self, number: int) -> None:
-        """The number of the error."""
-        super().__init__()
-        self._error = OSError(number, os.strerror(number))
-
-    def flush(self) -> None:
-        """Fail as Linux does: until then, what was written is in a buffer."""
-        raise self._error
-
-
-@pytest.mark.parametrize(
-    ("number", "code", "written", "remark"),
-    [
-        (errno.ENOSPC, 0, 1, FULL),
-        (errno.ENOSPC, 3, 3, FULL),
-        (errno.EPIPE, 0, 0, ""),
-    ],
-)
-def test_an_answer_that_cannot_be_written(
-    *,
-    number: int,
-    code: int,
-    written: int,
-    remark: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """A full disk is a failure, and does not hide what is wrong with the host; a reader who goes
-    away is not one, and there is no complaint.
-    """
-    monkeypatch.setattr(sys, "stdout", Unwritable(number))
-    assert write(Answer(code, {}, ["a line"]), as_json=False) == written
-    assert capsys.readouterr().err == remark
-
-
 def test_what_a_stream_cannot_show(monkeypatch: pytest.MonkeyPatch) -> None:
     """What its encoding does not have is escaped, and so is what steers a terminal, in a command as
     in the words before it.
     """
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
-    line = LineToType("by \N{SNOWMAN}0: ", "ip link del a\x1b[2J")
+    line = "by \N{SNOWMAN}0: ip link del a\x1b[2J"
     assert write(Answer(0, {}, [line]), as_json=False) == 0
     assert written.getvalue() == b"by \\u26030: ip link del a\\x1b[2J\n"
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize(("environment", "is_coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_the_first_words_on_a_terminal(environment: dict[str, str], *, is_coloured: bool) -> None:
+    """They are in colour, unless nobody wants that; elsewhere, nothing is."""
+    code = (
+        "from hostrouting.cli.output import Answer, write\n"
+        "lines = ['OK: fine', 'TO DO:', '  fe80::1: no', 'a: b']\n"
+        "write(Answer(0, {}, lines), as_json=False)"
+    )
+    plain = "OK: fine\nTO DO:\n  fe80::1: no\na: b\n"
+    words = [sys.executable, "-c", code]
+    assert completed(words).stdout == plain
+    child, terminal = pty.fork()
+    if child == 0:
+        os.environ.update({"TERM": "xterm", **environment})
+        os.execv(sys.executable, words)  # noqa: S606  as in a terminal
+    written = b""
+    with suppress(OSError):  # how Linux says that the other end is closed
+        while True:
+            written += os.read(terminal, 4096)
+    os.close(terminal)
+    os.waitpid(child, 0)
+    shown = written.decode().replace("\r\n", "\n")
+    assert ("\x1b[1;32mOK\x1b[0m: fine\n" in shown) is is_coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", shown) == plain
 
 
 # The second one separates lines for Python.
@@ -506,27 +299,38 @@ def test_names_do_not_steer_the_terminal(odd: str) -> None:
     """Control characters in a device's name are shown as text."""
     escaped = ascii(odd)[1:-1]
     text = say("snapshot", kernel=h200()).out.replace('"ib0"', json.dumps(f"ib{odd}"))
-    for words in (("check", CIDR), ("explain", "172.16.5.9"), ("check", CIDR, "--json")):
+    for words in (("check", CIDR), ("check", CIDR, "--json")):
         assert odd not in say(*words, "--snapshot", "-", stdin=text.encode()).out
-    kernel = plain_vm()
-    kernel.add_link(Link(name=f"br{odd}", index=0, kind="bridge"))
-    kernel.add_link(Link(name="eth9", index=0, master=f"br{odd}"))
     probes = b'{"probeRewrite": {"enabled": true, "interfaces": ["eth9"]}}'
-    applied = say("apply", "--config", "-", kernel=kernel, stdin=probes)
-    assert f"eth9 is a port of br{escaped}, where its packets arrive, so no rule" in applied.out
-
     raises = host_that_raises(BackendError(f"ib{odd} is down"))
     failed = say("apply", "--config", "-", host=raises, stdin=probes).out
     assert failed.startswith(f"FAILED: ib{escaped} is down")
 
 
-PROGRAM = [sys.executable, "-m", "hostrouting"]
-WITHOUT_RICH = """
-import sys
-sys.modules["rich.console"] = None
-from hostrouting.cli import main
-sys.exit(main(sys.argv[1:]))
+COMPLETE = """
+eval "$(register-python-argcomplete hostrouting)"
+COMP_POINT=${#COMP_LINE} COMP_TYPE=9 COMPREPLY=()
+_python_argcomplete hostrouting
+printf '%s\\n' "${COMPREPLY[@]}"
 """
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize(
+    ("line", "completed_by"),
+    [
+        ("hostrouting ch", ["check "]),
+        ("hostrouting apply --con", ["--config", "--confirm"]),
+        ("hostrouting plan --config new", ["new.json "]),
+    ],
+)
+def test_tab(line: str, completed_by: list[str], tmp_path: Path) -> None:
+    """A shell completes commands, options and files."""
+    (tmp_path / "new.json").touch()
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "COMP_LINE": line}
+    done = completed(["bash", "-c", COMPLETE], cwd=tmp_path, env=environment)
+    assert done.stdout.splitlines() == completed_by, done.stderr
 
 
 @pytest.mark.linux
@@ -545,33 +349,9 @@ class TestAsAProgram:
         saved.write_text(h200().snapshot().to_json())
         return [*PROGRAM, "check", CIDR, "--snapshot", str(saved)]
 
-    @pytest.mark.parametrize(("no_colour", "rich"), [("", True), ("1", True), ("", False)])
-    def test_a_terminal(self, command: list[str], no_colour: str, *, rich: bool) -> None:
-        """A terminal has colours if rich is installed and NO_COLOR is not set; all else is the
-        same.
-        """
-        plain = completed(command).stdout.replace(shlex.join(PROGRAM), "hostrouting")
-        if not rich:
-            words = command[len(PROGRAM) :]
-            command = [sys.executable, "-c", WITHOUT_RICH, *words]
-        terminal = {"TERM": "xterm-256color", "COLUMNS": "200", "LC_ALL": "C.UTF-8"}
-        environment = {**os.environ, **terminal, "NO_COLOR": no_colour}
-        ours, theirs = pty.openpty()
-
-        with subprocess.Popen(command, stdout=theirs, env=environment) as program:
-            assert program.wait(60) == 1
-        os.close(theirs)
-        shown = os.read(ours, 65536).decode().replace("\r\n", "\n")
-        os.close(ours)
-
-        is_coloured = "\x1b[1;31m" in shown
-        assert is_coloured is (rich and not no_colour)
-        without_colours = re.sub(r"\x1b\[[0-9;]*m", "", shown)
-        assert without_colours.replace(shlex.join(PROGRAM), "hostrouting") == plain
-
     @pytest.mark.parametrize(
         ("where", "code", "remark"),
-        [("| true", 0, ""), (">&-", 0, ""), ("2>&-", 0, ""), (">/dev/full", 1, FULL)],
+        [("| true", 0, ""), (">&-", 0, ""), ("2>&-", 0, "")],
     )
     def test_an_answer_that_goes_nowhere(
         self, command: list[str], where: str, code: int, remark: str
@@ -580,11 +360,3 @@ class TestAsAProgram:
         fine = shlex.join(command).replace(CIDR, "10.0.0.0/24")
         done = completed(["bash", "-c", f"{fine} {where}; exit ${{PIPESTATUS[0]}}"])
         assert (done.returncode, done.stderr) == (code, remark)
-
-
-def test_a_service_at_boot_makes_its_part() -> None:
-    """The command of the service hands its word and its exit code on."""
-    with mock.patch("hostrouting.cli.commands.boot.run_service", return_value=1) as run_service:
-        code, _, _ = say("boot", "probes")
-    run_service.assert_called_once_with("probes")
-    assert code == 1

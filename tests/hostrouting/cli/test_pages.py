@@ -11,9 +11,7 @@ import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from unittest import mock
 
-import attrs
 import pytest
 
 from hostrouting.cli.parser import COMMANDS, make_parser
@@ -26,7 +24,7 @@ from tests.support import azure_leftovers as azure
 from tests.support.cli import Said, say
 from tests.support.statuses import INCIDENTS, lost, written
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, document, lose_routes, type_routes
-from tests.support.topologies import cni_node, marked_vm, refusing, vpn_node, with_docker
+from tests.support.topologies import cni_node, marked_vm, refusing, with_docker
 
 REPAIRED = document(*REPAIR)
 HELD = Route.to(REPAIR[0], dev="ib3", protocol=4)
@@ -116,7 +114,6 @@ PLAN, APPLY, CLEAN = (
 ROUTES_UNIT, REFUSED = LAYOUT.unit_path(LAYOUT.routes_unit), "Operation not permitted"
 GARBLED, OPENED = written(LAYOUT.config_path, "{"), written(LAYOUT.opening_path, "ticket 4711\n")
 LOST = lost(LAYOUT.config_path)
-FOREIGN = written("/etc/hostrouting/gate.d/40-licence.sh", "exit 0\n")
 
 CASES: dict[
     str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], FakeHost], dict[str, object]]
@@ -141,11 +138,6 @@ CASES: dict[
         {"routeOverlap": {"mode": 1, "modes": 2}},
     ),
     "check: a broken installation": ("check 172.16.0.0/16", applied(change=GARBLED)),
-    "check: a file that takes protection away": (
-        "check --config FILE",
-        applied(document()),
-        document(mode="WARN"),
-    ),
     "check: kubelet is not gated": ("check", applied(change=with_kubelet)),
     "check: kubelet is not gated by a new file": (
         "check --config FILE",
@@ -153,50 +145,26 @@ CASES: dict[
         REPAIRED,
     ),
     "check: a repair that is not in the configuration": ("check", applied(document(), with_ours)),
-    "explain: a tunnel": ("explain 172.16.5.9", of(vpn_node)),
-    "explain: other packets": ("explain 172.16.5.9", of(marked_vm)),
-    "explain: a capture": ("explain 172.16.5.9", of(h200)),
-    "explain: an own address": ("explain 10.0.0.4", of(plain_vm)),
-    "explain: refused": ("explain 172.16.0.9", of(refusing)),
-    "explain: no route": ("explain 2001:db8::1", of(plain_vm)),
-    "explain: a pod": ("explain 10.244.0.9", of(cni_node)),
     "repair: a configuration": (f"repair {CIDR}", of(h200)),
-    "repair: commands": (f"repair {CIDR} --commands", of(h200)),
     "repair: nothing to repair": (f"repair {CIDR}", of(plain_vm)),
-    "repair: a device is allowed": ("repair 172.16.0.0/12 --allow docker0", of(with_docker)),
-    "repair: a part": (f"repair {CIDR} --commands", of(refusing)),
     "repair: a configuration for a part": (f"repair {CIDR}", of(refusing)),
     "repair: none": (f"repair {CIDR}", of(plain_vm, lambda kernel: kernel.add_rule(FORBIDS))),
-    "repair: undecided": (f"repair {CIDR} --allow docker0", of(marked_vm)),
+    "repair: undecided": (f"repair {CIDR}", of(marked_vm)),
     "repair: no default route": (f"repair {CIDR}", of(FakeKernel)),
     "repair: the place of a route is taken": ("repair --config FILE", HOLDING, REPAIRED),
-    "repair: commands beside a broken file": (
-        "repair --commands --config FILE",
-        applied(document(), GARBLED),
-        document(),
-    ),
-    "repair: what was typed becomes permanent": (
-        "repair",
-        applied(document(mode="WARN"), with_ours),
-    ),
     "repair: the configuration is not in force": ("repair", applied(change=lose_routes)),
     "plan: to do": (PLAN, of(h200), REPAIRED),
     "plan: nothing to do": (PLAN, applied(), REPAIRED),
     "plan: a conflict": (PLAN, HOLDING, REPAIRED),
     "plan: not ready": (PLAN, of(FakeKernel), document("9.0.0.0/8")),
     "plan: an overlap is left, STRICT": (
-        f"{PLAN} --gate kubelet.service",
+        PLAN,
         of(h200),
         document(),
     ),
     "plan: an overlap is left, WARN": (PLAN, of(h200), document(mode="WARN")),
     "plan: a removal": (PLAN, applied(), document(*REPAIR, mode="WARN")),
     "plan: a guard": (PLAN, applied(), {**REPAIRED, "guard": {"enabled": True}}),
-    "plan: kubelet is to be gated": (
-        f"{PLAN} --gate kubelet.service",
-        applied(change=with_kubelet),
-        REPAIRED,
-    ),
     "apply: done": (APPLY, of(h200), REPAIRED),
     "apply: nothing to do": (APPLY, applied(), REPAIRED),
     "apply: a conflict": (APPLY, HOLDING, REPAIRED),
@@ -209,32 +177,18 @@ CASES: dict[
     ),
     "apply: the gate is open": (APPLY, applied(change=OPENED), REPAIRED),
     "apply: no default route": (APPLY, of(FakeKernel), document()),
-    "apply: a program is missing": (
-        APPLY,
-        lambda: attrs.evolve(of(h200)(), missing=["nft"]),
-        {**REPAIRED, "probeRewrite": {"enabled": True, "interfaces": ["eth0"]}},
-    ),
-    "apply: kubelet is gated": (
-        f"{APPLY} --gate kubelet.service --gate k3s.service",
-        fresh_with_kubelet,
-        REPAIRED,
-    ),
-    "apply: a unit that cannot be gated": (f"{APPLY} --gate kubelet", fresh_with_kubelet, REPAIRED),
     # tests/hostrouting/status has the other pages.
-    "status: routes are lost": ("status", INCIDENTS["differs: routes are missing"].make),
+    "status: routes are lost": ("status", INCIDENTS["differs: routes are missing"]),
     "remove: nothing is installed": ("remove", of(h200)),
     "remove: done": ("remove", applied()),
     "remove: a dry run": ("remove --dry-run", applied()),
     "remove: a dry run, and nothing is installed": ("remove --dry-run", of(h200)),
     "remove: a dry run, and config.json is lost": ("remove --dry-run", applied(change=LOST)),
-    "remove: a dry run, and somebody else's script": ("remove --dry-run", applied(change=FOREIGN)),
-    "remove: somebody else's script": ("remove", applied(change=FOREIGN)),
     "remove: a file stays": (
         "remove",
         applied(change=lambda host: host.files.broken.update({ROUTES_UNIT: REFUSED})),
     ),
     "render: done": ("render --config FILE --root IMAGE", of(h200), REPAIRED),
-    "render: this host": ("render --config FILE --root /.", of(h200), REPAIRED),
     "clean: stale": (CLEAN, azure.host, AZURE),
     "clean: deleted": (f"{CLEAN} --apply", azure.host, AZURE),
     "clean: nothing is stale": (CLEAN, azure.AzureHost, AZURE),
@@ -248,10 +202,9 @@ CASES: dict[
 }
 
 
-CALLED = "my/hostrouting"
 CALL = re.compile(rf"\bhostrouting ((?:{'|'.join(COMMANDS)})\b[^|;&\n]*)")
 """A call of hostrouting that is printed, and its words."""
-READING = {"check", "explain", "plan", "repair", "status"}
+READING = {"check", "plan", "repair", "status"}
 """The commands that change nothing: one host will do for the page and the document."""
 
 
@@ -266,16 +219,11 @@ def pages(name: str, folder: Path) -> str:
     path.write_text(json.dumps(settings[0] if settings else {}))
     typed = words.replace("FILE", str(path)).replace("IMAGE", str(image)).split()
 
-    def said(*more: str, called: str = "", width: int = 0) -> Said:
-        """What the host says, with an empty image; on a terminal, if that has a width."""
+    def said(*more: str) -> Said:
+        """What the host says, with an empty image."""
         shutil.rmtree(image, ignore_errors=True)
         image.mkdir()
-        output = "hostrouting.cli.output"
-        with (
-            mock.patch(f"{output}._width_of", return_value=width),
-            mock.patch(f"{output}._print_in_colour", return_value=False),
-        ):
-            return say(*typed, *more, host=make(), called=called)
+        return say(*typed, *more, host=make())
 
     page = said()
     document = said("--json")
@@ -287,20 +235,9 @@ def pages(name: str, folder: Path) -> str:
         if call[-1] == "--config":  # whose end the operator knows
             call.append("backup.json")
         if "--help" not in call:
-            make_parser(call).parse_args(call)
-    narrow = said(called=CALLED, width=50)
-    as_called = CALL.sub(rf"{CALLED} \1", page.out)
-    assert_fits(narrow.lines, as_called.splitlines(), 50)
-    if command != "clean":  # standard error has log lines
-        said_as_called = CALL.sub(rf"{CALLED} \1", page.err)
-        assert_fits(narrow.err.splitlines(), said_as_called.splitlines(), 50)
-
+            make_parser().parse_args(call)
     text = without_repetitions(page.out)
     text = without_end(text)
-    if command == "check" and name != "check: overlap":
-        text = re.sub(r"\n\nTo see first(?s:.*?)\n  [^\n]*--confirm 60", "", text)
-    if command != "check":
-        text = without_rest_of_check(text)
     if text.startswith("{"):
         assert text == json.dumps(document.json["config"], indent=2) + "\n"
         text = "{…}"
@@ -311,19 +248,6 @@ def pages(name: str, folder: Path) -> str:
     return "\n".join(shown).replace(str(path), "FILE").replace(str(image), "IMAGE")
 
 
-def assert_fits(narrow: list[str], wide: list[str], width: int) -> None:
-    """The same words are on a page for a terminal of this width. Only a command is longer, which
-    ends a line as on the other page, and a single word.
-    """
-    assert " ".join(narrow).split() == " ".join(wide).split()
-    for line in narrow:
-        _, call, words = line.partition(CALLED)
-        if call:
-            assert any(each.endswith(call + words) for each in wide), line
-        elif not line.strip().startswith(("ip ", "rm ", "systemctl ", "journalctl ")):
-            assert len(line) <= width or len(line.split()) == 1, line
-
-
 def without_repetitions(page: str) -> str:
     """The page with the first of several lines that begin alike."""
     several = r"(\n  (write|wrote|removed?|delete rule|conflict) [^\n]+)(\n  \2 [^\n]+)+"
@@ -332,13 +256,7 @@ def without_repetitions(page: str) -> str:
 
 def without_end(page: str) -> str:
     """The page without the end that it has from `status`: test_plan_and_apply compares the two."""
-    return re.sub(r"\n  mode (?:STRICT|WARN): (?s:.*)", "\n  …", page)
-
-
-def without_rest_of_check(page: str) -> str:
-    """The page without what `check` shows in the same words, between the verdict and the repair."""
-    rest = r"(?s)(^|\n)(OVERLAP: [^\n]*\n).*?(\n  hostrouting repair [^\n]*).*"
-    return re.sub(rest, r"\1\2  …\3", page)
+    return re.sub(r"\n  mode (?:STRICT|WARN)\b(?s:.*)", "\n  …", page)
 
 
 @pytest.mark.parametrize("command", dict.fromkeys(name.partition(":")[0] for name in CASES))
@@ -360,7 +278,7 @@ def test_many_escapes() -> None:
     for number in range(100):
         kernel.ip_route("add", Route.to(f"172.16.{number}.0/31", dev="eth7"))
     said = say("check", CIDR, kernel=kernel)
-    assert "  ... and 79 more; --json shows all" in said.lines
+    assert [line for line in said.lines if line.endswith(" more; --json shows all")]
     assert say("check", CIDR, "--json", kernel=kernel).out.count('"name": "overlap"') == 100
 
 
@@ -377,5 +295,5 @@ def test_many_conflicts(tmp_path: Path) -> None:
     said = say("plan", "--config", str(file), kernel=kernel)
 
     assert said.out.count("\n  ! ") == 20
-    assert said.out.count("\n      write ") == said.out.count("\n      if nothing needs ") == 20
+    assert said.out.count("\n      configure another metric") == 20
     assert "  ... and 2 more; --json shows all" in said.lines

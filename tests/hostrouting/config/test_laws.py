@@ -12,7 +12,6 @@ from hypothesis.errors import NoSuchExample
 from hostrouting.config import settings as sections
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault
-from hostrouting.reading.types import path_of
 from tests.support.configs import configs, networks
 
 NETWORKS = networks().map(str) | st.sampled_from(
@@ -144,10 +143,8 @@ def test_every_fault_is_found_at_once(config: HostRoutingConfig, data: st.DataOb
     document["odd"] = 1
     expected = {"hostRouting.odd"}
     for path, _ in places:
-        text = ""
-        for key in reversed(("hostRouting", *path)):
-            text = path_of(key, text)
-        expected.add(text)
+        keys = [f"[{key}]" if isinstance(key, int) else f".{key}" for key in path]
+        expected.add(f"hostRouting{''.join(keys)}")
     faults = faults_of(lambda: HostRoutingConfig.from_mapping({"hostRouting": document}))
     # There may be more: without a valid dev, a link-local gateway has a fault, too.
     assert expected <= {path for path, *_ in faults}

@@ -8,22 +8,13 @@ from pathlib import Path
 import pytest
 
 from hostrouting.finding import Remedy
-from hostrouting.gate.trusted import find_untrusted, foreign_scripts
+from hostrouting.gate.trusted import find_untrusted
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeFiles
 
-FOLDER = HostLayout.gate_directory
+FOLDER = HostLayout.config_directory
 LOOK = "look first at what others may have written there, then"
-
-
-def test_foreign_scripts() -> None:
-    """The scripts in gate.d: not those of an earlier release of ours, and nothing that has another
-    name, such as the copy that an editor has left.
-    """
-    names = ("50-site.sh", "20-check-route-overlap.sh", "README", "a.sh.new", ".50-x.sh", "05-a.sh")
-    files = FakeFiles({f"{FOLDER}/{name}": "" for name in names})
-    assert foreign_scripts(files) == (f"{FOLDER}/05-a.sh", f"{FOLDER}/50-site.sh")
 
 
 @pytest.mark.linux
@@ -36,7 +27,7 @@ def test_foreign_scripts() -> None:
         ("chmod 646", "users other than root can write to {}"),
         ("chown 64321", "{} belongs to the user 64321, and not to root"),
         ("ln -sf /etc/hostname", "{} is a link, and not a file"),
-        ("rm x.sh; mkdir", "{} is a directory, and not a file"),
+        ("rm config.json; mkdir", "{} is a directory, and not a file"),
         ("rm", ""),  # its absence is another finding
     ],
 )
@@ -44,10 +35,10 @@ def test_why_a_file_is_not_trusted(tmp_path: Path, change: str, reason: str) -> 
     """Only a file that root alone can change is."""
     folder = tmp_path / FOLDER.lstrip("/")
     folder.mkdir(parents=True)
-    (folder / "x.sh").write_text("exit 0\n")
-    subprocess.run(["sh", "-c", f"{change} x.sh"], cwd=folder, check=True)
+    (folder / "config.json").write_text("exit 0\n")
+    subprocess.run(["sh", "-c", f"{change} config.json"], cwd=folder, check=True)
     findings = [finding.sentence for finding in find_untrusted(LocalFiles(str(tmp_path)))]
-    sentence = f"{reason.format(f'{FOLDER}/x.sh')}, so the gate lets no unit pass"
+    sentence = f"{reason.format(f'{FOLDER}/config.json')}, so the gate lets no unit pass"
     assert findings == ([sentence] if reason else [])
 
 
@@ -55,27 +46,18 @@ def test_why_a_file_is_not_trusted(tmp_path: Path, change: str, reason: str) -> 
     "path",
     [
         HostLayout.config_directory,
-        FOLDER,
         HostLayout.config_path,
         HostLayout.program_path,
-        f"{FOLDER}/x.sh",
     ],
 )
 def test_all_that_root_runs_or_believes(path: str) -> None:
     """The configuration, the program and each script, and their folders; the command that repairs
     it leaves what is in it alone.
     """
-    texts = dict.fromkeys((HostLayout.config_path, HostLayout.program_path, f"{FOLDER}/x.sh"), "")
+    texts = dict.fromkeys((HostLayout.config_path, HostLayout.program_path), "")
     files = FakeFiles(texts)
     assert list(find_untrusted(files)) == []
     files.owners[path] = 1
     [finding] = find_untrusted(files)
     assert finding.target == path
     assert finding.remedy == Remedy(LOOK, f"chown root {path} && chmod go-w {path}")
-
-
-def test_a_name_that_a_shell_would_run() -> None:
-    """Whoever can write to gate.d chooses the name, and root types the command."""
-    path = f"{FOLDER}/90;reboot.sh"
-    [finding] = find_untrusted(FakeFiles({path: ""}, {path: 0o775}))
-    assert finding.remedy == Remedy(LOOK, f"chown root '{path}' && chmod go-w '{path}'")

@@ -45,7 +45,7 @@ STEPS: st.SearchStrategy[tuple[Any, ...]] = st.one_of(
     st.just(("link", "/d/m", "../a")),  # from /l, it would lead out of the folder
     st.tuples(st.sampled_from(["remove", "read", "read_bytes", "look"]), PATHS),
     st.tuples(
-        st.sampled_from(["names", "why_unwritable"]),
+        st.just("names"),
         st.sampled_from(["/d", "/gone", "/a", "/a/x"]),
     ),
 )
@@ -85,31 +85,6 @@ def test_the_fake_is_as_a_folder(steps: list[tuple[Any, ...]]) -> None:
             expected = outcome(fake, "-", *step)
             assert outcome(image, root, *step) == expected, step
             assert outcome(here, folder, *step, below=folder) == expected, step
-
-
-@pytest.mark.parametrize("make", [FakeFiles, LocalFiles])
-@pytest.mark.parametrize("path", [Path("/a"), "a", "/a\0"], ids=repr)
-def test_what_is_not_a_path(make: Callable[[], Files], path: Any) -> None:
-    """Each method of both refuses it before it does anything: it would be another file on another
-    host.
-    """
-    files = make()
-    calls: list[Callable[[], object]] = [
-        lambda: files.read(path),
-        lambda: files.look(path),
-        lambda: files.names(path),
-        lambda: files.write(path, "text"),
-        lambda: files.link(path, "/nowhere"),
-        lambda: files.remove(path),
-        lambda: files.remove_empty(path),
-        lambda: files.why_unwritable(path),
-        lambda: files.lock(path, list),
-        lambda: files.lock_holders(path),
-    ]
-    said = re.escape(f"path is {path!r}; it must be a str that begins with /")
-    for call in calls:
-        with pytest.raises(ValueError, match=said):
-            call()
 
 
 # An image, and what a process sees that has it as its root
@@ -226,13 +201,6 @@ def test_an_image_behind_a_link(tmp_path: Path) -> None:
         root.write("/run/unit", "x")
 
 
-@pytest.mark.parametrize("root", ["", "etc", "/etc/\0"])
-def test_a_root_is_absolute(root: str) -> None:
-    """A relative root would depend on the directory in which a program runs."""
-    with pytest.raises(ValueError, match="is not an absolute path"):
-        LocalFiles(root)
-
-
 # What only a real file system shows. This machine's own root is an image, too.
 
 HERE = LocalFiles()
@@ -258,10 +226,14 @@ def test_what_is_not_a_file(tmp_path: Path, kind: str, verb: str) -> None:
     else:
         # A socket that is bound there would need a short path.
         os.mknod(path, stat.S_IFSOCK | 0o600)
-    with pytest.raises(HostError) as caught:
-        in_child(lambda: VERBS[verb](str(path)))
-    assert str(caught.value) == f"cannot {verb} {path}: it is a {kind}; remove it"
-    assert caught.value.target == str(path)
+
+    def try_it() -> tuple[str, str]:
+        with pytest.raises(HostError) as caught:
+            VERBS[verb](str(path))
+        return str(caught.value), caught.value.target
+
+    sentence = f"cannot {verb} {path}: it is a {kind}; remove it"
+    assert in_child(try_it) == (sentence, str(path))
     if kind == "directory":
         with pytest.raises(
             HostError, match=f"cannot remove {re.escape(str(path))}: it is a directory; remove it"
@@ -285,7 +257,8 @@ def test_another_device(tmp_path: Path) -> None:
 @pytest.mark.needs("root")
 def test_a_file_of_another_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It differs from what is wanted, because its owner could change it at any time; it is replaced
-    by one of ours. Whoever prepares an image without being root owns the files.
+    by one of ours. Its owner is told so, too; but whoever prepares an image without being root owns
+    the files.
     """
     path, file = tmp_path / "script", File(str(tmp_path / "script"), "text")
     file.write(HERE)
@@ -298,7 +271,8 @@ def test_a_file_of_another_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert is_open_to_others(path)
     with monkeypatch.context() as as_owner:
         as_owner.setattr(os, "geteuid", lambda: 65534)
-        assert not file.differs(HERE)
+        assert file.differs(HERE)
+        assert not File("/script", "text").differs(LocalFiles(tmp_path))
     file.write(HERE)
     assert path.stat().st_uid == 0
     assert not file.differs(HERE)
@@ -438,8 +412,6 @@ CODE = """if True:
     from hostrouting.host.files import LocalFiles
     files = LocalFiles(sys.argv[1])
     assert not files.remove("/absent") and files.lock("/", list).is_held()
-    reasons = [files.why_unwritable("/", needs_space=space) for space in (True, False)]
-    print(*reasons, sep="\\n")
     for change in (
         lambda: files.write("/file", "x"),
         lambda: files.link("/link", "/x"),
@@ -449,10 +421,6 @@ CODE = """if True:
             change()
         except HostError as error:
             print(error)
-    _, is_proposed, to_remount = reasons[0].partition("; look at dmesg, then: ")
-    if is_proposed:
-        os.system(to_remount)
-        files.write("/file", "x")
 """
 
 
@@ -469,26 +437,12 @@ CODE = """if True:
 def test_a_file_system_that_takes_nothing(
     tmp_path: Path, option: str, prepare: str, reason: str, refused: int
 ) -> None:
-    """One that is read-only or full refuses each change with the remedy, which is known in advance.
-    From one that is full, what is there can be removed.
-    """
+    """One that is read-only or full refuses each change with the remedy."""
     script = f"mount -t tmpfs -o {option} none {tmp_path} || exit; "
     script += prepare.replace("{}", str(tmp_path)) + ' 2>/dev/null; "$@"'
     words = [sys.executable, "-c", CODE, str(tmp_path)]
     done = completed(["unshare", "--mount", "sh", "-c", script, "sh", *words], check=True)
-    known, for_removal, *met = done.stdout.splitlines()
-    if reason == READ_ONLY:  # the script types the command, and writes
-        to_remount = f'mount -o remount,rw "$(findmnt -nvo TARGET -T {tmp_path})"'
-        assert known == for_removal == f"Read-only file system; look at dmesg, then: {to_remount}"
-    else:
-        assert (known, for_removal) == (reason, "")
+    met = done.stdout.splitlines()
     assert len(met) == refused
     for error in met:
         assert error.endswith(reason)
-
-
-def test_a_file_system_without_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its totals are 0, and so is what is free of them: it is not full."""
-    unlimited = os.statvfs_result((4096, 4096, 0, 0, 0, 0, 0, 0, 0, 255))
-    monkeypatch.setattr(os, "statvfs", lambda _: unlimited)
-    assert HERE.why_unwritable(str(tmp_path)) == ""

@@ -1,10 +1,13 @@
-"""hostrouting.host.fileset: which files are ours, which may be replaced, and what would change."""
+"""hostrouting.host.fileset and ours: which files are ours, which may be replaced, and what would
+change.
+"""
 
 import re
 
 import pytest
 
-from hostrouting.host.fileset import File, FileChanges, is_masked, is_ours
+from hostrouting.host.fileset import File, FileChanges
+from hostrouting.host.ours import is_ours
 from hostrouting.testing import FakeFiles
 
 UNIT = "/etc/systemd/system/static-routes.service"
@@ -24,8 +27,6 @@ OURS = "# Written by hostrouting; changes are overwritten.\n"
             False,
             "was not written by hostrouting, .*; move the file away",
         ),
-        (UNIT, "", False, "is masked: .*; as root: systemctl unmask static-routes.service"),
-        ("/etc/systemd/networkd.conf.d/50-hostrouting.conf", "", False, "is masked: .*; remove it"),
         (CONFIG, "", True, ""),
     ],
 )
@@ -33,7 +34,7 @@ def test_whose(path: str, text: str, *, ours: bool, refused: str) -> None:
     """Folders of ours have only our files; elsewhere ours say so, and only ours and the Go
     original's are replaced.
     """
-    files = FakeFiles({path: text}, {path: 0o600})
+    files = FakeFiles({path: text})
     assert is_ours(files, path) is ours
     file = File(path, OURS)
     obstacle = file.find_obstacle(files)
@@ -72,19 +73,6 @@ def test_the_place_of_a_link(target: str) -> None:
         str(obstacle)
         == f"{CONFIG} is a link to {target}, where a file of hostrouting has to be; move it away"
     )
-
-
-def test_what_is_not_a_file() -> None:
-    """A link to a text of ours is ours, and a folder is neither ours nor a mask."""
-    files = FakeFiles({"/opt/unit": OURS, f"{UNIT}/file": OURS})
-    link = f"{UNIT}.d"
-    files.links[link] = "/opt/unit"
-    assert is_ours(files, link)
-    assert not is_ours(files, UNIT)
-    assert not is_masked(files, UNIT)
-    assert not is_masked(files, CONFIG)
-    files.links[link] = "/dev/null"
-    assert is_masked(files, link)
 
 
 def test_changes() -> None:

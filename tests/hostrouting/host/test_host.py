@@ -1,26 +1,17 @@
 """hostrouting.host.host: the edges of a host, and the lock on it."""
 
-import os
-import re
 import threading
-from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
 import phases
 from hostrouting.errors import BackendError, HostError, NotReady
-from hostrouting.host.base import LockHolder
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from hostrouting.host.systemd import SystemdManager
-from hostrouting.kernel.rights import Rights
-from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, FakeManager
+from hostrouting.testing import FakeHost, FakeKernel, FakeManager
 from tests.support.kinds import raises
 from tests.support.locks import locking, locking_in_turn, wait_until_no_thread_locks
 from tests.support.tasks import context, manager_of
@@ -46,50 +37,15 @@ def test_the_lock_is_held() -> None:
         pytest.fail("two at once")
 
 
-def test_the_turn_of_an_earlier_version() -> None:
-    """Where the starts of an earlier version wait for their turn before they share the lock, a run
-    waits for it, too, and gives it back as soon as it has the lock.
-    """
-    host = FakeHost()
-    host.files.texts[LAYOUT.turn_path] = ""
-    with host.locked(context()):
-        assert host.files.locked == {LAYOUT.lock_path}
-    assert host.files.writes == [LAYOUT.turn_path, LAYOUT.lock_path]
-    host.files.locked.add(LAYOUT.turn_path)
-    waiting = context()
-    # Who has the turn waits for the lock itself, and is not to be ended.
-    words = f"still locked after 150 s, by {ANYBODY}"
-    with pytest.raises(NotReady, match=words), host.locked(waiting):
-        pytest.fail("before its turn")
-    assert waiting.clock.now() == 150
-    assert host.files.locked == {LAYOUT.turn_path}
-
-
-@pytest.mark.parametrize(
-    ("holders", "who", "remedy"),
-    [
-        ((LockHolder(7, "tar"),), "process 7 (tar)", "; if that hangs, as root: kill 7"),
-        ((), f"{ANYBODY} (to see the process: lslocks)", ""),
-    ],
-)
-def test_who_is_waited_for(
-    holders: tuple[LockHolder, ...],
-    who: str,
-    remedy: str,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Who has the lock is named before the wait, and after it with the command that ends it. No
-    process is found in another pid namespace.
-    """
+def test_who_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    """That the host is locked is said before the wait, and after it."""
     host = FakeHost()
     host.files.locked.add(LAYOUT.lock_path)
-    monkeypatch.setattr(FakeFiles, "lock_holders", lambda *_: holders)
     with caplog.at_level("INFO"), pytest.raises(NotReady) as caught, host.locked(context()):
         pytest.fail("two at once")
-    assert caplog.messages == [f"this host is locked by {who}; waiting up to 150 s"]
-    still_locked = f"this host is still locked after 150 s, by {who}; wait until it is free"
-    assert str(caught.value) == f"{still_locked}{remedy}"
+    locked = f"this host is locked by {ANYBODY} (to see the process: lslocks)"
+    assert caplog.messages == [f"{locked}; waiting up to 150 s"]
+    assert str(caught.value) == f"{locked}, still after 150 s"
     assert caught.value.kind == "busy"
 
 
@@ -108,7 +64,7 @@ def test_a_cancelled_wait(tmp_path: Path) -> None:
     nobody.
     """
     host = Host(backend=FakeKernel, files=LocalFiles(tmp_path), manager=None)
-    ctx = phases.Context(observers=[])
+    ctx = phases.Context()
     lock = tmp_path / LAYOUT.lock_path.lstrip("/")
     lock.parent.mkdir(parents=True)
     with locking(lock, "--exclusive"):
@@ -130,7 +86,7 @@ def test_a_host_that_is_locked_again_and_again(tmp_path: Path) -> None:
     host = Host(backend=FakeKernel, files=LocalFiles(tmp_path), manager=None)
     lock = tmp_path / LAYOUT.lock_path.lstrip("/")
     lock.parent.mkdir(parents=True)
-    ctx = phases.Context(observers=[])
+    ctx = phases.Context()
     with locking_in_turn(lock, 2), ctx.within(20) as soon:
         for _ in range(50):
             with host.locked(soon):
@@ -147,12 +103,11 @@ def test_an_image(tmp_path: Path) -> None:
             image.open_kernel()
     manager = FakeManager()
     assert Host(backend=None, files=LocalFiles(tmp_path), manager=manager).manager is manager
-    assert Host.offline(tmp_path, rights=Rights).rights is Rights
     assert Host.local().manager is not None
     first, second, waiting = Host.offline(str(tmp_path)), Host.offline(f"{tmp_path}/"), context()
     with (
         first.locked(context()),
-        pytest.raises(NotReady, match=rf"still locked after 150 s, by process {os.getpid()} \("),
+        pytest.raises(NotReady, match="still after 150 s"),
         second.locked(waiting),
     ):
         pytest.fail("two at once")
@@ -169,77 +124,7 @@ def test_an_image(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_programs(tmp_path: Path) -> None:
-    """Those of an image are looked for in the image, and those of a host on this machine. A link
-    over /etc/alternatives may stay when the package is removed: it is no program any more.
-    """
-    image = Host.offline(tmp_path)
-    assert Host.local().has_program("sh")
-    assert not Host.local().has_program("no-such-program")
-    assert not image.has_program("sh")
-    image.files.link("/usr/bin/sh", "/etc/alternatives/sh")
-    image.files.link("/etc/alternatives/sh", "../../usr/bin/dash")
-    assert not image.has_program("sh")
-    image.files.write("/usr/bin/dash", "", mode=0o644)
-    assert not image.has_program("sh"), "a hardening script has taken its mode away"
-    image.files.write("/usr/bin/dash", "", mode=0o755)
-    assert image.has_program("sh")
-    image.files.link("/usr/bin/bash", "/usr/bin/bash")
-    assert not image.has_program("bash")
-    image.files.write("/usr/bin/python3.99", "")
-    assert image.interpreter.find() == "/usr/bin/python3.99"
-    assert Host(files=image.files).interpreter.find() != "/usr/bin/python3.99"
-
-
-@pytest.mark.parametrize(
-    ("path", "is_ours"),
-    [
-        (LAYOUT.config_path, True),
-        (LAYOUT.ok_path, True),
-        (LAYOUT.networkd_path, True),
-        (LAYOUT.drop_in_path("a.service"), True),
-        (LAYOUT.unit_path("a.service"), False),
-        (LAYOUT.unit_path("a.service.d/10-site.conf"), False),
-    ],
-)
-def test_what_has_to_be_looked_at(path: str, *, is_ours: bool) -> None:
-    """What a removal that was interrupted leaves is found: one file is enough. Units and drop-ins
-    of others are not ours.
-    """
-    host = FakeHost()
-    assert not host.may_have_ours
-    host.files.write(path, "text")
-    assert host.may_have_ours is is_ours
-
-
-def test_what_cannot_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of ours may be there."""
-    denied = HostError("Permission denied", what="file")
-    monkeypatch.setattr(FakeFiles, "names", Mock(side_effect=denied))
-    assert FakeHost().may_have_ours
-
-
-WRONG: Any = 5
-WRONG_MODE: Any = "5"
-MISTAKES: dict[str, Callable[[], object]] = {
-    "root is '//', which is this machine: use Host.local": lambda: Host.offline("//"),
-    "backend must be a function that connects, not a FakeKernel; ": lambda: Host(
-        backend=FakeKernel()  # type: ignore[arg-type]  # the mistake
-    ),
-    "content is 5; it must be a str or bytes": lambda: LocalFiles().write("/a", WRONG),
-    "mode is 600; it must be from 0 to 0o777": lambda: LocalFiles().write("/a", "", mode=600),
-    "mode is '5'; it must be from 0 to": lambda: LocalFiles().write("/a", "", mode=WRONG_MODE),
-    "names is 'Id'; it must be a tuple of properties: ('Id',)": lambda: SystemdManager().show("Id"),
-    **{
-        f"unit is {name!r}; it must be the name of a unit": partial(SystemdManager().stop, name)
-        for name in (WRONG, "", "a/b", "a\n")
-    },
-}
-"""What no edge of a host takes, by what it says."""
-
-
-@pytest.mark.parametrize("said", MISTAKES)
-def test_a_mistake(said: str) -> None:
-    """It is refused before anything is done."""
-    with pytest.raises((TypeError, ValueError), match=f"^{re.escape(said)}"):
-        MISTAKES[said]()
+def test_this_machine_is_not_an_image() -> None:
+    """Its files are not written as those of a host that does not run."""
+    with pytest.raises(ValueError, match="which is this machine: use"):
+        Host.offline("//")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.boot.program import Program, stamp_of
+from hostrouting.boot.program import sources_of_program
 from hostrouting.errors import RequirementError
 from hostrouting.host import interpreter
 from hostrouting.host.interpreter import NodeInterpreter
@@ -96,7 +96,7 @@ class TestCompile:
     def reason(path: str) -> str:
         """Why this interpreter cannot compile the program; the error has one finding."""
         with pytest.raises(RequirementError) as caught:
-            NodeInterpreter(FakeFiles()).compile(path, Program().content())
+            NodeInterpreter(FakeFiles()).compile(path, sources_of_program())
         [finding] = caught.value.findings
         assert finding.target == path
         assert str(finding.remedy) == (
@@ -114,9 +114,8 @@ class TestCompile:
             (WITHOUT_JSON, "ModuleNotFoundError: import of json halted; None in sys.modules"),
             ("sys.exit(0)", "it ended with 0"),
             ("import os; os.abort()", "signal 6 ended it"),
-            ("import atexit, os; atexit.register(os._exit, 3)", "a warning"),
         ],
-        ids=["too old", "without json", "it does nothing", "it dies", "it dies at its end"],
+        ids=["too old", "without json", "it does nothing", "it dies"],
     )
     def test_one_that_cannot(self, tmp_path: Path, code: str, reason: str) -> None:
         """The reason is its last line, or how it ended."""
@@ -128,25 +127,6 @@ class TestCompile:
         path = script(tmp_path, "exec sleep 60")
         monkeypatch.setattr(HostLayout, "python_path", path)
         assert self.reason(path) == NodeInterpreter(FakeFiles()).why_not_run() != ""
-
-    def test_one_that_is_replaced(self, tmp_path: Path) -> None:
-        """The stamp names it, and is else that of the sources. It is tried anew, in the same
-        process: moved there, written there, and if it is gone.
-        """
-        path = python(tmp_path, "")
-        sources = Program().content()
-        program = NodeInterpreter(FakeFiles()).compile(path, sources)
-        assert stamp_of(program) == stamp_of(sources)._replace(python=sys.implementation.cache_tag)
-        status = os.stat(path)
-        (tmp_path / "new").mkdir()
-        another = script(tmp_path / "new", "exit 3")
-        os.utime(another, ns=(status.st_atime_ns, status.st_mtime_ns))
-        os.replace(another, path)
-        assert self.reason(path) == "it ended with 3"
-        script(tmp_path, "exit 4")
-        assert self.reason(path) == "it ended with 4"
-        os.unlink(path)
-        assert self.reason(path) == "No such file or directory"
 
     def test_the_environment_of_the_agent(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -3,14 +3,12 @@ read.
 """
 
 import signal
-from typing import Any
 
 import pytest
 
-import phases
 from hostrouting.errors import HostError
 from hostrouting.host.systemd import SystemdManager, unit_name
-from hostrouting.kernel.programs import Ended, OnCancel
+from hostrouting.kernel.programs import Ended
 from tests.support.stand_ins import Answer, Programs
 
 UNIT = "x.service"
@@ -133,24 +131,6 @@ def test_a_start_that_is_given_up(answer: Answer, kind: type[BaseException], rea
     run = Systemctl(show=INACTIVE, start=answer, stop="")
     with pytest.raises(kind, match=reason):
         SystemdManager(run=run).start(UNIT, timeout=0.5)
-    assert run.commands[-1] == STOP
-
-
-def test_a_start_whose_task_is_cancelled() -> None:
-    """It is given up: the program is told of the cancellation by the context of the task."""
-    ctx = phases.Context(observers=[])
-
-    class Waits(Systemctl):
-        def __call__(self, *words: str, on_cancel: OnCancel | None = None, **options: Any) -> Ended:
-            if "start" in words:
-                assert on_cancel is not None
-                with on_cancel(lambda: None):
-                    ctx.cancel("enough")
-            return super().__call__(*words, **options)
-
-    run = Waits(show=INACTIVE, start="", stop="")
-    with pytest.raises(phases.Cancelled, match="enough"):
-        SystemdManager(run=run).start(UNIT, timeout=10, ctx=ctx)
     assert run.commands[-1] == STOP
 
 

@@ -2,14 +2,12 @@
 rows that they lack.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import product
 from typing import Any
 
-import attrs
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
@@ -22,7 +20,6 @@ from hostrouting.errors import ConfigError, RequirementError
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.install.task import SectionTask
-from hostrouting.kernel.rights import Rights
 from hostrouting.probe.table import TABLE, probe_comments
 from hostrouting.routes.plan import reply_routes
 from hostrouting.tasks.configure import TASKS, Configure, Remove
@@ -103,7 +100,9 @@ def node() -> tuple[FakeHost, Mishaps]:
 
 def whole_task(host: FakeHost, config: HostRoutingConfig) -> phases.Task[object]:
     """The task that installs the configuration, or removes everything."""
-    return Remove(host=host) if config == NOTHING else Configure(config, host=host)
+    if config == NOTHING:
+        return Remove(host=host)
+    return Configure(config, host=host, allow_removal=True)
 
 
 def apply(host: FakeHost, config: HostRoutingConfig) -> None:
@@ -228,7 +227,7 @@ class TestLaws:
         """
         host, _ = node()
         apply(host, old)
-        task = kind(new, host=host)
+        task = kind(new, host=host, allow_removal=True)
         undo = phases.task("undo")(task.undo)
         for section, step in ((new, task), (old, undo), (old, undo)):
             installed = read_installed(host)
@@ -248,7 +247,10 @@ class TestLaws:
         comes.
         """
         host, mishaps = node()
-        tasks = [ConfigureStaticRoutes(one, host=host), CheckRouteOverlap(other, host=host)]
+        tasks = [
+            ConfigureStaticRoutes(one, host=host, allow_removal=True),
+            CheckRouteOverlap(other, host=host, allow_removal=True),
+        ]
         before_lock(mishaps, nth, lambda: apply_task(tasks.pop()))
         apply_task(tasks[0])
         mishaps.watch = lambda _event: None
@@ -306,7 +308,7 @@ class TestOrder:
             host.files.programs[LAYOUT.program_path] = b"of an older release"
         else:
             wanted = GUARDED._replace(route_overlap=expect(CIDR, "10.9.0.0/16"))
-        run(Configure(wanted, host=host))
+        run(Configure(wanted, host=host, allow_removal=True))
         events = [event for event in mishaps.events if LAYOUT.guard_unit in event]
         restart = [f"stop {LAYOUT.guard_unit}", f"start {LAYOUT.guard_unit}"]
         assert events == (restart if change == "the program" else [])
@@ -325,39 +327,12 @@ class TestOrder:
         events = [event for event in mishaps.events if event.endswith(f" {LAYOUT.guard_unit}")]
         assert events == [f"stop {LAYOUT.guard_unit}", f"start {LAYOUT.guard_unit}"]
 
-    def test_an_earlier_release(self) -> None:
-        """Its scripts go when systemd no longer runs them: nothing of it is left, and nothing that
-        it has protected is lost.
-        """
-        host, mishaps = mishap_host()
-        run(Configure(GUARDED, host=host))
-        files = host.files
-        files.programs.clear()
-        del files.links[LAYOUT.python_path]
-        for path, text in files.texts.items():
-            files.texts[path] = text.replace("/etc/hostrouting/python", "/bin/bash")
-        config_text = files.texts[LAYOUT.config_path]
-        files.texts[LAYOUT.config_path] = config_text.replace("hostrouting ", "hostrouting 0.", 1)
-        files.texts |= dict.fromkeys(LAYOUT.former_paths, "#!/bin/bash\n")
-        manager_of(host).boot()
-        mishaps.disarm()
-        run(Configure(GUARDED, host=host, allow_removal=False))
-        assert differing(disk(host), files_by_path(GUARDED)) == []
-        read = mishaps.events.index("reload")
-        removed = [mishaps.events.index(f"remove {path}") for path in LAYOUT.former_paths]
-        written = mishaps.events.index(f"write {LAYOUT.drop_in_path(MACHINES)}")
-        assert written < read < min(removed)
-        assert mishaps.events.index(f"stop {LAYOUT.guard_unit}") < written, "it would run on"
-        assert f"start {LAYOUT.guard_unit}" in mishaps.events
-
     def test_removal(self) -> None:
         """The marker goes first, then drop-ins and units; one reload, so that systemd forgets them
         before the program goes; config.json is last. What the gate has left about starts goes, too.
         """
         host, mishaps = mishap_host()
         run(Configure(WANTED, host=host))
-        left_by_gate = {LAYOUT.result_path: "", LAYOUT.note_path(KUBE1): ""}
-        host.files.texts |= left_by_gate
         mishaps.disarm()
         run(Remove(host=host))
         events = [event for event in mishaps.events if not event.startswith(("lock", "route"))]
@@ -372,7 +347,6 @@ class TestOrder:
             f"remove {LAYOUT.unit_path(LAYOUT.check_unit)}",
         ]
         assert events[-1] == f"remove {LAYOUT.config_path}"
-        assert left_by_gate.keys().isdisjoint(host.files.texts)
         assert f"stop {MACHINES}" not in manager_of(host).calls
 
     def test_what_opens_the_gate(self) -> None:
@@ -461,48 +435,26 @@ class TestRequirements:
         """The error has all that the host lacks, as the plan has it. Nothing was written, and not
         even the lock was taken.
         """
-        host.files.texts[f"{LAYOUT.gate_directory}/50-site.sh"] = "true\n"
-        wanted = WANTED._replace(probe_rewrite=PROBES.probe_rewrite)
-        task = Configure(wanted, host=attrs.evolve(host, missing={"nft", "bash"}))
+        host.interpreter.broken = "it is Python 3.9"
+        host.files.texts[LAYOUT.unit_path(LAYOUT.check_unit)] = "of another program"
+        task = Configure(WANTED, host=host)
         error = failure_of(run, task, of=RequirementError)
         assert error.findings == task.plan().errors
-        nft, bash = map(str, error.findings)
-        assert re.search("program nft is not .*; install the package nftables", nft)
-        assert re.search("program bash is not .*; install the package bash", bash)
-        assert str(error) == f"{nft}; {bash}"
+        unit, python = map(str, error.findings)
+        assert "was not written by hostrouting" in unit
+        assert "it is Python 3.9" in python
         assert host.files.writes == []
-
-    def test_a_file_system_that_is_full(self, host: FakeHost) -> None:
-        """What is written needs space, and what is removed does not: only a folder that can be
-        written.
-        """
-
-        class FullFiles(FakeFiles):
-            def why_unwritable(self, _folder: str, *, needs_space: bool = True) -> str:
-                return "it is full" if needs_space else ""
-
-        task = Configure(WANTED, host=attrs.evolve(host, files=FullFiles()))
-        failure_of(run, task, of=RequirementError, match=": it is full")
-        run(Configure(WANTED, host=host))
-        full = FullFiles(host.files.texts, host.files.modes, programs=host.files.programs)
-        full_host = attrs.evolve(host, files=full)
-        assert Remove(host=full_host).plan().errors == ()
-        host.files.broken[LAYOUT.unit_directory] = "it is read-only"
-        assert "it is read-only" in str(Remove(host=host).plan().errors)
 
     def test_what_an_image_lacks(self, caplog: pytest.LogCaptureFixture) -> None:
         """It is a warning: it may be installed later. The run logs it, has it in its result, and
         writes the program all the same, and the link to where the interpreter will be.
         """
-        not_root = Rights(is_root=False)
-        host = FakeHost(backend=None, manager=None, missing={"nft"}, rights=lambda: not_root)
+        host = FakeHost(backend=None, manager=None)
         host.interpreter.path = ""
         wanted = WANTED._replace(probe_rewrite=PROBES.probe_rewrite)
         plan = Configure(wanted, host=host).plan()
         result = run(Configure(wanted, host=host))
-        assert "the program nft is not installed in the image" in caplog.text
         assert "/usr/bin has no Python 3.10 or newer" in caplog.text
-        assert caplog.text.count("another user owns") == 1
         assert {finding.severity for finding in plan.findings} == {"warning"}
         assert effects_of(result).warnings == plan.findings
         assert effects_of(run(Configure(wanted, host=host))).warnings != (), (
@@ -510,26 +462,6 @@ class TestRequirements:
         )
         assert LAYOUT.program_path in host.files.programs
         assert host.files.links[LAYOUT.python_path] == "/usr/bin/python3"
-
-    @pytest.mark.parametrize("folder", ["/usr/local/lib", "/usr/lib"])
-    def test_a_unit_of_a_package_with_the_name_of_ours(self, host: FakeHost, folder: str) -> None:
-        """It would be replaced, and stopped by a removal: nothing is written. Where ours is there
-        already, a run repairs it.
-        """
-        path = f"{folder}/systemd/system/static-routes.service"
-        host.files.write(path, "[Service]\nExecStart=/bin/vendor\n")
-        before = disk(host)
-        refused = f"{path} is another program's"
-        failure_of(run, Configure(WANTED, host=host), of=RequirementError, match=refused)
-        assert disk(host) == before
-
-        host.files.remove(path)
-        run(Configure(WANTED, host=host))
-        host.files.write(path, "[Service]\nExecStart=/bin/vendor\n")
-        host.files.texts[LAYOUT.unit_path("static-routes.service")] = f"{HEADER}of an earlier build"
-        run(Configure(WANTED, host=host))
-        host.files.write(f"{folder}/systemd/system/probe-rewrite.service", "[Service]\n")
-        run(Configure(config(*REPAIR), host=host))
 
     def test_a_host_without_systemd(self, host: FakeHost) -> None:
         """Nothing holds units back there, and the result says so. An image has no systemd yet."""
@@ -539,28 +471,12 @@ class TestRequirements:
         assert effects_of(run(task)).warnings == (warning,), "again, with nothing to do"
         assert "systemd does not run here: nothing holds systemd-nspawn@.service" in str(warning)
         with pytest.raises(phases.TaskFailed) as failed:
-            run(Configure(ESCAPING, host=host))
+            run(Configure(ESCAPING, host=host, allow_removal=True))
         assert warning in effects_of(failed.value).warnings
         ungated = HostRoutingConfig(manage_foreign="keep")
-        assert Configure(ungated, host=host).plan().findings == ()
+        assert Configure(ungated, host=host, allow_removal=True).plan().findings == ()
         image = FakeHost(backend=None, manager=None)
         assert Configure(WANTED, host=image).plan().findings == ()
-
-    def test_a_plan_for_anybody(self) -> None:
-        """Whoever may not write can look at the plan, and check a host on which everything is
-        installed.
-        """
-        host = configured(WANTED)
-        anybody = attrs.evolve(host, rights=lambda: Rights(is_root=False, changes_network=False))
-        for path in ("/etc", "/run", LAYOUT.lock_path):
-            host.files.broken[path] = "Permission denied"
-        installed = Configure(WANTED, host=anybody)
-        removal = Configure(config(), host=anybody)
-        another = Configure(config(*REPAIR), host=anybody)
-        assert left_to_do(installed) == ""
-        run(installed)
-        assert removal.plan().errors == ()
-        failure_of(run, another, match="Permission denied|run it as root")
 
 
 class LateFiles(FakeFiles):
@@ -582,23 +498,22 @@ def test_a_run_that_installs_while_another_one_reads() -> None:
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        (None, "json is missing, although .*conf is still there, so the installed .* is unknown"),
+        (None, "json is missing, although files of hostrouting are still there"),
         ("{", "json is not JSON: .*line 1 column 2"),
         ('{"hostRouting": {"later": 1}}', "json: hostRouting.later: unknown key"),
         ("{}", "json configures nothing, although .*conf is still there"),
     ],
 )
 def test_an_unusable_config_json(text: str | None, rule: str) -> None:
-    """A task alone, or one that must take nothing away, does not know what is installed: it fails,
-    and changes nothing. A whole
-    configuration takes the place of what cannot be read, and a removal needs none.
+    """Nobody knows what is installed: a task alone fails and changes nothing, and so does one that
+    must take nothing away. A whole configuration that may takes its place, as a removal does.
     """
-    keeping = partial(Configure, allow_removal=False)
+    removing = partial(Configure, allow_removal=True)
     tasks: list[tuple[Callable[..., phases.Task[object]], HostRoutingConfig | None]] = [
         (ConfigureStaticRoutes, None),
-        (keeping, None),
-        (Configure, WANTED),
-        (Configure, NOTHING),
+        (Configure, None),
+        (removing, WANTED),
+        (removing, NOTHING),
     ]
     for task, wanted in tasks:
         host = configured(WANTED)
@@ -611,7 +526,7 @@ def test_an_unusable_config_json(text: str | None, rule: str) -> None:
             assert differing(disk(host), files_by_path(wanted)) == []
             assert (LAYOUT.ok_path in host.files.texts) is (wanted is WANTED)
         else:
-            correct = "" if text is None else "; correct .*json, then: hostrouting status; with a b"
+            correct = "; correct .*json, or put it back; then: hostrouting status; with a b"
             words = f"{rule}.*{correct}.*to remove hostrouting .*, as root: hostrouting remove"
             failure_of(run, task(WANTED, host=host), of=ConfigError, match=words)
             assert disk(host) == before

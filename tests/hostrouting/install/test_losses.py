@@ -1,5 +1,6 @@
 """hostrouting.install.losses: the protection that a configuration would take away."""
 
+from collections.abc import Callable
 from ipaddress import IPv4Network
 
 import pytest
@@ -10,11 +11,16 @@ from hostrouting.config.settings import (
     GuardConfig,
     HostRoutingConfig,
 )
-from hostrouting.install.losses import find_losses, find_lost_addresses
-from hostrouting.routes.plan import plan_static_routes
-from hostrouting.testing import h200
+from hostrouting.errors import ConfigError
+from hostrouting.install.install import InstallTask
+from hostrouting.install.installed import read_installed
+from hostrouting.install.losses import find_losses
+from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.tasks.static_routes import ConfigureStaticRoutes
+from hostrouting.testing import FakeHost, h200
 from tests.support.sections import expect
-from tests.support.tasks import CIDR, REPAIR, config
+from tests.support.tasks import CIDR, REPAIR, config, configured, failure_of, ours, run, undo
 
 OLD = config(*REPAIR, cidrs=(CIDR,))._replace(guard=GuardConfig(enabled=True))
 LOSSES = {
@@ -29,6 +35,10 @@ LOSSES = {
     "units": (
         OLD._replace(gate=GateConfig(("kubelet.service",))),
         "gate.units: systemd-nspawn@.service would no longer wait for the gate",
+    ),
+    "all static routes": (
+        OLD._replace(static_routes=HostRoutingConfig().static_routes),
+        "staticRoutes.routes: all static routes would be deleted",
     ),
     "guard": (
         OLD._replace(guard=GuardConfig()),
@@ -69,28 +79,6 @@ def test_cidrs_of_services() -> None:
     ]
 
 
-AFTER_REPAIR = plan_static_routes(OLD, h200().snapshot()).apply_to(h200().snapshot())
-
-
-@pytest.mark.parametrize(
-    ("new", "lost"),
-    [
-        (config(REPAIR[0], cidrs=(CIDR,)), [REPAIR[1]]),
-        (config(cidrs=(CIDR,)), [CIDR]),
-        (config(cidrs=(CIDR,), mode="WARN"), []),
-        (config(), []),  # nothing is expected
-        (config("172.16.0.0/18", "172.16.64.0/18", REPAIR[1], cidrs=(CIDR,)), []),
-    ],
-)
-def test_addresses(new: HostRoutingConfig, lost: list[str]) -> None:
-    """In STRICT, no run makes addresses escape; which routes it takes away does not matter."""
-    afterwards = plan_static_routes(new, AFTER_REPAIR).apply_to(AFTER_REPAIR)
-    faults = [*find_lost_addresses(new, AFTER_REPAIR, afterwards)]
-    assert [fault.rule for fault in faults] == [
-        f"{each} would escape, and does not escape now" for each in lost
-    ]
-
-
 def test_no_loss() -> None:
     """More routes, other halves of a CIDR and more units are no loss; nor is anything on a new
     host.
@@ -106,3 +94,35 @@ def test_no_loss_of_an_instance() -> None:
     """The template gates it, too."""
     instance = OLD._replace(gate=GateConfig(("systemd-nspawn@kube.1.service",)))
     assert losses(instance, OLD._replace(gate=GateConfig((MACHINES,)))) == []
+
+
+EMPTYING: list[tuple[HostRoutingConfig, type[InstallTask], HostRoutingConfig]] = [
+    (OLD, Configure, HostRoutingConfig()),
+    (OLD, CheckRouteOverlap, HostRoutingConfig()),
+    (OLD, CheckRouteOverlap, config(cidrs=(CIDR,), mode="WARN")),
+    (config(*REPAIR), ConfigureStaticRoutes, HostRoutingConfig()),
+    (OLD, ConfigureStaticRoutes, HostRoutingConfig()),
+]
+"""What is installed, and what a task makes of it."""
+
+
+@pytest.mark.parametrize(("old", "make", "empty"), EMPTYING)
+def test_no_task_takes_protection_away_unasked(
+    old: HostRoutingConfig, make: Callable[..., InstallTask], empty: HostRoutingConfig
+) -> None:
+    """An agent that has failed to read its configuration, and gives an empty one, changes nothing;
+    one that means it says so. What undo brings back may protect less.
+    """
+    host = configured(old)
+    before = dict(host.files.texts), ours(host)
+    failure_of(run, make(empty, host=host), of=ConfigError, match="would remove protection")
+    assert (dict(host.files.texts), ours(host)) == before
+    task = make(empty, host=host, allow_removal=True)
+    run(task)
+    assert read_installed(host) != old
+    undo(task)
+    assert read_installed(host) == old
+    protecting = Configure(old, host=FakeHost(kernel=h200()))
+    run(protecting)
+    undo(protecting)
+    assert read_installed(protecting.host) == HostRoutingConfig()

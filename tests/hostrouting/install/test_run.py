@@ -1,17 +1,20 @@
 """What a run says when it fails, what it needs, and what it leaves out."""
 
+import errno
+from collections.abc import Mapping, Sequence
+
 import pytest
 
 import phases
 from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.config.settings import MACHINES, ProbeRewriteConfig
-from hostrouting.errors import BackendError, RouteConflict
+from hostrouting.errors import HostError, RequirementError, RouteConflict, RouteOverlapError
 from hostrouting.host.effects import effects_of
+from hostrouting.install.install import InstallTask
 from hostrouting.install.installed import read_installed
-from hostrouting.install.task import InstallTask
-from hostrouting.kernel.rights import Rights
+from hostrouting.model.route import Route
 from hostrouting.tasks.configure import Configure, Remove
-from hostrouting.tasks.overlap_check import CheckResult
+from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeManager, h200
 from phases.testing import FakeClock
@@ -28,6 +31,7 @@ from tests.support.tasks import (
     lose_routes,
     manager_of,
     ours,
+    paths_on,
     run,
     undo,
 )
@@ -39,7 +43,7 @@ CHECKED = config(cidrs=("10.9.0.0/16",))
 
 def report_of(task: InstallTask) -> phases.Step:
     """The report of a run of this task, whether it fails or not."""
-    return phases.run(task, observers=[], clock=FakeClock())
+    return phases.run(task, ctx=phases.Context(clock=FakeClock()))
 
 
 def test_a_conflict_that_lasts() -> None:
@@ -49,23 +53,14 @@ def test_a_conflict_that_lasts() -> None:
     host = FakeHost(kernel=h200())
     gated = CONFLICTING._replace(gate=GateConfig(("kubelet.service", MACHINES)))
     failure_of(run, Configure(gated, host=host), of=RouteConflict)
-    failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
+    failure_of(run, Configure(CONFLICTING, host=host, allow_removal=True), of=RouteConflict)
     assert LAYOUT.drop_in_path("kubelet.service") not in host.files.texts
     assert read_installed(host) == CONFLICTING
     assert not Configure(CONFLICTING, host=host).plan().is_empty
     before = dict(host.files.texts)
-    more = config("172.16.0.0/16", "10.0.0.0/24")
+    more = config("172.16.0.0/16", "10.0.0.0/24", gateway="10.0.0.1")
     failure_of(run, Configure(more, host=host), of=RouteConflict, match=r"10\.0\.0\.0/24")
     assert host.files.texts == before
-
-
-class Dying(FakeManager):
-    """A manager whose units end after their start."""
-
-    def start(self, unit: str, *, timeout: float, ctx: phases.Context | None = None) -> None:
-        """See Manager."""
-        super().start(unit, timeout=timeout, ctx=ctx)
-        self.states[unit] = "failed"
 
 
 class TestGuard:
@@ -73,15 +68,11 @@ class TestGuard:
 
     CONFLICTING = CONFLICTING._replace(guard=GuardConfig(enabled=True))
 
-    @pytest.fixture(params=["it fails", "it ends at once"])
-    def host(self, request: pytest.FixtureRequest) -> FakeHost:
-        """A host on which its start fails, or is in vain."""
+    @pytest.fixture
+    def host(self) -> FakeHost:
+        """A host on which its start fails."""
         manager = FakeManager()
         manager.failing[LAYOUT.guard_unit] = ("bash was not found",)
-        if request.param == "it ends at once":
-            manager = Dying()
-            manager.errors[LAYOUT.guard_unit] = ("bash was not found",)
-            manager.properties[LAYOUT.guard_unit] = {"InactiveExitTimestamp": "Thu 09:00"}
         return FakeHost(kernel=h200(), manager=manager)
 
     def test_it_does_not_start(self, host: FakeHost) -> None:
@@ -102,11 +93,12 @@ class TestGuard:
         assert len(ours(host)) == len(REPAIR)
 
     def test_a_task_about_one_section(self, host: FakeHost) -> None:
-        """If the guard and the task fail, both are in the report."""
+        """If the guard and the task fail, the error has both."""
         report_of(Configure(self.CONFLICTING, host=host))
         report = report_of(ConfigureStaticRoutes(self.CONFLICTING, host=host))
-        assert isinstance(report.error, RouteConflict)
-        assert report.find("start-guard").status == "failed"
+        guard, routes = report.failures
+        assert guard.name == "start-guard"
+        assert isinstance(routes.error, RouteConflict)
 
 
 @pytest.mark.parametrize("make", [Configure, ConfigureStaticRoutes])
@@ -117,7 +109,7 @@ def test_settings_without_effect(make: type[Configure]) -> None:
     former = config("10.77.0.0/16", mode="WARN")
     host = configured(former)
     idle = {"staticRoutes": {"enabled": True}, "routeOverlap": {"expectedDevs": ["eth0"]}}
-    task = make(HostRoutingConfig.from_mapping(idle), host=host)
+    task = make(HostRoutingConfig.from_mapping(idle), host=host, allow_removal=True)
     run(task)
     assert ours(host) == []
     assert host.files.texts == {}
@@ -178,20 +170,82 @@ def test_how_bad_an_overlap_is(mode: str, severity: str) -> None:
     assert plan.check_findings[0].severity == severity
 
 
-def test_rights() -> None:
-    """A process that only has to start the guard need not be allowed to change routes."""
-    rights = Rights()
-    host = FakeHost(kernel=h200(), rights=lambda: rights)
-    run(Configure(GUARDED, host=host))
-    manager_of(host).states[LAYOUT.guard_unit] = "failed"
-    rights = Rights(changes_network=False)
+def test_what_was_done_before_a_part_failed() -> None:
+    """The error of the whole has it, whatever has failed after it: files, and routes."""
+    host = FakeHost(kernel=h200())
+    escaping = config("10.9.0.0/16", cidrs=(CIDR,))
+    with pytest.raises(phases.TaskFailed, match="OVERLAP") as caught:
+        run(Configure(escaping, host=host))
+    effects = effects_of(caught.value)
+    assert {*effects.files} == paths_on(host) - {LAYOUT.detected_path}
+    assert [str(change.route) for change in effects.changes] == ours(host)
 
-    result = run(Configure(GUARDED, host=host))
 
-    [start] = effects_of(result).operations
-    assert start.verb == "start"
+CANCELLED = {
+    "/etc/systemd/system/kubelet.service": "[Service]\nExecStart=/bin/true\n",
+    "/etc/systemd/system/kubelet.service.d/zz.conf": "[Service]\nExecCondition=\n",
+}
+"""A unit with another program's drop-in, which takes the condition of the gate away."""
+
+
+def test_a_cancelled_gate_hides_no_other_failure() -> None:
+    """The error of the whole has both, and the parts do their work all the same."""
+    host = FakeHost(kernel=h200())
+    host.files.texts.update(CANCELLED)
+    host.kernel.ip_route("add", Route.to(REPAIR[0], dev="ib3", protocol=4))
+    gated = config(*REPAIR, cidrs=(CIDR,))._replace(gate=GateConfig(("kubelet.service",)))
+    report = report_of(Configure(gated, host=host))
+    kinds = [type(step.error) for step in report.failures]
+    assert kinds == [RequirementError, RouteConflict]
+
+
+def test_a_task_about_one_section_hides_no_failure() -> None:
+    """Its own work is a step then, beside the files, whose gate is cancelled."""
+    host = FakeHost(kernel=h200())
+    host.files.texts.update(CANCELLED)
+    gated = config(*REPAIR, cidrs=(CIDR,))._replace(gate=GateConfig(("kubelet.service",)))
+    report_of(Configure(gated, host=host))
     lose_routes(host)
-    host.files.writes.clear()
-    words = "this process may not change routes or rules; run it as root"
-    failure_of(run, Configure(GUARDED, host=host), of=BackendError, match=words)
-    assert host.files.writes == []
+    report = report_of(CheckRouteOverlap(gated, host=host))
+    kinds = [type(step.error) for step in report.failures]
+    assert kinds == [RequirementError, RouteOverlapError]
+
+
+def test_systemd_is_silent_after_the_write() -> None:
+    """Whether the gate is in force is not known then. What was written is in the error, and the
+    parts do their work all the same.
+    """
+    host = FakeHost(kernel=h200(), manager=SilentAfterReload())
+    with pytest.raises(phases.TaskFailed, match="systemd does not answer") as caught:
+        run(Configure(WANTED, host=host))
+    effects = effects_of(caught.value)
+    assert LAYOUT.config_path in effects.files
+    assert [str(change.route) for change in effects.changes] == ours(host) != []
+
+
+class SilentAfterReload(FakeManager):
+    """A systemd that reads its files again, and then answers nothing."""
+
+    is_silent = False
+
+    def reload(self) -> None:
+        """See Manager."""
+        super().reload()
+        self.is_silent = True
+
+    def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
+        """See Manager."""
+        if self.is_silent:
+            raise HostError("systemd does not answer", what="systemd", kind="no-answer")
+        return super().show(names, *units)
+
+
+def test_what_could_not_be_rolled_back() -> None:
+    """It is in the error of the whole, too."""
+    host = FakeHost(kernel=h200())
+    host.faults.fail("change", errno.ENOBUFS, nth=2)
+    host.faults.fail("change", errno.EPERM, nth=3)
+    with pytest.raises(phases.TaskFailed) as caught:
+        run(Configure(config(*REPAIR), host=host))
+    [left] = effects_of(caught.value).changes
+    assert [str(left.route)] == ours(host)

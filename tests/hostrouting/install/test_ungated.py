@@ -3,13 +3,10 @@
 import pytest
 
 from hostrouting.config.settings import GateConfig, HostRoutingConfig
-from hostrouting.errors import HostError
-from hostrouting.finding import Remedy
-from hostrouting.install.typed_commands import GUARD_IS_MASKED, with_gate_command
 from hostrouting.install.ungated import find_ungated
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeManager, h200
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, WANTED, config, manager_of, run
+from tests.support.tasks import CIDR, REPAIR, WANTED, config, manager_of, run
 
 GATED = WANTED._replace(gate=GateConfig(("k3s.service", "kubelet.service")))
 KUBELETS = (
@@ -49,7 +46,6 @@ def test_what_a_used_unit_is(active: str, enabled: str, *, is_named: bool) -> No
     assert ungated(FakeHost(kernel=h200(), manager=manager)) == [*KUBELETS] * is_named
 
 
-@pytest.mark.parametrize("kind", ["a host", "an image", "a container"])
 @pytest.mark.parametrize(
     ("wanted", "named"),
     [
@@ -59,48 +55,12 @@ def test_what_a_used_unit_is(active: str, enabled: str, *, is_named: bool) -> No
         (config(*REPAIR), []),  # nothing is checked
     ],
 )
-def test_what_is_named(kind: str, wanted: HostRoutingConfig, named: list[str]) -> None:
-    """A gated unit is not named. On an image, and where no
-    systemd runs, the link counts with which systemd would start a unit at boot.
-    """
-    host = FakeHost.image() if kind == "an image" else FakeHost(kernel=h200())
-    for unit in ("kubelet.service", "rke2-agent.service"):
-        if kind == "a host":
-            manager_of(host).states[unit] = "active"
-        else:
-            host.files.links[LAYOUT.enabled_path(unit)] = f"/lib/systemd/system/{unit}"
-    if kind == "a container":
-        manager_of(host).running = False
-    assert ungated(host, wanted) == named
-
-
-def test_the_command_that_gates_them() -> None:
-    """It names all of them; other findings keep their remedy. Without a command, none is said."""
+def test_what_is_named(wanted: HostRoutingConfig, named: list[str]) -> None:
+    """A gated unit is not named."""
     host = FakeHost(kernel=h200())
     for unit in ("kubelet.service", "rke2-agent.service"):
         manager_of(host).states[unit] = "active"
-    findings = (GUARD_IS_MASKED, *find_ungated(WANTED, host))
-    other, *ungated_ones = with_gate_command(findings, "apply")
-    assert other == GUARD_IS_MASKED
-    for finding in ungated_ones:
-        assert finding.remedy is not None
-        command = "apply --gate kubelet.service --gate rke2-agent.service"
-        assert finding.remedy.command == command
-    assert [finding.remedy for finding in with_gate_command(findings[1:], "")] == [None, None]
-    [agent] = find_ungated(GATED, host)
-    units = '["k3s.service", "kubelet.service", "rke2-agent.service"]'
-    assert agent.remedy == Remedy(f"write into gate.units: {units}")
-
-
-def test_systemd_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then nothing is said of units: whatever needs systemd says that it does not answer."""
-
-    def show(*_: object) -> None:
-        raise HostError("systemctl did not answer", what="systemd", kind="no-answer")
-
-    host = FakeHost(kernel=h200())
-    monkeypatch.setattr(type(host.manager), "show", show)
-    assert ungated(host) == []
+    assert ungated(host, wanted) == named
 
 
 def test_a_run_and_its_dry_run_say_it(caplog: pytest.LogCaptureFixture) -> None:
@@ -112,9 +72,9 @@ def test_a_run_and_its_dry_run_say_it(caplog: pytest.LogCaptureFixture) -> None:
     assert plan.would_fail == ""
     run(Configure(WANTED, host=host))
     [record] = caplog.records
-    assert "kubelet.service runs on this host and is not gated" in record.getMessage()
+    assert "kubelet.service is used on this host and is not gated" in record.getMessage()
     assert "finding" in vars(record)["phases"], "the command leaves it out"
-    run(Configure(GATED, host=host))
+    run(Configure(GATED, host=host, allow_removal=True))
     assert Configure(GATED, host=host).plan().findings == ()
 
 

@@ -85,7 +85,7 @@ class Moments:
     def _faults_of_markers(self, verb: str, thing: str) -> Iterator[str]:
         """A marker is about the configuration that is installed."""
         installed = self._texts.get(LAYOUT.config_path)
-        if verb == "write" and thing.startswith(f"{LAYOUT.state_directory}/"):
+        if verb == "write" and thing.startswith("/run/aks-flex-node/"):
             self._judged = installed
         is_marked = any(marker in self._texts for marker in HostLayout.markers)
         if is_marked and self._judged != installed:
@@ -159,10 +159,10 @@ def test_a_reload_that_is_lost_with_the_configuration() -> None:
     run(Configure(GATED, host=host))
     host.files.texts[LAYOUT.config_path] = "{"
     mishaps.meanwhile("reload", lambda: mishaps.arm(1, full))
-    failure_of(run, Configure(UNGATED, host=host), of=HostError)
+    failure_of(run, Configure(UNGATED, host=host, allow_removal=True), of=HostError)
     mishaps.disarm()
     assert not is_read(host, KUBELET)
-    run(Configure(UNGATED, host=host))
+    run(Configure(UNGATED, host=host, allow_removal=True))
     assert is_read(host, KUBELET, "foo.service")
 
 

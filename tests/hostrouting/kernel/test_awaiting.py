@@ -89,7 +89,7 @@ def test_a_run_with_a_deadline(seconds: float, end: float) -> None:
     clock, attempt = FakeClock(), links_of(FakeKernel(), "eth0")
     with (
         pytest.raises(NotReady, match="the device eth0"),
-        phases.Context(clock=clock, observers=[]).within(seconds) as ctx,
+        phases.Context(clock=clock).within(seconds) as ctx,
     ):
         await_result(ctx, FakeKernel(), attempt, wait=30)
     assert clock.now() == pytest.approx(end)

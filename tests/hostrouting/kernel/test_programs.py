@@ -1,36 +1,15 @@
-"""Programs that are run: what comes back, and what is left of one that is not waited for."""
+"""Programs that are run: what comes back, and what a failure of a tool means."""
 
 import os
 import signal
-import threading
-from pathlib import Path
+import time
 
 import pytest
 
-import phases
 from hostrouting.errors import HostError
 from hostrouting.kernel.programs import BOOT_PATH, Ended, run_program, run_tool, tool_environment
 from tests.support.kinds import raises
 from tests.support.stand_ins import Programs
-from tests.support.waiting import wait_for
-
-# A program with a child that would hold its output open for long after it.
-WITH_A_CHILD = "/bin/sleep 600 & echo $$ $! >$OUT.new; mv $OUT.new $OUT; wait"
-
-
-def has_ended(pid: str) -> bool:
-    """Whether there is no such process, or only what is left of one that nobody has waited for."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in {"Z", "X"}
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
-def await_the_end(path: Path) -> None:
-    """Wait until the processes whose numbers the program has written have ended."""
-    pids = path.read_text(encoding="utf-8").split()
-    assert len(pids) == 2
-    wait_for("the end of the program and its child", lambda: all(map(has_ended, pids)))
 
 
 @pytest.mark.linux
@@ -60,62 +39,12 @@ class TestRunProgram:
         with pytest.raises(FileNotFoundError):
             run_program("env", timeout=30, environment={"PATH": "/nowhere"})
 
-    @pytest.mark.parametrize("is_signal", [False, True], ids=["too late", "interrupted"])
-    def test_the_end(self, tmp_path: Path, *, is_signal: bool) -> None:
-        """A program that has not ended in time is ended together with its children, and is not
-        waited for. Whatever else ends the wait, a signal's handler for one, does the same.
-        """
-        out = tmp_path / "pids"
-        error = KeyboardInterrupt if is_signal else TimeoutError
-
-        def stop(*_: object) -> None:
-            if out.exists():
-                raise KeyboardInterrupt
-
-        def has_begun() -> bool:
-            environment = {**os.environ, "OUT": str(out)}
-            seconds = 50 if is_signal else 0.3
-            with pytest.raises(error, match=r"has not ended within 0\.3 s|^$"):
-                run_program("sh", "-c", WITH_A_CHILD, timeout=seconds, environment=environment)
-            return out.exists()
-
-        before = signal.signal(signal.SIGALRM, stop)
-        try:
-            signal.setitimer(signal.ITIMER_REAL, 0.3 * is_signal, 0.1)
-            wait_for("it to start its child within 0.3 s", has_begun)
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
-        await_the_end(out)
-
-    def test_cancelled(self, tmp_path: Path) -> None:
-        """A task that is cancelled ends it and its children, and stops waiting."""
-        out = tmp_path / "pids"
-        ctx = phases.Context(observers=[])
-        program = phases.task("program")(
-            lambda inner: run_tool(
-                "sh",
-                "-c",
-                WITH_A_CHILD,
-                purpose="wait",
-                what="nft",
-                package="",
-                fine=(-signal.SIGKILL,),
-                timeout=100,
-                environment={"OUT": str(out)},
-                on_cancel=inner.on_cancel,
-            )
-        )
-
-        def cancel() -> None:
-            wait_for("the program", out.exists)
-            ctx.cancel()
-
-        canceller = threading.Thread(target=cancel)
-        canceller.start()
-        assert phases.run(program, ctx=ctx).status == "cancelled"
-        canceller.join()
-        await_the_end(out)
+    def test_one_that_does_not_end(self) -> None:
+        """It is killed, and not waited for, although a child of it holds its output open."""
+        began = time.monotonic()
+        with pytest.raises(TimeoutError, match=r"sh has not ended within 0\.3 s"):
+            run_program("sh", "-c", "sleep 9 & wait", timeout=0.3)
+        assert time.monotonic() - began < 9
 
 
 # Tools of the administrator

@@ -8,7 +8,7 @@ from ipaddress import (
 from typing import Any
 
 import pytest
-from hypothesis import example, given, strategies as st
+from hypothesis import given, strategies as st
 
 from hostrouting.model.prefix import (
     Prefix,
@@ -19,7 +19,6 @@ from hostrouting.model.prefix import (
     ip_at,
     is_reserved,
     joined,
-    outermost,
     width_of,
 )
 from tests.support.routing import prefixes, small_block
@@ -61,16 +60,6 @@ def test_containment(pair: tuple[Prefix, Prefix]) -> None:
     assert (inner in outer) == all(inside)
     overlap = outer.to_network().overlaps(inner.to_network())
     assert outer.overlaps(inner) is inner.overlaps(outer) is overlap
-
-
-@given(SMALL.flatmap(lambda block: st.lists(prefixes(block, wider=True))))
-@example([*Prefix.parse("10.0.0.0/8").halves()])  # most lists have a block around all others
-def test_outermost_blocks(blocks: list[Prefix]) -> None:
-    """Those that lie in no other one, each once, in order."""
-    outer = {
-        block for block in blocks if all(block == other or block not in other for other in blocks)
-    }
-    assert outermost(blocks) == sorted(outer)
 
 
 def test_joined_blocks() -> None:

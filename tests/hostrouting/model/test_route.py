@@ -11,7 +11,6 @@ from hostrouting.model.route import (
     as_listed,
     as_stored,
     bare,
-    deletion_command,
     devs_of,
 )
 from tests.support.ip_text import route_of
@@ -112,27 +111,6 @@ def test_an_entry_with_a_nexthop_object() -> None:
     plain, _ = as_stored(ECMP._replace(nexthop_id=None))
     of_object = plain._replace(nexthop_id=7)
     assert as_listed([of_object, plain]) == (of_object, plain)
-
-
-@pytest.mark.parametrize(
-    ("route", "words"),
-    [
-        (
-            "9.0.0.0/8 via 10.0.0.1 dev eth0 metric 7 proto 16",
-            "ip route del 9.0.0.0/8 via 10.0.0.1 dev eth0 table main metric 7 proto dhcp",
-        ),
-        ("9.0.0.0/8 via 10.0.0.1 dev eth0 proto 213", "via 10.0.0.1 dev eth0 table main proto 213"),
-        ("9.0.0.0/8 dev a;reboot", "dev 'a;reboot' table main"),
-        ("local 9.0.0.0/8 dev lo table 255", "9.0.0.0/8 table local"),
-        ("9.0.0.0/8 dev eth0 nhid 7", "9.0.0.0/8 nhid 7 table main"),
-        ("fd00::/8 nexthop dev a nexthop dev b", "ip -6 route del fd00::/8 table main"),
-        ("fd00::/8 dev a metric 7", "ip -6 route del fd00::/8 dev a table main metric 7"),
-        ("fd00::/8 dev a from fd01::/16 tos 4", "fd00::/8 from fd01::/16 tos 0x4 dev a"),
-    ],
-)
-def test_the_command_that_deletes_a_route(route: str, words: str) -> None:
-    """Linux takes nearly any name for a device, and finds routes of some kinds without one."""
-    assert words in deletion_command(route_of(route))
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,9 @@ from hostrouting.model.prefix import Prefix
 from hostrouting.model.rule import (
     Rule,
     default_rules,
-    priority_before,
-    rule_command,
 )
 
 SRC, DST = Prefix.parse("10.0.0.5"), Prefix.parse("fd00::/8")
-MAIN = default_rules(4)[1]
 
 
 @pytest.mark.parametrize(
@@ -50,15 +47,6 @@ def test_rules_of_linux() -> None:
         (32767, 253),
     ]
     assert [(rule.priority, rule.table) for rule in default_rules(6)] == [(0, 255), (32766, 254)]
-    assert rule_command("add", MAIN) == "ip rule add pref 32766 lookup main"
-    assert rule_command("add", default_rules(4)[2]) == "ip rule add pref 32767 lookup default"
-    assert rule_command("add", default_rules(6)[0]) == "ip -6 rule add pref 0 lookup local"
-    assert (
-        rule_command("del", Rule(4, 9, "prohibit", invert=True, dst=SRC))
-        == "ip rule del pref 9 not to 10.0.0.5 prohibit"
-    )
-    rule = Rule(4, 9, table=100, iif="a;reboot")  # Linux takes nearly any name for a device
-    assert rule_command("del", rule) == "ip rule del pref 9 iif 'a;reboot' lookup 100"
 
 
 @pytest.mark.parametrize(
@@ -77,15 +65,3 @@ def test_an_effect(fields: dict[str, Any], effect: str) -> None:
     """What `ip rule` prints after the selectors, and takes there."""
     rule = Rule(4, 1000, **fields)
     assert str(rule) == f"1000: from all {effect}"
-    if not rule.l3mdev:
-        assert rule_command("add", rule) == f"ip rule add pref 1000 {effect}"
-
-
-def test_the_priority_before_a_rule() -> None:
-    """The next free one; a rule of the other family takes none, and nothing comes before the first
-    rule of all.
-    """
-    rules = (Rule(4, 100), Rule(4, 99), Rule(6, 98))
-    assert priority_before(rules[0], rules) == 98
-    assert priority_before(Rule(4, 1), default_rules(4)) == 0
-    assert priority_before(Rule(4, 0), rules) is None

@@ -31,11 +31,9 @@ CONFIG = HostLayout.config_path
 ALL = REPAIRED._replace(probe_rewrite=PROBES)
 
 
-def make(
-    part: Part, host: FakeHost, clock: FakeNodeClock | None = None, lock: FakeLock | None = None
-) -> int:
+def make(part: Part, host: FakeHost, clock: FakeNodeClock | None = None) -> int:
     """The exit status of the service."""
-    return make_part(part, host, clock=clock or FakeNodeClock(), locked=lock or FakeLock())
+    return make_part(part, host, clock=clock or FakeNodeClock())
 
 
 def done_on(host: FakeHost) -> set[Part]:
@@ -63,8 +61,8 @@ def test_each_part(part: Part) -> None:
 def test_a_default_route_is_awaited(*, comes: bool, capfd: pytest.CaptureFixture[str]) -> None:
     """For a minute, without the lock. That it waits is said once."""
     host = node(ALL, without_default(node().kernel))
-    clock = FakeNodeClock()
     lock = FakeLock()
+    clock = FakeNodeClock(lock)
 
     def dhcp_answers() -> None:
         assert not lock.is_held
@@ -72,7 +70,7 @@ def test_a_default_route_is_awaited(*, comes: bool, capfd: pytest.CaptureFixture
 
     if comes:
         clock.at(20, dhcp_answers)
-    assert make("routes", host, clock, lock) == (0 if comes else 1)
+    assert make("routes", host, clock) == (0 if comes else 1)
     assert int(clock.now()) == (20 if comes else 60)
     first, *others = logged(capfd)
     assert first.startswith("6 waiting for up to 60 s: 2 routes, such as 172.16.0.0/17, need")
@@ -107,7 +105,7 @@ def test_it_is_interrupted(capfd: pytest.CaptureFixture[str]) -> None:
     clock = FakeNodeClock()
     clock.raise_at(3, Stopped("SIGTERM"))
     assert make("routes", host, clock) == 1
-    assert logged(capfd)[-1].startswith("3 SIGTERM ended this while it made the part routes; ")
+    assert logged(capfd)[-1].startswith("3 SIGTERM ended this; ")
 
 
 def test_netlink_cannot_be_opened(capfd: pytest.CaptureFixture[str]) -> None:

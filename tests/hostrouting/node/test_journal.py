@@ -4,10 +4,8 @@ import os
 
 import pytest
 
-from hostrouting.command import call, joined
-from hostrouting.errors import ConfigError, Fault
-from hostrouting.finding import Finding, Remedy, Severity
-from hostrouting.node.journal import ERROR, INFO, WARNING, describe_failure, lines_of, say
+from hostrouting.finding import Finding, Severity
+from hostrouting.node.journal import ERROR, INFO, WARNING, lines_of, say
 from hostrouting.upkeep.passes import PassOutcome
 from tests.support.children import in_child
 from tests.support.node import logged
@@ -32,17 +30,6 @@ def test_many_findings() -> None:
     *shown, (level, rest) = lines_of(PassOutcome(findings(1_025, "error")))
     assert len(shown) == 20
     assert (level, rest) == (WARNING, "and 1,005 more findings")
-
-
-def test_a_command_calls_the_program_of_the_node() -> None:
-    """Nothing else may be there: what escapes, and a config.json that cannot be read."""
-    remedy = Remedy(command=joined(" | ", call("repair"), call("apply --config -")))
-    of_the_node = "/etc/hostrouting/python /etc/hostrouting/hostrouting.pyz"
-    pipeline = f"as root: {of_the_node} repair | {of_the_node} apply --config -"
-    outcome = PassOutcome((Finding("overlap", "error", "it escapes", remedy=remedy),))
-    assert [*lines_of(outcome)] == [(ERROR, f"OVERLAP: it escapes; {pipeline}")]
-    unusable = ConfigError([Fault("", "", "is empty")], "config.json", remedy=remedy)
-    assert describe_failure(unusable, "it ran") == ["config.json is empty", pipeline]
 
 
 def test_a_name_is_no_second_line(capfd: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,6 @@ import pytest
 
 from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.model.route import PROTOCOL_RA, Route
-from hostrouting.model.snapshot import Link
 from hostrouting.probe.obstacles import find_probe_obstacles
 from hostrouting.testing import plain_vm
 
@@ -24,26 +23,6 @@ def test_forwarding_of_probes(targets: list[str], *, forwarding: bool | None) ->
     snapshot = plain_vm().snapshot()._replace(ipv6_forwarding=forwarding)
     findings = find_probe_obstacles(HostRoutingConfig(probe_rewrite=SETTINGS), snapshot)
     assert [finding.target for finding in findings] == targets
-
-
-def test_what_takes_packets_before_the_table() -> None:
-    """A bridge whose port the device is, and an XDP program; and an address of the host itself,
-    which keeps replies here. Other devices and addresses do not matter.
-    """
-    probes = SETTINGS._replace(interfaces=("eth1", "eth2", "eth3"))
-    kernel = plain_vm()
-    for name in ("br0", "eth1"):
-        kernel.add_link(name)
-    kernel.add_link(Link(name="eth2", index=0, master="br0"))
-    kernel.add_link(Link(name="eth3", index=0, xdp=True))
-    kernel.add_link(Link(name="eth4", index=0, master="br0", xdp=True))
-    kernel.add_address("eth1", f"{probes.global_address}/64")
-    findings = find_probe_obstacles(HostRoutingConfig(probe_rewrite=probes), kernel.snapshot())
-    assert [(finding.severity, finding.target) for finding in findings] == [
-        ("error", "probeRewrite.globalAddress"),
-        ("warning", "eth2"),
-        ("warning", "eth3"),
-    ]
 
 
 @pytest.mark.parametrize("protocol", [PROTOCOL_RA, 4])

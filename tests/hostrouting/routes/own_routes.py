@@ -90,10 +90,17 @@ def hosts() -> st.SearchStrategy[list[Route]]:
     ipv6 = st.sampled_from(
         [one._replace(next_hops=(*one.next_hops, *two.next_hops)), one, two, three]
     )
-    ipv4 = entry(Prefix(IPV4, 0, 0), HOPS[IPV4][0], protocol=16)
-    return st.builds(
-        lambda route, routes: [ipv4, route, *routes], ipv6, st.lists(_some(of), max_size=7)
-    )
+    default = entry(Prefix(IPV4, 0, 0), HOPS[IPV4][0], protocol=16)
+    by_two = default._replace(next_hops=tuple(HOPS[IPV4][:2]))
+    ipv4 = st.sampled_from([default, by_two])
+    return st.builds(lambda *first, routes: [*first, *routes], ipv4, ipv6, routes=_routes(of))
+
+
+def _routes(of: Callable[[int], st.SearchStrategy[Route]]) -> st.SearchStrategy[list[Route]]:
+    """Routes with the keys of wanted ones; some of IPv4 have several next hops."""
+    several = st.sampled_from([HOPS[IPV4][:2], HOPS[IPV4][1:3], HOPS[IPV4][:3]]).map(tuple)
+    by_several = st.builds(lambda route, hops: route._replace(next_hops=hops), of(IPV4), several)
+    return st.lists(of(IPV4) | of(IPV6) | by_several, max_size=7)
 
 
 def fake() -> FakeKernel:

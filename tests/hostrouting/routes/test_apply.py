@@ -4,7 +4,7 @@ Linux.
 
 import errno
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, assume, example, given, settings, strategies
 import phases
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import ApplyError, BackendError, RouteConflict
-from hostrouting.kernel.base import RouteBackend, RouteRequest
+from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import OURS, NextHop, Route, RouteKey, bare
@@ -174,7 +174,7 @@ def test_all_routes_or_none(linux: NetlinkBackend) -> None:
         owned = put_and_own(linux, there)
         plan, before = planned(linux, wanted)
 
-        error = raised_by(lambda: apply_plan(plan, linux, before=before))
+        error = raised_by(lambda: apply_plan(plan, linux, before=before, done=[]))
 
         now = linux.snapshot()
         if plan.conflicts:
@@ -223,51 +223,6 @@ FAULTS: dict[str, tuple[Moment, BackendError | int, bool]] = {
 }
 
 
-@settings(laws, max_examples=scaled(400))
-@given(
-    hosts(),
-    wishes(),
-    st.sampled_from([*sorted(FAULTS), "cancelled", "interrupted"]),
-    st.integers(1, 9),
-    st.sampled_from([0, 0, 1]),
-)
-@example([], [by(PLACE, ROUTER_1), by(OTHER_PLACE, ROUTER_1)], "cannot be read back", 1, 1)
-@example([], [by(PLACE, ROUTER_1)], "cannot be read back", 2, 1)
-def test_a_fault_at_any_request(
-    there: list[Route], wanted: list[StaticRoute], fault: str, nth: int, refusals: int
-) -> None:
-    """Whatever fails at whichever step: the table is the planned one, or the one before; only what
-    was deleted before another program's comes back behind it. If more than one request fails, the
-    table may be another one. Whatever it is, the error says it.
-
-    If the run is cancelled or interrupted, also on the way back, a note says it.
-    """
-    kernel = faulty()
-    owned = put_and_own(kernel, there)
-    plan, before = planned(kernel, wanted)
-    assume(not plan.conflicts)
-    for _ in range(refusals):
-        kernel.fail("change", errno.EINVAL)
-    check = arrange(fault, kernel, nth, refusals)
-
-    raised = raised_by(lambda: apply_plan(plan, kernel, before=before, check=check))
-
-    if fault in FAULTS:
-        assert isinstance(raised, ApplyError | RouteConflict | None)
-    without_faults = kernel.inner
-    now = without_faults.snapshot()
-    if raised is None:
-        again, _ = planned(without_faults, wanted)
-        assert again.changes == ()
-    elif isinstance(raised, ApplyError) and raised.after.startswith(NOT_KNOWN):
-        assert fault == "cannot be read back"
-    else:
-        assert says_what_is_true(raised, now, before), raised
-        if refusals == 0 and not may_be_misread(before):
-            assert in_any_order(now) == in_any_order(before)
-    assert take_owned(without_faults).theirs == owned.theirs
-
-
 @pytest.mark.parametrize("nth", [1, 2])
 def test_a_run_that_is_cancelled(nth: int) -> None:
     """It stops before the next requests, here before the addition or the deletion."""
@@ -275,7 +230,7 @@ def test_a_run_that_is_cancelled(nth: int) -> None:
     put(kernel, [entry(PLACE, ROUTER_1)])
     plan, before = planned(kernel, [by(PLACE, ROUTER_2)])
     with pytest.raises(phases.Cancelled) as caught:
-        apply_plan(plan, kernel, before=before, check=cancelling(nth))
+        apply_plan(plan, kernel, before=before, done=[], check=cancelling(nth))
     assert notes_of(caught.value) == [AS_BEFORE]
     assert kernel.snapshot() == before
 
@@ -358,7 +313,7 @@ def test_somebody_else_at_the_same_time(
 
     kernel.meanwhile(moment, somebody_else, nth=nth)
 
-    error = raised_by(lambda: apply_plan(plan, kernel, before=before))
+    error = raised_by(lambda: apply_plan(plan, kernel, before=before, done=[]))
 
     now = kernel.inner.snapshot()
     assert foreign_routes(now) == foreign
@@ -420,68 +375,13 @@ def test_another_program_takes_the_place(
     kernel.meanwhile(moment, lambda: kernel.inner.change(take_the_place), nth=nth)
 
     with pytest.raises(ApplyError) as caught:
-        apply_plan(plan, kernel, before=before)
+        apply_plan(plan, kernel, before=before, done=[])
 
     assert kernel.waiting == 0
     assert f"there should be [{new}], but there is [{prefix} " in str(caught.value)
     now = kernel.snapshot()
     assert [bare(route) for route in routes_to([prefix], now)] == [theirs]
     assert says_what_is_true(caught.value, now, before)
-
-
-OURS_THEN_THEIRS = [entry(SIX, SIX_1), entry(SIX, SIX_2, protocol=FOREIGN)]
-
-
-@pytest.mark.linux
-@pytest.mark.needs("root")
-@pytest.mark.parametrize(
-    ("there", "wanted"),
-    [
-        pytest.param(OURS_THEN_THEIRS, SIX_1, id="beside the wanted one"),
-        pytest.param(OURS_THEN_THEIRS, SIX_3, id="behind one that goes"),
-        pytest.param([*OURS_THEN_THEIRS, entry(SIX, SIX_3)], SIX_1, id="before one that goes"),
-    ],
-)
-def test_a_next_hop_of_another_program(
-    kernel: FaultyBackend, there: list[Route], wanted: NextHop
-) -> None:
-    """One that Linux lists as ours is found before anything is added, and named. What was deleted
-    before is there again, in its place. Once the command in the remedy was typed, the route can be
-    set.
-    """
-    put(kernel.inner, there)
-    plan, before = planned(kernel, [by(SIX, wanted), by(PREFIXES[IPV6][1], SIX_1)])
-    done: list[RouteRequest] = []
-
-    with pytest.raises(RouteConflict) as caught:
-        apply_plan(plan, kernel, before=before, done=done)
-
-    [finding] = caught.value.findings
-    assert finding.name == "route-conflict"
-    assert str(finding) == (
-        "fd20::/32 cannot be installed: its next hop via fd00:99::2 dev eth0 is another program's, "
-        "though Linux lists it with the protocol of the first one; "
-        'write another "metric" for fd20::/32 into staticRoutes.routes: the lowest takes '
-        "precedence; then apply the configuration; or, if nothing needs that route, delete it (a "
-        "program may add it again), as root: "
-        "ip -6 route del fd20::/32 via fd00:99::2 dev eth0 table main metric 1024"
-    )
-    assert not caught.value.can_retry
-    assert done == []
-    assert notes_of(caught.value) == [AS_BEFORE]
-    assert routes_to(EVERY, kernel.snapshot()) == routes_to(EVERY, before)
-
-    if isinstance(
-        kernel.inner, NetlinkBackend
-    ):  # the command, as it stands; then nothing is in the way
-        assert finding.remedy is not None
-        assert finding.remedy.otherwise is not None
-        completed(finding.remedy.otherwise.command.split(), check=True)
-        plan, before = planned(kernel, [by(SIX, wanted)])
-        apply_plan(plan, kernel, before=before)
-        assert [str(route) for route in routes_to(EVERY, kernel.snapshot())] == [
-            str(entry(SIX, wanted))
-        ]
 
 
 def typed(family: int) -> st.SearchStrategy[list[Route]]:
@@ -537,7 +437,7 @@ def test_typed_routes_that_a_request_could_confuse(
     if refused is not None:
         kernel.fail("change", errno.EINVAL, nth=min(refused, len(plan.changes)))
 
-    error = raised_by(lambda: apply_plan(plan, kernel, before=before))
+    error = raised_by(lambda: apply_plan(plan, kernel, before=before, done=[]))
 
     now = listed(kernel.snapshot())
     assert kernel.waiting == 0
@@ -551,36 +451,49 @@ def test_typed_routes_that_a_request_could_confuse(
             assert error.after == AS_BEFORE
 
 
-def test_a_plan_that_waits() -> None:
-    """It is refused."""
-    kernel = faulty()
-    plan, before = planned(kernel, [StaticRoute(PLACE.to_network())])
-    words = r"the plan is not ready: 20.0.0.0/16 needs an IPv4 default route"
-    with pytest.raises(ValueError, match=words):
-        apply_plan(plan, kernel, before=before)
+@settings(laws, max_examples=scaled(400))
+@given(
+    hosts(),
+    wishes(),
+    st.sampled_from([*sorted(FAULTS), "cancelled", "interrupted"]),
+    st.integers(1, 9),
+    st.sampled_from([0, 0, 1]),
+)
+@example([], [by(PLACE, ROUTER_1), by(OTHER_PLACE, ROUTER_1)], "cannot be read back", 1, 1)
+@example([], [by(PLACE, ROUTER_1)], "cannot be read back", 2, 1)
+def test_a_fault_at_any_request(
+    there: list[Route], wanted: list[StaticRoute], fault: str, nth: int, refusals: int
+) -> None:
+    """Whatever fails at whichever step: the table is the planned one, or the one before; only what
+    was deleted before another program's comes back behind it. If more than one request fails, the
+    table may be another one. Whatever it is, the error says it.
 
-
-def test_many_that_cannot_be_taken_back() -> None:
-    """The reason is said; the first ten are named, and the others counted: a device can have
-    thousands.
+    If the run is cancelled or interrupted, also on the way back, a note says it.
     """
-    inner = fake()
-    kernel = FaultyBackend(inner)
-    prefixes = [Prefix.parse(f"20.9.{number}.0/24") for number in range(12)]
-    put(kernel, [entry(prefix, BY_ETH1) for prefix in prefixes])
-    kept = [by(prefix, BY_ETH1) for prefix in prefixes]
-    plan, before = planned(kernel, [*kept, by(PLACE, ROUTER_1), by(OTHER_PLACE, ROUTER_1)])
-    kernel.meanwhile("change", lambda: inner.delete_link("eth1"))
-    kernel.fail("change", errno.EINVAL, nth=2)
-    kernel.fail("change", BackendError("the capability is gone", kind="not-permitted"), nth=3)
+    kernel = faulty()
+    owned = put_and_own(kernel, there)
+    plan, before = planned(kernel, wanted)
+    assume(not plan.conflicts)
+    for _ in range(refusals):
+        kernel.fail("change", errno.EINVAL)
+    check = arrange(fault, kernel, nth, refusals)
 
-    with pytest.raises(ApplyError) as caught:
-        apply_plan(plan, kernel, before=before)
+    raised = raised_by(lambda: apply_plan(plan, kernel, before=before, done=[], check=check))
 
-    after = caught.value.after
-    assert after.startswith("not every change could be rolled back (the capability is gone): ")
-    assert after.count(" instead of ") == 10
-    assert after.endswith("; and 3 more")
+    if fault in FAULTS:
+        assert isinstance(raised, ApplyError | RouteConflict | None)
+    without_faults = kernel.inner
+    now = without_faults.snapshot()
+    if raised is None:
+        again, _ = planned(without_faults, wanted)
+        assert again.changes == ()
+    elif isinstance(raised, ApplyError) and raised.after.startswith(NOT_KNOWN):
+        assert fault == "cannot be read back"
+    else:
+        assert says_what_is_true(raised, now, before), raised
+        if refusals == 0 and not may_be_misread(before):
+            assert in_any_order(now) == in_any_order(before)
+    assert take_owned(without_faults).theirs == owned.theirs
 
 
 def test_two_that_are_refused() -> None:
@@ -602,3 +515,64 @@ def test_two_that_are_refused() -> None:
     assert not caught.value.can_retry
     assert caught.value.after == AS_BEFORE
     assert done == []
+
+
+class LookingBackend(FaultyBackend):
+    """A backend that looks after each change whether Linux still has a route to the place."""
+
+    def __init__(self, inner: RouteBackend, place: Prefix) -> None:
+        super().__init__(inner)
+        self.place = place
+        self.gaps: list[RouteRequest] = []
+        """The changes after which there was none."""
+
+    def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        """Make the changes one by one, and look."""
+        outcomes: list[Outcome] = []
+        for request in requests:
+            outcomes += super().change([request])
+            [answer] = self.inner.lookup([self.place.ip])
+            if answer.route is None or answer.route.prefix != self.place:
+                self.gaps.append(request)
+        return tuple(outcomes)
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("family", [IPV4, IPV6])
+@laws
+@given(data=st.data(), refused=st.sampled_from([None, None, 1, 2]))
+def test_packets_never_lack_a_route_that_changes(
+    linux: NetlinkBackend, family: int, data: st.DataObject, refused: int | None
+) -> None:
+    """Not while it moves to other next hops, nor if Linux refuses a change, and all is taken back;
+    except where a route of several next hops begins with those of the old one.
+    """
+    hops = HOPS[family]
+    ways: list[tuple[NextHop, ...]] = [(hop,) for hop in hops]
+    if family == IPV4:
+        ways += [tuple(hops[:2]), tuple(hops[1:3]), (hops[1], hops[0])]
+    old, new = data.draw(st.sampled_from(ways)), data.draw(st.sampled_from(ways))
+    assume(set(old) != set(new))
+    place = PREFIXES[family][0]
+    default = entry(Prefix(family, 0, 0), new[0], protocol=9)._replace(next_hops=new)
+    put(linux, [default])
+    route = entry(place, old[0])._replace(next_hops=old)
+    linux.change([RouteRequest("add", route)])
+    kernel = LookingBackend(linux, place)
+    wish = StaticRoute(place.to_network())
+    if len(new) == 1:
+        wish = by(place, new[0])
+    plan, before = planned(kernel, [wish])
+    assert [step.action for step in plan.steps] == ["delete", "add"]
+    if refused is not None:
+        kernel.fail("change", errno.EINVAL, nth=refused)
+
+    error = raised_by(lambda: apply_plan(plan, kernel, before=before, done=[]))
+
+    assert isinstance(error, ApplyError) is (refused is not None)
+    assert kernel.waiting == 0
+    if new[: len(old)] != old:
+        assert kernel.gaps == []
+    if error is not None:
+        assert listed(kernel.snapshot()) == listed(before)

@@ -1,15 +1,25 @@
 """hostrouting.routes.keep: the routes are made right, once."""
 
-import pytest
+import errno
+from collections.abc import Callable
 
-from hostrouting.errors import RouteConflict
+import pytest
+from hypothesis import given, settings
+
+from hostrouting.config.settings import ProbeRewriteConfig, StaticRoute
+from hostrouting.errors import ApplyError, RouteConflict
+from hostrouting.kernel.base import RouteBackend, RouteRequest
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
+from hostrouting.model.route import OURS, Route
 from hostrouting.routes.keep import keep_routes
 from hostrouting.routes.plan import plan_static_routes
-from hostrouting.testing import FakeKernel
-from tests.hostrouting.routes.own_routes import configured, fake
+from hostrouting.routes.steps import RoutePlan
+from hostrouting.testing import FakeKernel, FaultyBackend
+from tests.hostrouting.routes.own_routes import configured, fake, hosts, put, wishes
+from tests.support.examples import scaled
 from tests.support.ip_text import route_of
+from tests.support.near import LeavesOut
 from tests.support.sections import static
-from tests.support.topologies import WithoutIPv6
 
 
 @pytest.fixture
@@ -23,18 +33,15 @@ def kernel() -> FakeKernel:
 
 def test_a_route_that_waits(kernel: FakeKernel) -> None:
     """Nothing is changed, and the plan says for what: a warning, or an error if nobody waits any
-    longer, or if it cannot come.
+    longer.
     """
     before = kernel.snapshot()
-    plan, _ = keep_routes(
-        kernel, configured(static("20.1.0.0/16"), static("20.3.0.0/16", dev="eth9"))
-    )
+    config = configured(static("20.1.0.0/16"), static("20.3.0.0/16", dev="eth9"))
+    plan = keep_routes(kernel, config, done=[])
     [[waits], [failed]] = plan.route_waits, plan.failed_waits
     assert "the device eth9" in waits.sentence
     assert (waits.severity, failed.severity) == ("warning", "error")
     assert kernel.snapshot() == before
-    [never] = keep_routes(WithoutIPv6(), configured(static("fd20::/32"))).plan.route_waits
-    assert (never.severity, never.can_retry) == ("error", False)
 
 
 def test_a_conflict_beside_a_route_that_waits(kernel: FakeKernel) -> None:
@@ -44,10 +51,69 @@ def test_a_conflict_beside_a_route_that_waits(kernel: FakeKernel) -> None:
     kernel.ip_route("add", route_of("20.1.0.0/16 dev eth1 proto 4"))
     config = configured(static("20.1.0.0/16"), static("20.1.0.0/24", dev="eth9"))
     with pytest.raises(RouteConflict) as caught:
-        keep_routes(kernel, config)
+        keep_routes(kernel, config, done=[])
     assert [finding.name for finding in caught.value.findings] == ["route-conflict", "route-waits"]
     plan = plan_static_routes(config, kernel.snapshot())
     assert [str(step.route.prefix) for step in plan.deletions.steps] == ["20.2.0.0/16"]
     elsewhere = configured(static("20.2.0.0/16", "10.0.0.9"))
     replaced = plan_static_routes(elsewhere, kernel.snapshot())
-    assert (len(replaced.deleted), replaced.deletions.steps) == (1, ())
+    assert replaced.deletions.steps == ()
+
+
+def test_linux_refuses_the_route_for_replies() -> None:
+    """As where IPv6 is disabled on its device: the other routes are set, and a warning says why it
+    is left out. If Linux refuses another route, none is set.
+    """
+    rewrite = ProbeRewriteConfig(enabled=True, interfaces=("eth1",))
+    config = configured(static("20.1.0.0/16", "10.0.0.1", dev="eth0"))._replace(
+        probe_rewrite=rewrite
+    )
+    kernel = FaultyBackend(fake())
+    kernel.fail("change", errno.EACCES, nth=1)
+    with pytest.raises(ApplyError):
+        keep_routes(kernel, config, done=[])
+    assert ours(kernel) == []
+
+    kernel.fail("change", errno.EACCES, nth=2)
+    done: list[RouteRequest] = []
+    [warning] = keep_routes(kernel, config, done=done).warnings
+    assert warning.severity == "warning"
+    assert "cannot add 2603:1062:0:1:fe80:1234:5678:9abc/128 dev eth1" in warning.sentence
+    assert ours(kernel) == [str(change.route.prefix) for change in done] == ["20.1.0.0/16"]
+
+    assert keep_routes(kernel, config, done=done).warnings == ()
+    assert ours(kernel) == [str(change.route.prefix) for change in done]
+
+
+def ours(kernel: RouteBackend) -> list[str]:
+    """The destinations of our routes."""
+    routes = kernel.snapshot().routes
+    return [str(route.prefix) for route in routes if route.protocol == OURS]
+
+
+@given(hosts(), wishes())
+@settings(max_examples=scaled(200))
+def test_far_routes_do_not_matter(there: list[Route], desired: list[StaticRoute]) -> None:
+    """What is done is the same if the backend leaves out what is not asked for: each route of
+    another program has another one before it that is alike.
+    """
+    elsewhere = {IPV4: as_ip("19.0.0.0"), IPV6: as_ip("fd19::")}
+    far: list[Route] = []
+    for route in there:
+        family, _, length = route.prefix
+        if length:
+            far.append(route._replace(prefix=Prefix(family, int(elsewhere[family]), length)))
+
+    def keep(
+        backend_of: Callable[[FakeKernel], RouteBackend],
+    ) -> tuple[RoutePlan | str, list[RouteRequest], str]:
+        kernel = fake()
+        put(kernel, [*far, *there])
+        done: list[RouteRequest] = []
+        try:
+            plan = keep_routes(backend_of(kernel), configured(*desired), done=done)
+        except (RouteConflict, ApplyError) as error:
+            return str(error), done, str(kernel)
+        return plan, done, str(kernel)
+
+    assert keep(LeavesOut) == keep(lambda kernel: kernel)

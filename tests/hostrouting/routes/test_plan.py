@@ -1,6 +1,5 @@
 """hostrouting.routes.plan: the ordered steps from what is to what is wanted."""
 
-import json
 import re
 from collections import Counter
 
@@ -8,20 +7,16 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig, StaticRoute
-from hostrouting.errors import RouteConflict
 from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import (
     OURS,
     Route,
     RouteKey,
-    deletion_command,
 )
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.plan import plan_static_routes, reply_routes
-from hostrouting.routes.uplink import TO_PIN
-from hostrouting.testing import h200, plain_vm
+from hostrouting.testing import plain_vm
 from tests.hostrouting.routes.own_routes import (
-    FOREIGN,
     HOPS,
     PREFIXES,
     configured,
@@ -32,142 +27,15 @@ from tests.hostrouting.routes.own_routes import (
     wishes,
 )
 from tests.support.examples import scaled
-from tests.support.ip_text import route_of, routes_of, text_rows
+from tests.support.ip_text import routes_of, text_rows
 from tests.support.sections import static
 
-ORDER = ["conflict", "keep", "add", "delete"]
-
-
-@given(hosts(), wishes(), st.data())
-@settings(max_examples=scaled(200))
-def test_what_every_plan_is(
-    there: list[Route], desired: list[StaticRoute], data: st.DataObject
-) -> None:
-    """A plan adds before it deletes, changes only our routes, and leaves none of ours without a
-    reason; the order of the configuration does not matter. Once it is carried out, nothing is left
-    to do: what waited, and what was a conflict, still is.
-    """
-    kernel = fake()
-    put(kernel, there)
-    snapshot = kernel.snapshot()
-    plan = plan_static_routes(configured(*desired), snapshot)
-    after = plan.apply_to(snapshot)
-
-    actions = [step.action for step in plan.steps]
-    assert actions == sorted(actions, key=ORDER.index)
-    for change in plan.changes:
-        assert change.route.protocol == OURS
-        assert change.route.prefix.family == IPV4 or len(change.route.next_hops) == 1
-    assert Counter(of_others(after)) == Counter(of_others(snapshot))
-    settled = {step.route.key for step in plan.steps if step.action != "delete"}
-    settled |= {waiting.route.key for waiting in plan.waiting}
-    assert {route.key for route in after.routes if route.protocol == OURS} <= settled
-
-    in_another_order = configured(*data.draw(st.permutations(desired)))
-    assert set(plan_static_routes(in_another_order, snapshot).steps) == set(plan.steps)
-
-    again = plan_static_routes(configured(*desired), after)
-    assert again.changes == ()
-    assert again.waiting == plan.waiting
-    assert [step.route for step in again.conflicts] == [step.route for step in plan.conflicts]
+ORDER = ["conflict", "keep", "delete", "add"]
 
 
 def of_others(snapshot: Snapshot) -> list[Route]:
     """The routes that are not ours."""
     return [route for route in snapshot.routes if route.protocol != OURS]
-
-
-def test_what_an_operator_reads(snapshot: object) -> None:
-    """A plan reads as a diff: conflicts, kept, added and deleted routes; findings name the routes
-    that wait, or stay.
-    """
-    ours = [
-        Route.to("10.1.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS),
-        Route.to("10.2.0.0/16", dev="eth0", gateway="10.0.0.7", protocol=OURS),
-        Route.to("10.3.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS),
-        Route.to("10.5.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS),
-    ]
-    theirs = Route.to("10.8.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=FOREIGN)
-    wanted = [
-        static("10.4.0.0/16", metric=9),
-        static("10.2.0.0/16"),
-        static("10.1.0.0/16"),
-        static("10.5.0.0/16", dev="x"),
-        static("10.6.0.0/16", dev="x"),
-        static("10.7.0.0/16", dev="y"),
-        static("10.8.0.0/16"),
-        static("172.16.0.0/16"),
-    ]
-    plan = plan_static_routes(configured(*wanted), h200().snapshot().with_routes([*ours, theirs]))
-    findings = [json.dumps(finding.to_mapping()) for finding in plan.findings()]
-    assert snapshot == "\n".join([*map(str, plan.steps), *findings])
-
-
-@pytest.mark.parametrize(
-    ("wish", "edit"),
-    [
-        (static("172.16.0.0/16"), "172.16.0.0/17 and 172.16.128.0/17 instead of 172.16.0.0/16"),
-        (static("172.16.0.0/16", metric=100), 'another "metric" for 172.16.0.0/16'),
-        (static("172.16.0.9/32"), ""),
-        (static("2001:db8:7::/48"), 'another "metric" for 2001:db8:7::/48'),
-        (static("2001:db8:7::9/128", metric=2), 'another "metric" for 2001:db8:7::9/128'),
-        (static("fd07::/16", metric=1), "fd07::/17 and fd07:8000::/17 instead of fd07::/16"),
-        (static("2001:db8:7::9/128", metric=1), ""),
-    ],
-    ids=str,
-)
-def test_ways_out_of_a_conflict(wish: StaticRoute, edit: str) -> None:
-    """A lower metric if there is one, else halves if there are any; or the route is deleted."""
-    key = wish.key
-    theirs = Route.to(key.prefix, dev="ib0", protocol=3, metric=key.metric)
-
-    with pytest.raises(RouteConflict) as caught:
-        plan_static_routes(configured(wish), ipv6_host(theirs)).require_no_conflict()
-    [finding] = caught.value.findings
-    command = f"as root: {deletion_command(theirs)}"
-    delete = f"if nothing needs that route, delete it (a program may add it again), {command}"
-    if edit:
-        assert str(finding.remedy).startswith(f"write {edit} ")
-        assert str(finding.remedy).endswith(f"; or, {delete}")
-    else:
-        assert str(finding.remedy) == f"no route can be more specific; {delete}"
-
-
-@pytest.mark.parametrize(
-    ("half", "wanted", "is_free"),
-    [
-        ("172.16.128.0/17 dev ib0 proto 4", [], False),
-        ("172.16.0.0/17 dev ib0 proto 4 metric 7", [], False),
-        ("172.16.0.0/17 dev ib0 proto ours metric 7", [], True),  # it goes
-        ("172.16.0.0/17 dev ib0 proto 4 table 100", [], True),
-        ("", [static("172.16.0.0/17", metric=7)], False),
-    ],
-    ids=str,
-)
-def test_halves_that_are_free(half: str, wanted: list[StaticRoute], *, is_free: bool) -> None:
-    """Halves are proposed only if both can be installed: no way leads to the next conflict."""
-    config = configured(static("172.16.0.0/16"), *wanted)
-    there = routes_of(f"172.16.0.0/16 dev ib0 proto 4; {half}")
-    [conflict] = plan_static_routes(config, ipv6_host(*there)).conflicts
-    assert ("172.16.0.0/17 and 172.16.128.0/17" in str(conflict.remedy)) is is_free
-
-
-@pytest.mark.parametrize(
-    ("theirs", "is_of_an_address"),
-    [
-        ("2001:db8:7::/48 dev ib0 proto 2 metric 7", True),
-        ("2001:db8:7::/48 dev ib0 proto 4 metric 7", False),
-        ("unreachable 2001:db8:7::/48 dev lo proto 2 metric 7", False),  # as Cilium's
-        ("2001:db8:7::/48 proto 2 metric 7 nexthop dev ib0 nexthop dev ib1", False),
-    ],
-)
-def test_a_rival_that_linux_has_added(theirs: str, *, is_of_an_address: bool) -> None:
-    """The remedy warns of a network of this host; a route that refuses packets is not one."""
-    wish = static("2001:db8:7::/48", metric=7)
-    [conflict] = plan_static_routes(configured(wish), ipv6_host(route_of(theirs))).conflicts
-    warning = "Linux has this route from an address of ib0: "
-    assert str(conflict.remedy).startswith(warning) is is_of_an_address
-    assert ("from an address" in str(conflict.remedy)) is is_of_an_address
 
 
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
@@ -204,18 +72,14 @@ ROWS = """
 A proto ours                                                        | | keep
 A proto 186                                                         | | keep
 B proto 186                                                         | | conflict
-B proto ours                                                        | | add, delete
+B proto ours                                                        | | delete, add
 B proto ours; A proto 186                                           | | keep, delete
 B proto ours; PLACE via 10.0.0.3 dev eth0 proto 186                 | | conflict
 B proto 186; A proto ours                                           | | conflict
 
 # In IPv6, where each next hop is a route of its own
--; ::/0 proto 9 SIX_AB; fd20::/32 proto ours metric 1024 SIX_AB     | six | keep, keep
--; ::/0 proto 9 SIX_AB; SIX_B proto ours metric 1024                | six | keep, add
--; ::/0 proto 9 SIX_AB; fd20::/32 dev eth1 proto ours metric 1024   | six | add, add, delete
--; ::/0 proto 9 SIX_AB; fd20::/32 proto 186 metric 1024 SIX_AB      | six | keep, keep
--; ::/0 proto 9 SIX_AB; SIX_A proto 186 metric 1024                 | six | conflict
 fd20::/32 proto ours metric 1024 SIX_AB                             | six | keep, delete
+fd20::/32 proto ours metric 1024 SIX_BC                             | six | delete, delete, add
 fd20::/32 proto 186 metric 1024 SIX_AB                              | six | conflict
 SIX_A proto 186 metric 1024; fd20::/32 dev eth1 proto 186 metric 1024 | six | keep
 fd20::/32 dev eth1 proto ours metric 1024; SIX_B proto 186 metric 1024 | six | conflict
@@ -235,13 +99,15 @@ A onlink proto 186    | | keep
 
 -; default via 10.0.0.1 dev eth0 onlink; A proto ours | | keep
 
-# Compared: the weights, which mean nothing in IPv6, where each next hop is a route of its own
--; default A_AND_B; PLACE proto ours A_AND_B          | | keep
--; default A_AND_B weight 3; PLACE proto ours A_AND_B | | add, delete
+# Several next hops: neither their weights nor their order is compared
+-; default A_AND_B; PLACE proto ours A_AND_B weight 3 | | keep
+-; default A_AND_B; PLACE proto ours B_AND_A          | | keep
+-; default A_AND_B; A proto ours                      | | delete, add
+-; default A_AND_B; PLACE proto 186 A_AND_B           | | keep
+-; default A_AND_B; A proto 186                       | | conflict
+-; default via 10.0.0.1 dev eth0; PLACE proto ours A_AND_B dead | | keep
+PLACE proto ours A_AND_B                              | | delete, add
 -; default nexthop via 10.0.0.1 dev eth0 weight 3 nexthop dev eth1 dead; A proto ours | | keep
--; ::/0 nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth0 weight 3; \
-fd20::/32 proto ours metric 1024 nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth0 \
-| six | keep, keep
 
 # A request to delete a longer route would take the wanted one before it: the longer one stays
 A proto ours; PLACE proto ours A_AND_B              | via 10.0.0.1 dev eth0 | keep
@@ -249,31 +115,24 @@ PLACE proto ours A_AND_B; A proto ours              | via 10.0.0.1 dev eth0 | ke
 
 # Without a default route: ours that Linux uses stays, by devices that are up, as far as it is named
 -; A proto ours                                | | keep
+-; A proto ours; B proto ours                  | | keep, delete
 -; A proto ours                                | dev eth0 | keep
 -; A proto ours                                | via 10.0.0.1 | keep
 -; PLACE dev eth1 proto ours                   | | keep
 -; PLACE proto ours nexthop via 10.0.0.1 dev eth0 dead nexthop via 10.0.0.2 dev eth0 | | keep
 -; PLACE dev ib0 proto ours                    | dev ib0 | keep
 -; PLACE dev ppp0 proto ours                   | | keep
--; A proto ours; B proto ours                  | | keep, delete
 -; local fe80::4 dev eth1 table 255; fd20::/32 via fe80::4 dev eth0 proto ours metric 1024 \
 | six | keep
--; local fe80::4 dev eth0 table 255; fd20::/32 via fe80::4 dev eth0 proto ours metric 1024 \
-| six | wait
 -; A dead proto ours                           | | wait
 -; A proto ours                                | via 10.0.0.2 | wait
--; PLACE dev ib0 proto ours                    | | wait
--; PLACE dev down0 proto ours                  | | wait
--; PLACE dev tun0 proto ours                   | | wait
--; local PLACE dev eth0 proto ours             | | wait
 -; PLACE proto ours nhid 7                     | | wait
 -; A proto 186                                 | | wait
+-; B proto 186; A proto ours                   | | wait
 -; A proto ours metric 7                       | | delete, wait
--; default dev ppp0; default dev eth0 metric 9; PLACE dev ppp0 proto ours | | wait
 
 # With an expected device: in doubt, what leaves by it stays
 -; PLACE dev eth1 proto ours                   | expected eth0 | keep
--; default dev tun0; PLACE dev eth1 proto ours | expected eth0 | wait
 -; PLACE dev tun0 proto ours                   | expected tun0 | keep
 -; default dev tun0; A proto ours              | expected eth0 dev eth1 | wait
 """
@@ -281,13 +140,17 @@ WORDS = {
     "SIX_A": SIX_A,
     "SIX_B": SIX_B,
     "SIX_AB": "nexthop via fd00:99::1 dev eth0 nexthop via fd00:99::2 dev eth0",
+    "SIX_BC": "nexthop via fd00:99::2 dev eth0 nexthop via fd00:99::3 dev eth0",
     "A_AND_B": "nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth0",
+    "B_AND_A": "nexthop via 10.0.0.2 dev eth0 nexthop via 10.0.0.1 dev eth0",
     "A": A,
     "B": B,
     "PLACE": "20.0.0.0/16",
 }
 """What stands for a text in the rows."""
 DEFAULTS = "default via 10.0.0.1 dev eth0; ::/0 via fd00:99::1 dev eth0 metric 1024 proto 9"
+
+OTHER_DEFAULT = "default via 10.0.0.1 dev eth0 metric 9"
 
 
 @text_rows(ROWS)
@@ -313,20 +176,6 @@ def test_the_steps_for_one_route(row: list[str]) -> None:
     assert ", ".join([*seen, *["wait"] * len(plan.waiting)]) == steps
 
 
-def test_the_order_of_deletions() -> None:
-    """The last one goes first, so that the first one is in use for longest. Those with more next
-    hops come last of all: a request to delete one of them could take another route.
-    """
-    first, several, last = routes_of(
-        "20.0.0.0/16 via 10.0.0.2 dev eth0 proto ours;"
-        "20.0.0.0/16 proto ours nexthop via 10.0.0.2 dev eth0 nexthop via 10.0.0.3 dev eth0;"
-        "20.0.0.0/16 via 10.0.0.3 dev eth0 proto ours"
-    )
-    there = host_with(DEFAULT, first, several, last)
-    _, *deletions = plan_static_routes(configured(static(PLACE)), there).steps
-    assert [step.route for step in deletions] == [last, first, several]
-
-
 class TestWhatStays:
     """While the default route is missing or in doubt, routes of ours that are there and usable are
     right.
@@ -343,7 +192,6 @@ class TestWhatStays:
         keep, delete = plan.steps
         assert keep.action == "keep"
         assert keep.route == BY_A
-        assert keep.reason.startswith("exists, and stays; a new one would need ")
         assert delete.action == "delete"
         assert delete.route == stale
         [waiting] = plan.waiting
@@ -358,13 +206,53 @@ class TestWhatStays:
         )
         assert finding.remedy == waiting.missing.remedy
 
+    @text_rows(
+        """
+default via 10.8.0.1 dev tun0               | A proto ours        |                  | keep
+default dev eth1               | A proto ours        |                  | keep
+default dev eth1               | A proto ours        | dev eth0         | keep
+default dev eth1               | A proto ours        | dev eth1         | delete, add
+default dev eth1               | A proto ours        | via 10.0.0.2 dev eth0 | delete, add
+default dev eth1               | A dead proto ours   |                  | delete, add
+default dev eth1               | A linkdown proto ours |                | delete, add
+default dev eth1               | PLACE via 10.9.9.9 dev eth0 proto ours | | delete, add
+default dev eth1               | A proto ours; B proto ours |           | keep, delete
+default dev eth1               | B proto 186; A proto ours |            | conflict
+default dev eth1               | A proto 186         |                  | conflict
+default dev eth1               | A proto ours metric 7 |                | delete, add
+default dev eth1               |                     |                  | add
+"""
+    )
+    def test_who_may_not_move_routes(self, row: list[str]) -> None:
+        """A route of ours that works stays where it is although another default route is the best
+        one now, also that of a tunnel; a finding says where it leads after a reboot.
+        """
+        better, present, wish, steps = row
+        for short, long in WORDS.items():
+            present = re.sub(rf"\b{short}\b", long, present)
+        there = host_with(*routes_of(f"{better}; {OTHER_DEFAULT}; {present}"))
+        names = dict(zip(wish.split()[::2], wish.split()[1::2], strict=True))
+        wanted = configured(static(PLACE, gateway=names.get("via"), dev=names.get("dev")))
+
+        plan = plan_static_routes(wanted, there, may_move=False)
+
+        assert ", ".join(step.action for step in plan.steps) == steps
+        moved = plan_static_routes(wanted, there)
+        if moved.changes == plan.changes or "tun0" in better:
+            return
+        [warning] = plan.warnings
+        assert warning.name == "route-stays"
+        [wanted_route] = [step.route for step in moved.changes if step.action == "add"]
+        assert warning.sentence == (
+            f"after the next boot, {PLACE} will lead {wanted_route.way}; what is there now works"
+        )
+
     def test_the_default_route_has_moved(self) -> None:
         """The gateway is not on its device: the finding says how to name the way."""
         moved = host_with(OF_ETH1, BY_A)
         plan = plan_static_routes(configured(static(PLACE, BY_A.next_hops[0].gateway)), moved)
         [finding] = plan.warnings
         assert "an address or route on eth1 that reaches the gateway" in finding.sentence
-        assert finding.remedy == TO_PIN
 
     @settings(max_examples=scaled(200))
     @given(hosts(), wishes(), st.sampled_from([*IN_DOUBT.values()]))
@@ -455,3 +343,36 @@ def ipv6_host(*more: Route) -> Snapshot:
     """A plain host that also has an IPv6 default route on eth0, and these routes."""
     default = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024, protocol=9)
     return plain_vm().snapshot().with_routes([default, *more])
+
+
+@given(hosts(), wishes(), st.data())
+@settings(max_examples=scaled(200))
+def test_what_every_plan_is(
+    there: list[Route], desired: list[StaticRoute], data: st.DataObject
+) -> None:
+    """A plan deletes before it adds, changes only our routes, and leaves none of ours without a
+    reason; the order of the configuration does not matter. Once it is carried out, nothing is left
+    to do: what waited, and what was a conflict, still is.
+    """
+    kernel = fake()
+    put(kernel, there)
+    snapshot = kernel.snapshot()
+    plan = plan_static_routes(configured(*desired), snapshot)
+    after = plan.apply_to(snapshot)
+
+    actions = [step.action for step in plan.steps]
+    assert actions == sorted(actions, key=ORDER.index)
+    for change in plan.changes:
+        assert change.route.protocol == OURS
+    assert Counter(of_others(after)) == Counter(of_others(snapshot))
+    settled = {step.route.key for step in plan.steps if step.action != "delete"}
+    settled |= {waiting.route.key for waiting in plan.waiting}
+    assert {route.key for route in after.routes if route.protocol == OURS} <= settled
+
+    in_another_order = configured(*data.draw(st.permutations(desired)))
+    assert set(plan_static_routes(in_another_order, snapshot).steps) == set(plan.steps)
+
+    again = plan_static_routes(configured(*desired), after)
+    assert again.changes == ()
+    assert again.waiting == plan.waiting
+    assert [step.route for step in again.conflicts] == [step.route for step in plan.conflicts]

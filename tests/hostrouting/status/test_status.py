@@ -7,15 +7,16 @@ from collections.abc import Callable
 from itertools import groupby
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.finding import SEVERITIES
+from hostrouting.gate.health import find_faults
 from hostrouting.gate.unit_gates import APPLY
 from hostrouting.gate.unit_states import State
-from hostrouting.status import Status, find_status, status_lines
+from hostrouting.status import Status, find_status, metric_lines, status_lines
 from hostrouting.testing import FakeHost
 from tests.support.cli import say
-from tests.support.incidents import KUBELET, config, escaping_node, garble, leave_note, node, refuse
+from tests.support.incidents import KUBELET, escaping_node, garble, refuse
 from tests.support.statuses import (
     INCIDENTS,
     OVERLAP,
@@ -27,8 +28,7 @@ from tests.support.statuses import (
     end_guard,
     fill,
     hold_place,
-    kubelet,
-    lock,
+    load_override,
     lose_default,
     lost,
     mask_guard,
@@ -42,45 +42,25 @@ from tests.support.statuses import (
     without_routes,
     written,
 )
-from tests.support.tasks import LAYOUT, REPAIR, lose_routes, manager_of
+from tests.support.tasks import CIDR, LAYOUT, lose_routes, manager_of
+
+STATES = {"open": "differs", "shut": "differs"}
+"""What a unit that starts unchecked, or that cannot start, makes of the state of the host."""
 
 
-def assert_the_first_line_is_the_worst_finding(name: str, status: Status) -> None:
-    """After the word for the state, which is the state that it brings; a unit that fails comes
-    last.
-    """
+def assert_state(name: str, status: Status) -> None:
+    """The state is that of the incident."""
     state = name.partition(":")[0]
-    assert status.state == state
-    first, *_ = status_lines(status)
-    if state in {"nothing", "in force"}:
-        assert all(finding.severity == "note" for finding in status.findings)
-    else:
-        assert status.causes[0] == status.findings[0]
-        sentences = ". Also: ".join(cause.sentence for cause in status.causes)
-        assert first.startswith(f"{state.upper()}: {sentences}")
-    assert (f". Also: {KUBELET} fails (" in first) == name.endswith(": kubelet fails")
-    severities = [SEVERITIES.index(finding.severity) for finding in status.findings]
-    assert severities == sorted(severities)
-    assert len(set(status.findings)) == len(status.findings)
-
-
-def assert_what_is_to_be_typed_stands_once(status: Status) -> None:
-    """The command that makes the host right is the last line of the page, and nowhere else; no
-    finding proposes an apply that would fail or do harm.
-    """
-    lines = [*status_lines(status)]
-    assert all(finding.remedy != APPLY for finding in status.findings)
-    if status.command:
-        assert lines[-1] == f"  {status.command}"
-    assert len([line for line in lines if line.strip() == status.command]) == bool(status.command)
+    if name not in {"waiting: for a device to be named", "waiting: the verdict is undecided"}:
+        assert status.state == STATES.get(state, state), name
 
 
 TROUBLE = right_but(end_guard, lose_routes, hold_place, fill("/run"), start_k3s, break_python)
 """A node on which every part of the answer has something to say."""
 PARTS: dict[str, tuple[Callable[[FakeHost], FakeHost], set[str]]] = {
     "the kernel": (with_silent_kernel, {"plan", "check"}),
-    "systemd": (with_silent_systemd, {"plan", "units", "guard", "faults"}),
-    "the files": (with_private_files, {"config", "plan", "check", "faults"}),
+    "systemd": (with_silent_systemd, {"plan", "units"}),
+    "the files": (with_private_files, {"config", "plan", "check"}),
 }
 """What does not answer: how, and the fields of a status that need it."""
 
@@ -91,11 +71,8 @@ def test_no_part_that_fails_hides_another(part: str) -> None:
     silence, hidden = PARTS[part]
     whole = find_status(TROUBLE())
     status = find_status(silence(TROUBLE()))
-    assert status.unanswered
-    said = {finding.sentence for finding in status.findings}
-    for error in status.unanswered:
-        assert {finding.sentence for finding in error.findings} <= said
-    for field in {"config", "plan", "check", "units", "guard", "faults"} - hidden:
+    assert any(finding.can_retry for finding in status.findings)
+    for field in {"config", "plan", "check", "units"} - hidden:
         assert getattr(status, field) == getattr(whole, field), field
         assert getattr(whole, field), field
 
@@ -106,9 +83,16 @@ def test_a_broken_file_hides_neither_units_nor_gate() -> None:
     host = TROUBLE()
     garble(host)
     broken = find_status(host)
-    assert (broken.units, broken.guard) == (whole.units, whole.guard)
-    assert {finding.name for finding in broken.findings} == {"gate-shut"}
+    assert broken.units == whole.units
+    assert {finding.name for finding in broken.findings} == {"gate-shut", "unit"}
     assert broken.code == 2
+
+
+def test_a_broken_file_is_not_applied() -> None:
+    """What an apply would mend is not proposed where it would fail."""
+    host = right_but(garble, break_python, lost(LAYOUT.program_path))()
+    assert [each.remedy for each in find_faults(host, [KUBELET])] == [APPLY]
+    assert APPLY not in [finding.remedy for finding in find_status(host).findings]
 
 
 # One unit.
@@ -133,95 +117,27 @@ def test_the_first_line_and_the_exit_code_are_about_the_unit(
 
 
 def test_the_instances_of_a_template() -> None:
-    """Each has its line, the worst first, and checked ones last; without one, the line is about the
-    template.
-    """
+    """Each has its line, the worst first; without one, the line is about the template."""
     template = "systemd-nspawn@.service"
     make = right_but(gate={"units": [template]})
-    assert say("status", template, host=make()).lines[0] == (
-        f"STOPPED: {template} does not run: systemd has loaded no instance of it"
-    )
+    assert say("status", template, host=make()).lines[0] == (f"STOPPED: {template} does not run")
     host = make()
     kubes = [template.replace("@", f"@kube{number}") for number in range(3)]
     assert host.manager is not None
-    checked = template.replace("@", "@a-kube")
-    for running in (checked, kubes[0]):
-        host.manager.properties[running] = {"ActiveState": "active", "InvocationID": "4711"}
-    leave_note(host, checked, refused=False)
+    host.manager.properties[kubes[0]] = {"ActiveState": "active"}
     for kube in kubes[1:]:
         refuse(host, kube, OVERLAP)
     said = say("status", template, host=host)
     assert said.code == 1
     firsts = [line.split()[:2] for line in said.lines if ": systemd-" in line]
-    refused = [["REFUSED:", kubes[1]], ["REFUSED:", kubes[2]]]
-    others = [["RUNS:", kubes[0]], ["RUNS:", checked]]
-    assert firsts == [*refused, *others, ["DIFFERS:", kubes[1]]]
-    page = say("status", host=host)
-    assert page.out.count(OVERLAP) == 1, "the reason that both have"
-    assert f", for the same reasons as {kubes[1]}" in page.out
-    assert page.lines[1] == f"  to start again, as root: systemctl start {kubes[1]} {kubes[2]}"
+    assert firsts == [["STUCK:", kubes[1]], ["STUCK:", kubes[2]], ["RUNS:", kubes[0]]]
 
 
 def test_a_unit_where_systemd_does_not_run() -> None:
     """Nothing is known of it, and systemd is not asked."""
-    status = find_status(INCIDENTS["open: no systemd"].make(), KUBELET)
-    assert [unit.state for unit in status.units] == ["no answer"]
+    status = find_status(INCIDENTS["open: no systemd"](), KUBELET)
+    assert [unit.state for unit in status.asked] == ["no answer"]
     assert status.code == 3
-    assert status.unanswered == ()
-    assert find_status(with_silent_systemd(FakeHost()), KUBELET).unanswered
-
-
-def test_a_refused_unit_is_to_be_started_when_nothing_holds_it_back() -> None:
-    """Not while the gate would refuse it again; in mode WARN also while addresses escape. While it
-    is being started, nobody knows what it waits for where nothing would refuse it.
-    """
-    cases: dict[str, bool] = {
-        "differs: routes are missing": False,
-        "differs: addresses escape in mode STRICT": False,
-        "differs: addresses escape in mode WARN": True,
-        "differs: the place of a route is taken": False,
-        "waiting: for a default route": False,
-        "shut: the program is lost": False,
-        "shut: config.json is broken": False,
-        "differs: a unit of ours was edited": True,
-        "differs: the table for probes is lost": True,
-        "open: by an administrator": True,
-        "in force": True,
-    }
-    for name, is_startable in cases.items():
-        host = INCIDENTS[name].make()
-        refuse(host, KUBELET, OVERLAP)
-        findings = find_status(host).findings
-        startable = [finding for finding in findings if "nothing is known to hold" in str(finding)]
-        assert bool(startable) is is_startable, name
-        kubelet(ActiveState="activating", SubState="condition")(host)
-        is_stuck = "waits in the gate" in str(find_status(host).findings)
-        assert is_stuck is is_startable, f"{name}, and it is being started"
-
-
-def test_a_conflict_alone_holds_a_unit_back() -> None:
-    """In mode WARN, too, where addresses that escape do not: its start is not proposed."""
-    host = node(config(*REPAIR, mode="WARN"))
-    hold_place(host)
-    refuse(host, KUBELET, OVERLAP)
-    assert "nothing is known to hold" not in str(find_status(host).findings)
-
-
-def test_a_gateway_that_does_not_answer() -> None:
-    """`check` and `repair` name it, too. One that has answered is right, whatever its age."""
-    host = INCIDENTS["waiting: for the gateway of the routes"].make()
-    [finding] = find_status(host).findings
-    assert finding.sentence in say("check", host=host).out
-    repair = say("repair", host=host).err
-    assert finding.sentence in repair, "or OK stands alone against a dead gateway"
-    assert "nothing to repair" not in repair
-    assert "OK: every address" in repair
-    table = host.files.texts["/proc/net/arp"]
-    host.files.texts["/proc/net/arp"] = table.replace("0x0  ", "0x2  ", 1)
-    assert find_status(host).state == "in force"
-    host.files.texts["/proc/net/arp"] = table
-    lose_routes(host)  # what is missing needs no gateway yet
-    assert "does not answer" not in str(find_status(host).findings)
 
 
 # Parts of the answer.
@@ -235,8 +151,7 @@ def test_an_image_on_which_nothing_is_installed() -> None:
 def test_where_nothing_is_expected() -> None:
     """No mode is said, and nothing is checked; what is missing is to be applied all the same."""
     status = find_status(right_but(lose_routes, routeOverlap={})())
-    assert (status.state, status.mode, status.unanswered) == ("differs", "", ())
-    assert_what_is_to_be_typed_stands_once(status)
+    assert (status.state, status.mode) == ("differs", "")
     assert status.command == APPLY.command
 
 
@@ -263,6 +178,17 @@ COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
         right_but(lose_routes, start_k3s, routeOverlap={"expectedCidrs": ["172.16.0.0/16"]}),
         APPLY.command,
     ),
+    "in mode STRICT, a cancelled gate makes every apply fail": (
+        right_but(load_override, lose_routes),
+        "",
+    ),
+    "and that of a repair": (after(escaping_node, load_override), ""),
+    "in mode WARN, apply warns of it": (
+        right_but(
+            load_override, lose_routes, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}
+        ),
+        APPLY.command,
+    ),
     "to unmask the guard brings no default route": (right_but(lose_default, mask_guard), ""),
     "systemd does not answer, and another card is better": (
         lambda: with_silent_systemd(without_routes(start_router)()),
@@ -276,24 +202,32 @@ def test_what_is_to_be_typed(name: str) -> None:
     """What makes the routing right, whatever else is wrong."""
     make, command = COMMANDS[name]
     status = find_status(make())
-    assert status.causes, "what is wrong is said, too"
     assert status.command == command
-    if command == APPLY.command:
-        assert not status.leaves_something
-    for finding in status.findings:
-        if finding.name == "unit-not-gated" and finding.severity == "warning":
-            assert finding.remedy is None
-    assert_what_is_to_be_typed_stands_once(status)
 
 
-def test_several_units_are_held_back_by_one_thing() -> None:
-    """The first line names one of them."""
-    host = right_but(lock, gate={"units": [KUBELET, "k3s.service"]})()
-    for unit in (KUBELET, "k3s.service"):
-        refuse(host, unit)
-    status = find_status(host)
-    assert [unit.held_by for unit in status.units] == [LAYOUT.lock_path] * 2
-    assert status.sentence.count("was refused") == 1
+def wait_for_kubelet(host: FakeHost) -> None:
+    """The network waits for kubelet, for whose start the gate waits for the network."""
+    manager_of(host).properties[KUBELET] = {"Before": "network-online.target"}
+
+
+def test_no_trouble_of_a_gated_unit_is_hidden() -> None:
+    """A unit whose gate is in force, and which can never start, is not in force."""
+    status = find_status(right_but(wait_for_kubelet)())
+    assert status.state == "differs"
+    assert "kubelet.service starts before network-online.target" in status.wrong[0].sentence
+
+
+@pytest.mark.parametrize("state", ["masked", "stuck"])
+def test_a_gated_unit_that_nobody_starts(state: State) -> None:
+    """It is a problem, also where nobody has asked about it: somebody wants it to start. It is
+    in the first line, and the remedy is there once.
+    """
+    status = find_status(right_but(*UNITS[state])())
+    assert (status.state, status.code) == ("differs", 1)
+    assert [(each.name, each.target) for each in status.wrong] == [("unit", KUBELET)]
+    lines = [*status_lines(status)]
+    assert KUBELET in lines[0]
+    assert sum("as root: systemctl" in line for line in lines) == 1
 
 
 def test_a_guard_whose_unit_is_lost() -> None:
@@ -302,21 +236,25 @@ def test_a_guard_whose_unit_is_lost() -> None:
     manager_of(host).states.clear()
     manager_of(host).boot()
     status = find_status(host)
-    assert status.guard is not None
-    assert status.guard.state == "unknown"
-    assert "  the guard is not enabled" not in status_lines(status)
+    assert [unit.unit for unit in status.units] == [KUBELET]
     garble(host)
-    assert "  the guard is not enabled" not in status_lines(find_status(host))
+    assert [unit.unit for unit in find_status(host).units] == [KUBELET]
+
+
+def test_what_a_killed_guard_has_left() -> None:
+    """A fight ends with the guard, also if it could not take its file away."""
+    host = right_but(end_guard, written(LAYOUT.fight_path, "412\nanother program\n"))()
+    assert "fight" not in {finding.name for finding in find_status(host).findings}
 
 
 def test_many_things_of_one_kind() -> None:
-    """Twenty are shown, and the rest is counted; the JSON has all."""
+    """Twenty are shown, and the rest is counted, with the guard; the JSON has all."""
     units = [f"u{number}.service" for number in range(25)]
     host = right_but(gate={"units": units})()
     page = say("status", host=host)
     assert page.out.count(" is not known to systemd") == 20
-    assert "  ... and 5 more; --json shows all" in page.lines
-    assert len(say("status", "--json", host=host).json["units"]) == 25
+    assert "  ... and 6 more; --json shows all" in page.lines
+    assert len(say("status", "--json", host=host).json["units"]) == 26
 
 
 def page_of(name: str, status: Status) -> list[str]:
@@ -334,14 +272,11 @@ RIGHT = [*status_lines(find_status(right()))]
 
 
 def test_pages(snapshot: object) -> None:
-    """A page for each incident, and for each state of a unit. Of an incident, the first line is the
-    worst finding, then each other cause, and what is to be typed stands once.
-    """
+    """A page for each incident, and for each state of a unit."""
     shown = ["# in force: 0", *RIGHT]
-    for name, incident in INCIDENTS.items():
-        status = find_status(incident.make())
-        assert_the_first_line_is_the_worst_finding(name, status)
-        assert_what_is_to_be_typed_stands_once(status)
+    for name, make in INCIDENTS.items():
+        status = find_status(make())
+        assert_state(name, status)
         shown += page_of(name, status)
     for state, changes in UNITS.items():
         host = right()
@@ -351,28 +286,34 @@ def test_pages(snapshot: object) -> None:
     assert snapshot == "\n".join(shown)
 
 
-def test_what_was_wrong_at_a_refusal_is_not_called_wrong_now() -> None:
-    """What nothing says any more was said then; what holds the unit back now, or explains the
-    verdict, stands there once.
-    """
-    past = INCIDENTS["differs: kubelet was refused, and nothing holds it back now"].make()
-    assert f"    when it was refused: {OVERLAP}" in status_lines(find_status(past))
-    host = INCIDENTS["differs: addresses escape in mode STRICT"].make()
-    status = find_status(host)
-    assert status.check is not None
-    lines = [finding.line for finding in (*status.findings, *status.check.findings)]
-    refuse(host, KUBELET, *lines)
-    assert "then:" not in "".join(status_lines(find_status(host)))
-
-
 def test_the_document() -> None:
     """It has what the page has, for a program."""
-    host = INCIDENTS["differs: kubelet was refused, and nothing holds it back now"].make()
+    host = INCIDENTS["in force: kubelet fails"]()
     page = say("status", host=host)
     document = say("status", "--json", host=host).json
     assert document["headline"] == page.lines[0]
     assert document["check"] == say("check", "--json", host=host).json
-    [unit] = document["units"]
-    assert (unit["state"], unit["reasons"]) == ("refused", [OVERLAP])
+    [unit, guard] = document["units"]
+    assert (unit["state"], unit["reasons"]) == ("fails", [OVERLAP])
     assert f"  {unit['sentence']}" in page.lines
-    assert document["guard"]["state"] == "runs"
+    assert guard["state"] == "runs"
+
+
+@pytest.mark.parametrize("name", INCIDENTS)
+def test_the_metrics(name: str) -> None:
+    """Prometheus can read them: the state, what is wrong, and how each unit is."""
+    status = find_status(INCIDENTS[name]())
+    text = "".join(f"{line}\n" for line in metric_lines(status))
+    values: dict[str, float] = {}
+    for metric in text_string_to_metric_families(text):
+        assert metric.type == "gauge"
+        for sample in metric.samples:
+            values[",".join((sample.name, *sample.labels.values()))] = sample.value
+    assert values[f"hostrouting_state,{status.state}"] == 1
+    assert sum(value for key, value in values.items() if "_state," in key) == 1
+    for finding in status.wrong:
+        assert values[f"hostrouting_findings,{finding.name}"] >= 1
+    repairs = 412 if "fights" in name else 0
+    assert values["hostrouting_guard_repairs"] == repairs
+    for unit in status.units:
+        assert values[f"hostrouting_unit,{unit.unit},{unit.state}"] == 1

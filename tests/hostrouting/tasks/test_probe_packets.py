@@ -293,7 +293,8 @@ def test_the_task(lab: Lab) -> None:
     balancer.nft(lab.node, OTHERS)
     rules_before = listed("ruleset")
     routes_before = lab.node.routes(6)
-    host = Host(backend=NetlinkBackend, files=FakeFiles(), manager=FakeManager())
+    files = FakeFiles()
+    host = Host(backend=NetlinkBackend, files=files, manager=FakeManager(files=files))
     with lab.node.inside():
         phases.execute(RewriteProbeSource(CONFIG, host=host))
         assert is_answered(lab)

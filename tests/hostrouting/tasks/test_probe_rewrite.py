@@ -116,32 +116,13 @@ class TestNft:
         failure_of(apply, new, of=HostError, match="nft failed")
         assert new.files.texts == {}
 
-    def test_uninstalled(self, caplog: pytest.LogCaptureFixture) -> None:
-        """Without the program, the rest is removed, and a warning says that the table stays until
-        the next boot.
-        """
-        host = FakeHost()
-        apply(host)
-        run(Remove(host=attrs.evolve(host, missing={"nft"})))
-        assert host.files.texts == {}
-        assert TABLE in host.nftables.tables
-        assert caplog.text.count(f"{TABLE} stays until the next boot") == 1
-
     def test_nobody_asked_for_it(self) -> None:
         """If this process may not ask, or Linux has no nftables, that does not matter."""
         host = FakeHost()
         host.nftables.fault = HostError("nft failed", what="nft", kind="not-permitted")
-        for each in (host, attrs.evolve(host, missing={"nft"})):
-            for text in ("{", "", render_config(KEEPING)):
-                host.files.texts[LAYOUT.config_path] = text
-                task = Configure(KEEPING, host=each)
-                assert task.plan().findings == ()
-                run(task)
-                assert read_installed(each) == KEEPING
-
-    def test_uninstalled_while_the_table_is_wanted(self) -> None:
-        """That the program is missing is all that is said: no table is to be deleted."""
-        host = FakeHost()
-        apply(host)
-        task = RewriteProbeSource(rewrite(), host=attrs.evolve(host, missing={"nft"}))
-        assert [finding.name for finding in task.plan().findings] == ["requirement"]
+        for text in ("{", "", render_config(KEEPING)):
+            host.files.texts[LAYOUT.config_path] = text
+            task = Configure(KEEPING, host=host, allow_removal=True)
+            assert task.plan().findings == ()
+            run(task)
+            assert read_installed(host) == KEEPING

@@ -10,9 +10,7 @@ import phases
 from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.errors import (
     ApplyError,
-    ConfigError,
     NotReady,
-    RequirementError,
     RouteConflict,
 )
 from hostrouting.host.effects import effects_of
@@ -22,7 +20,6 @@ from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeKernel, h200
 from tests.support.tasks import (
-    CIDR,
     LAYOUT,
     REPAIR,
     before_it_sets_routes,
@@ -34,10 +31,8 @@ from tests.support.tasks import (
     ours,
     paths_on,
     run,
-    type_routes,
     undo,
 )
-from tests.support.topologies import WithoutIPv6
 
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
 
@@ -55,7 +50,7 @@ def test_a_conflict_while_another_route_waits() -> None:
     host, waits = FakeHost(kernel=h200()), list[str]()
     host.kernel.later(lambda: waits.append("a wait"))
     task = Configure(config("172.16.0.0/16", "fd77::/48"), host=host)
-    way_out = "write 172.16.0.0/17 and 172.16.128.0/17 instead of 172.16.0.0/16 into staticRoutes"
+    way_out = "configure another metric, or the halves of 172.16.0.0/16"
     error = failure_of(run, task, of=RouteConflict, match=f"172.16.0.0/16 dev ib0 .*{way_out}")
     assert waits == []
     assert [(finding.name, finding.target) for finding in error.findings] == [
@@ -122,16 +117,20 @@ class TestDefaultRoute:
         failure_of(undo, task, of=NotReady)
         assert our_destinations(host) == []
 
-    def test_a_kernel_without_ipv6(self) -> None:
-        """No default route of IPv6 can come, so the run fails at once, before its first change."""
-        host, waits = FakeHost(kernel=WithoutIPv6()), list[str]()
-        host.kernel.later(lambda: waits.append("a wait"))
-        task = Configure(config("fd77::/48"), host=host)
-        error = failure_of(run, task, of=RequirementError, match="fd77::/48 needs IPv6, which ")
-        assert [finding.name for finding in error.findings] == ["route-waits"]
-        assert not error.can_retry
-        assert waits == []
-        assert host.files.texts == {}
+
+def test_another_default_route_becomes_the_best() -> None:
+    """That of a new card: the plan says that the routes would move there, and the task moves
+    them.
+    """
+    host = configured(config(*REPAIR))
+    host.kernel.add_link("eth1")
+    host.kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", metric=1, protocol=16))
+    task = ConfigureStaticRoutes(config(*REPAIR), host=host)
+    added = [str(step) for step in task.plan().routes.changes if step.action == "add"]
+    assert [line.split(" proto ")[0] for line in added] == [f"+ {half} dev eth1" for half in REPAIR]
+    run(task)
+    assert ours(host) == [f"{half} dev eth1 proto hostrouting scope link" for half in REPAIR]
+    assert task.plan().is_empty
 
 
 def test_nothing_to_do() -> None:
@@ -171,16 +170,6 @@ def test_another_run_is_busy_when_the_routes_are_set() -> None:
     assert error.kind == "busy"
 
 
-def test_routes_that_are_typed_after_the_plan() -> None:
-    """What would escape is asked again immediately before the routes change."""
-    host = FakeHost(kernel=h200())
-    wanted = config("10.77.0.0/16", cidrs=(CIDR,))
-    task = Configure(wanted, host=host, allow_removal=False)
-    before_it_sets_routes(host, lambda: type_routes(host, *REPAIR))
-    failure_of(run, task, of=ConfigError, match="172.16.0.0/16 would escape, and does not")
-    assert our_destinations(host) == [*REPAIR]
-
-
 @pytest.mark.parametrize("error", [RouteConflict, NotReady])
 def test_what_changes_before_the_lock(error: type[Exception]) -> None:
     """The plan is made again with the lock. A conflict is the error, whatever waits."""
@@ -206,9 +195,7 @@ def test_only_the_reply_route_is_left_out(caplog: pytest.LogCaptureFixture) -> N
     """Nothing waits for it: the result has why, and so has that of the whole run."""
     rewrite = ProbeRewriteConfig(enabled=True, interfaces=("eth9",))
     host = FakeHost(kernel=h200())
-    report = phases.run(
-        Configure(HostRoutingConfig(probe_rewrite=rewrite), host=host), observers=[]
-    )
+    report = phases.run(Configure(HostRoutingConfig(probe_rewrite=rewrite), host=host))
     [step] = [step for step in report.walk() if step.name == ConfigureStaticRoutes.name]
     for result in (step.result, report.result):
         [warning] = effects_of(result).warnings

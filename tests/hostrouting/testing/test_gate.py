@@ -9,7 +9,7 @@ import phases
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError
 from hostrouting.host.layout import HostLayout
-from hostrouting.node.start import Start
+from hostrouting.node.start import decide
 from hostrouting.release import PASSED
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
@@ -17,8 +17,8 @@ from hostrouting.testing.gate import why_refused
 from tests.support.node import (
     HALVES,
     UNIT,
-    FakeLock,
     FakeNodeClock,
+    logged,
     marker_of,
     wanting,
     without_default,
@@ -32,7 +32,7 @@ MACHINE = "systemd-nspawn@kube1.service"
 def installed(config: HostRoutingConfig, make: Callable[[], FakeKernel] = h200) -> FakeHost:
     """A host on which this was applied: the run may have failed, and the gate is in force."""
     host = FakeHost(kernel=make())
-    phases.run(Configure(config, host=host, wait=0), ctx=phases.Context(observers=[]))
+    phases.run(Configure(config, host=host, wait=0), ctx=phases.Context())
     return host
 
 
@@ -96,13 +96,16 @@ def without_a_default() -> FakeKernel:
 @pytest.mark.parametrize("mode", ["STRICT", "WARN"])
 @pytest.mark.parametrize("routes", [(), HALVES], ids=["no routes", "repaired"])
 @pytest.mark.parametrize("make", [plain_vm, h200, vpn_node, without_a_default])
-def test_the_gate_of_a_node(make: Callable[[], FakeKernel], routes: Any, mode: Any) -> None:
+def test_the_gate_of_a_node(
+    make: Callable[[], FakeKernel], routes: Any, mode: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
     """It lets the same units pass, leaves the same marker, and gives the same reasons."""
     config = wanting(*routes, mode=mode)
     fake, real = installed(config, make), installed(config, make)
     reasons = why_refused(fake, UNIT)
-    node = Start(UNIT, real.files, find_host=lambda: real, clock=FakeNodeClock(), locked=FakeLock())
-    assert (reasons == ()) is (node.decide() == PASSED)
-    assert [*reasons[:-1]] == [f"hostrouting: {error}" for error in node._errors]
+    status = decide(UNIT, real, clock=FakeNodeClock())
+    assert (reasons == ()) is (status == PASSED)
+    errors = [line.removeprefix("3 ") for line in logged(capfd) if line.startswith("3 ")]
+    assert [*reasons] == [f"hostrouting: {error}" for error in errors]
     assert marker_of(fake) == marker_of(real)
     assert fake.kernel.snapshot() == real.kernel.snapshot()

@@ -19,7 +19,6 @@ from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, width_of
 from hostrouting.model.route import (
     PATHLESS,
-    PROTOCOL_KERNEL,
     SCOPE_LINK,
     NextHop,
     Route,
@@ -422,13 +421,6 @@ def test_every_event_has_the_same_effect() -> None:
     )
 
 
-CONNECTED = Route(
-    Prefix.parse("10.0.0.0/24"),
-    (NextHop("eth0"),),
-    scope=SCOPE_LINK,
-    protocol=PROTOCOL_KERNEL,
-    prefsrc=as_ip("10.0.0.4"),
-)
 RULE = Rule(family=4, priority=100, table=100)
 BRIDGE = Link("br0", 0, "bridge")
 ADD, ADDRESS = ("ip_route", "add"), ("add_address", "eth0", "10.0.0.4/24")

@@ -4,12 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-import phases
 from hostrouting.errors import HostError
 from hostrouting.host.systemd import Manager, SystemdManager
 from hostrouting.kernel.programs import Ended
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager
-from phases.testing import FakeClock
 from tests.support.tasks import manager_of
 
 NO_SYSTEMD = (
@@ -137,37 +135,6 @@ def test_a_manager_starts_what_does_not_run() -> None:
     assert shown(manager, "ActiveState", "a") == ["active"]
 
 
-def test_a_start_takes_its_time() -> None:
-    """By the clock of the run: a retry, a deadline and a cancellation can be tested without
-    waiting. A start that is given up is ended by a stop.
-    """
-    clock = FakeClock()
-    manager = FakeManager(seconds={"kubelet": 50, "slow.service": 100})
-
-    def start(unit: str) -> phases.Task[None]:
-        return phases.task(unit)(lambda ctx: manager.start(unit, timeout=60, ctx=ctx))
-
-    def run_for(task: phases.AnyTask) -> tuple[str, float]:
-        before = clock.now()
-        return phases.run(task, clock=clock, observers=[]).why, clock.now() - before
-
-    too_slow = "HostError: systemctl did not start slow.service within 60 s; it may be busy"
-    assert run_for(start("slow")) == (f"{too_slow}, so try again", 60)
-    in_vain = "DeadlineExceeded: not finished within 30 s"
-    assert run_for(phases.deadline(start("kubelet"), 30)) == (in_vain, 30)
-    assert manager.states == {"slow.service": "inactive", "kubelet.service": "inactive"}
-    assert run_for(start("kubelet")) == ("", 50)
-    manager.stop("kubelet")
-    without_ctx = phases.task("kubelet")(lambda _ctx: manager.start("kubelet", timeout=60))
-    # Nothing cancels it.
-    assert run_for(phases.deadline(phases.serial(without_ctx), 30)) == ("", 50)
-    with pytest.raises(HostError, match="did not start slow"):
-        manager.start("slow", timeout=60)  # outside of a run, no time passes
-    given_up = ["start slow.service", "stop slow.service"]
-    of_kubelet = ["start kubelet.service", "stop kubelet.service"] * 2 + ["start kubelet.service"]
-    assert manager.calls == [*given_up, *of_kubelet, *given_up]
-
-
 def test_a_unit_that_does_not_start() -> None:
     """It has failed, whatever state the test gave it. One that is masked, or is an instance of a
     masked template, is as before. Each reason is told.
@@ -200,9 +167,8 @@ def test_a_unit_that_does_not_start() -> None:
         lambda manager: manager.start("a.service", timeout=1),
         lambda manager: manager.stop("a.service"),
         lambda manager: manager.show(("ActiveState",), "a.service"),
-        lambda manager: manager.show(("Version",)),
     ],
-    ids=["reload", "start", "stop", "show a unit", "show the manager"],
+    ids=["reload", "start", "stop", "show"],
 )
 def test_a_manager_that_does_not_run(call: Callable[[Manager], object]) -> None:
     """Whatever is asked of it raises the error of systemctl on a host without systemd, and nothing

@@ -2,8 +2,6 @@
 
 import errno
 from collections.abc import Callable
-from ipaddress import IPv4Network
-from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -16,12 +14,9 @@ from hostrouting.config.settings import (
 )
 from hostrouting.errors import BackendError, HostError
 from hostrouting.finding import Name
-from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.node.ending import TimeIsUp
 from hostrouting.testing import FakeHost, FakeKernel, plain_vm
-from hostrouting.upkeep import passes
 from hostrouting.upkeep.passes import PARTS, Part, PassOutcome, configured_parts, run_pass
 from tests.support.node import (
     HALVES,
@@ -36,7 +31,8 @@ from tests.support.node import (
     without_default,
 )
 from tests.support.nodes import block_of, nodes
-from tests.support.topologies import WithoutIPv6, vpn_node
+from tests.support.tasks import lose_routes
+from tests.support.topologies import vpn_node
 
 MODES: tuple[Mode, ...] = ("STRICT", "WARN")
 IN_THE_WAY = Route.to(HALVES[0], dev="ib0", protocol=4)
@@ -134,7 +130,7 @@ def refuse_to_list(host: FakeHost) -> None:
     [
         (add_a_rival, "route-conflict", ""),
         (lose_the_default, "route-waits", "need an IPv4 default route"),
-        (meet_a_vpn, "route-waits", "leads through a tunnel"),
+        (meet_a_vpn, "route-waits", "name tun0 in the configured route"),
         (refuse_the_second, "requirement", "No buffer space available"),
         (refuse_to_list, "requirement", "no answer in time"),
     ],
@@ -154,13 +150,38 @@ def test_routes_that_cannot_be_set(happens: Happens, name: Name, waits: str, mod
     assert host.faults.waiting == 0
 
 
-def test_linux_without_ipv6() -> None:
-    """Neither a route nor a default route of IPv6 is awaited: they cannot come before a reboot."""
-    host = node(kernel=WithoutIPv6())
-    outcome = make_pass(host, wanting("fd16::/48", "10.9.0.0/16", cidrs=("fd16::/48",)))
+def test_another_default_route_becomes_the_best() -> None:
+    """That of a new card: our routes stay where they are, and the check says that packets do not
+    leave by the new card. Once they are gone, as after a reboot, the new default route counts.
+    """
+    host = node()
+    make_pass(host, REPAIRED)
+    better = Route.to("0.0.0.0/0", dev="eth1", gateway="10.5.0.1", metric=1, protocol=16)
+    host.kernel.add_link("eth1")
+    host.kernel.add_address("eth1", "10.5.0.4/24")
+    host.kernel.ip_route("add", better)
+
+    outcome = make_pass(host, REPAIRED)
+    assert outcome.changes == ()
     assert outcome.refuses
-    assert {"route-waits", "no-default-route"} <= {finding.name for finding in outcome.findings}
-    assert outcome.waits == "", "nor does it help to wait for the other route"
+    [stays] = [finding for finding in outcome.findings if finding.name == "route-stays"]
+    assert "will lead via 10.5.0.1 dev eth1; what is there now works" in stays.sentence
+    assert "apply --config /etc/hostrouting/config.json" in str(stays.remedy)
+
+    lose_routes(host)
+    outcome = make_pass(host, REPAIRED)
+    assert [change.route.devs for change in outcome.changes] == [("eth1",), ("eth1",)]
+    assert not outcome.refuses
+
+
+def test_what_linux_does_not_take_back() -> None:
+    """The second route is refused, and so is the deletion of the first one: the outcome has it."""
+    host = node()
+    host.faults.fail("change", errno.ENOBUFS, nth=2)
+    host.faults.fail("change", errno.ENOBUFS, nth=3)
+    outcome = make_pass(host, REPAIRED)
+    assert outcome.refuses
+    assert [str(change.route.prefix) for change in outcome.changes] == ours(host) == [HALVES[0]]
 
 
 @pytest.mark.parametrize("parts", [PARTS, ("routes",)])
@@ -211,7 +232,7 @@ def test_verdicts(verdict: str, mode: Mode, *, can_write: bool) -> None:
     files = OddFiles()
     host = node(kernel=KERNELS[verdict](), files=files)
     if not can_write:
-        files.broken[HostLayout.state_directory] = "it is full"
+        files.broken["/run/aks-flex-node"] = "it is full"
     outcome = make_pass(host, wanting(mode=mode))
     is_wrong = verdict in {"overlap", "no-default-route"}
     assert outcome.refuses is (is_wrong and mode == "STRICT")
@@ -239,27 +260,6 @@ def test_no_verdict(mode: Mode, *, can_come: bool) -> None:
     assert marker_of(host) == ""
 
 
-def test_a_name_server_in_a_service_network() -> None:
-    """The check knows the name servers of the host."""
-    host = node(kernel=plain_vm())
-    host.files.texts["/etc/resolv.conf"] = "nameserver 10.96.0.10\n"
-    config = wanting()
-    section = config.route_overlap._replace(service_cidrs=(IPv4Network("10.96.0.0/16"),))
-    outcome = make_pass(host, config._replace(route_overlap=section))
-    assert "10.96.0.10" in {finding.target for finding in outcome.findings}
-
-
-def test_a_pass_that_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If its time is over before it has checked, the old marker goes."""
-    host = node()
-    make_pass(host, REPAIRED)
-    assert marker_of(host) == "ok"
-    monkeypatch.setattr(passes, "_set_routes", Mock(side_effect=TimeIsUp("75")))
-    with pytest.raises(TimeIsUp):
-        make_pass(host, REPAIRED)
-    assert marker_of(host) == ""
-
-
 def test_a_marker_that_cannot_be_replaced() -> None:
     """On a full disk, the old one goes: no verdict is better than a wrong one."""
     files = OddFiles()
@@ -284,7 +284,7 @@ def test_a_second_pass(kernel: Callable[[], FakeKernel], destinations: tuple[str
     after = (str(host.kernel), dict(host.nftables.tables), [*host.files.writes])
     watch = host.kernel.watch()
     second = make_pass(host, config)
-    assert second == first._replace(changes=())
+    assert second == first._replace(changes=(), table_was="")
     assert (str(host.kernel), host.nftables.tables, host.files.writes) == after
     assert not watch.wait(0.0)
 

@@ -1,16 +1,14 @@
-"""NetlinkBackend and Pyroute2Backend change routes as `ip` does, in private network namespaces: the
+"""NetlinkBackend changes routes as `ip` does, in private network namespaces: the
 same kernel, another program.
 """
 
 import re
 
-import pyroute2
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from hostrouting.kernel.base import Outcome, RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.kernel.pyroute2 import Pyroute2Backend
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import (
     OURS,
@@ -20,12 +18,14 @@ from hostrouting.model.route import (
     NextHop,
     Route,
     RouteType,
+    deletion_command,
 )
-from tests.support.commands import furnish, route_command
+from tests.support.commands import furnish, ports, route_command
 from tests.support.examples import scaled
 from tests.support.ip_text import route_of, text_rows
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.routing import prefixes
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -118,17 +118,14 @@ def done_by(way: str, family: int, wanted: list[RouteRequest]) -> tuple[list[boo
         private_namespace() as namespace,
         namespace.inside(),
         NetlinkBackend() as netlink,
-        pyroute2.IPRoute() as handle,
-        Pyroute2Backend(handle) as by_pyroute2,
     ):
         furnish(namespace)
         if way == "ip":
             commands = [command_of(request).split() for request in wanted]
             done = [namespace.ip(f"-{family}", *words).returncode == 0 for words in commands]
         else:
-            backend = netlink if way == "netlink" else by_pyroute2
-            done = [outcome.ok for outcome in backend.change(wanted)]
-        routes = netlink.snapshot(family=family).routes
+            done = [outcome.ok for outcome in netlink.change(wanted)]
+        routes = netlink.snapshot().routes
     return done, [route for route in routes if route.protocol != PROTOCOL_KERNEL]
 
 
@@ -136,13 +133,10 @@ def done_by(way: str, family: int, wanted: list[RouteRequest]) -> tuple[list[boo
 @properties
 @given(data=st.data())
 def test_a_change_does_what_ip_does(family: int, data: st.DataObject) -> None:
-    """Any requests leave the tables as `ip` leaves them, and those that `ip` refuses are refused;
-    also by pyroute2.
-    """
+    """Any requests leave the tables as `ip` leaves them; those that `ip` refuses are refused."""
     wanted = data.draw(st.lists(requests(family), min_size=1, max_size=8))
     expected = done_by("ip", family, wanted)
     assert done_by("netlink", family, wanted) == expected
-    assert done_by("pyroute2", family, wanted) == expected
 
 
 def test_routes_of_both_families_by_one_gateway(backend: NetlinkBackend) -> None:
@@ -223,3 +217,50 @@ def test_a_refusal_says_why(namespace: Namespace, backend: NetlinkBackend, row: 
     assert outcome.error.kind == kind
     assert str(outcome.error).startswith(f"cannot add {route}")
     assert words in str(outcome.error)
+
+
+PLACE, PLACE6 = "192.0.2.0/24", "2001:db8:9::/48"
+
+
+@pytest.mark.parametrize(
+    ("family", "place", "words"),
+    [
+        (4, PLACE, "via 10.0.0.1 dev eth0 proto dhcp"),
+        (4, PLACE, "via 10.0.0.1 dev eth0 metric 7 mtu 1400 proto bird"),
+        (4, PLACE, "via 10.9.0.1 dev eth0 onlink"),
+        (4, PLACE, "via inet6 fd00:99::1 dev eth0"),
+        (4, PLACE, "dev ib0 scope link table 100"),
+        (4, PLACE, "dev down0 scope link"),
+        (4, PLACE, "via 10.0.0.1 dev eth0 tos 0x10"),
+        (4, PLACE, "nexthop via 10.0.0.1 dev eth0 weight 2 nexthop dev down0"),
+        (4, PLACE, "nhid 5"),
+        (4, f"blackhole {PLACE}", "proto 80"),
+        (4, f"local {PLACE}", "dev lo table local"),
+        (6, PLACE6, "via fd00:99::1 dev eth0"),
+        (6, PLACE6, "dev ib0 metric 7 from 2001:db8:7::/48"),
+        (6, PLACE6, "dev down0"),
+        (6, PLACE6, "nexthop via fd00:99::1 dev eth0 nexthop via fd00:99::2 dev eth0"),
+        (6, PLACE6, "nhid 6"),
+        (6, f"unreachable {PLACE6}", "metric 7"),
+    ],
+)
+def test_the_command_that_deletes_a_route(
+    namespace: Namespace, backend: NetlinkBackend, family: int, place: str, words: str
+) -> None:
+    """A route of any kind is gone once the command was typed as it stands, and no other is."""
+    namespace.batch(
+        [
+            *ports("down0"),
+            "link set peer-down0 down",
+            "nexthop add id 5 via 10.0.0.1 dev eth0",
+            "nexthop add id 6 via fd00:99::1 dev eth0",
+        ]
+    )
+    wait_for("the carrier to be gone", lambda: "NO-CARRIER" in namespace.ip("link").stdout)
+    before = backend.snapshot().routes
+    namespace.batch([f"route add {place} {words}"], family=family)
+    [added] = set(backend.snapshot().routes) - set(before)
+    namespace.run("sh", "-c", deletion_command(added))
+    now = backend.snapshot().routes
+    assert added not in now
+    assert now == before

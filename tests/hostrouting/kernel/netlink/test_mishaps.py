@@ -3,11 +3,12 @@ interrupts, no rights.
 """
 
 import errno
-import math
 import os
 import socket
 import struct
 import time
+from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 from unittest import mock
 
@@ -16,20 +17,21 @@ import pytest
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.kernel.netlink.host import AskedNames, find_index, list_rules
+from hostrouting.kernel.netlink.host import list_rules
 from hostrouting.kernel.netlink.lists import list_routes
 from hostrouting.kernel.netlink.numbers import RTM_GETRULE
 from hostrouting.kernel.netlink.requests import lookup_routes
 from hostrouting.kernel.netlink.socket import (
     HEADER,
     KernelError,
-    NetlinkSocket,
+    Netlink,
     attribute,
     attributes_of,
     error_of,
     kernel_errors,
 )
-from hostrouting.model.prefix import IPV6, Prefix, as_ip
+from hostrouting.kernel.netlink.watch import NetlinkWatch
+from hostrouting.model.prefix import IPV6, as_ip
 from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.snapshot import Snapshot
 from tests.support.children import in_child
@@ -41,7 +43,6 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 RTM_OF_NOTHING = 1000
 NLM_F_DUMP_INTR = 0x10  # "the list has changed while it was read"
-NEAR = Prefix.parse("192.0.2.0/25")
 ROUTE = Route.to("192.0.2.0/24", dev="eth0", gateway="10.0.0.1", protocol=OURS)
 ASIDE = ROUTE._replace(table=1001)
 
@@ -82,32 +83,33 @@ def test_a_host_that_changes_while_it_is_read(
     read: list[Any] = []
 
     def meanwhile(*arguments: Any) -> list[Route]:
+        if arguments[1] != route.prefix.family:
+            return list_routes(*arguments)
         read.append(arguments)
         if len(read) in disturbed:
             with NetlinkBackend() as other:
                 other.change([RouteRequest(verb, route) for verb in ("add", "delete")])
         return list_routes(*arguments)
 
-    family = route.prefix.family
     with mock.patch("hostrouting.kernel.netlink.backend.list_routes", meanwhile):
-        snapshot = backend.snapshot(family=family, near=[NEAR])
+        snapshot = backend.snapshot()
     assert len(read) == readings
     assert snapshot.restless is is_restless
     if not is_restless:
-        assert snapshot == backend.snapshot(family=family, near=[NEAR])
+        assert snapshot == backend.snapshot()
 
 
 def test_a_list_of_which_linux_says_that_it_changed(backend: NetlinkBackend) -> None:
     """After three readings, the last one is returned as restless, and nothing in it is missing."""
-    calm, receive = calm_snapshot(backend), NetlinkSocket.receive
+    calm, receive = calm_snapshot(backend), Netlink.receive
 
-    def marked(netlink: NetlinkSocket) -> bytes:
+    def marked(netlink: Netlink) -> bytes:
         answer = receive(netlink)
         length, kind, flags, number, port = HEADER.unpack_from(answer)
         header = HEADER.pack(length, kind, flags | NLM_F_DUMP_INTR, number, port)
         return header + answer[HEADER.size :]
 
-    with mock.patch.object(NetlinkSocket, "receive", marked):
+    with mock.patch.object(Netlink, "receive", marked):
         assert backend.snapshot() == calm._replace(restless=True)
     assert backend.snapshot() == calm
 
@@ -128,9 +130,9 @@ def test_an_answer_that_is_cut_short(
 def test_an_interrupt(backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch, nth: int) -> None:
     """Whatever ends a call, the backend stays usable, and no later answer is taken for another."""
     backend.change([RouteRequest("add", ROUTE)])
-    before, receive, left = calm_snapshot(backend), NetlinkSocket.receive, nth
+    before, receive, left = calm_snapshot(backend), Netlink.receive, nth
 
-    def interrupted(netlink: NetlinkSocket) -> bytes:
+    def interrupted(netlink: Netlink) -> bytes:
         nonlocal left
         answer = receive(netlink)
         left -= 1
@@ -145,7 +147,7 @@ def test_an_interrupt(backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch, 
     ):
         left = nth
         with monkeypatch.context() as patch:
-            patch.setattr(NetlinkSocket, "receive", interrupted)
+            patch.setattr(Netlink, "receive", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 _ = [call() for _ in range(nth)]
         assert backend.snapshot() == before
@@ -159,33 +161,12 @@ def test_a_kernel_that_does_not_answer(namespace: Namespace) -> None:
     began = time.monotonic()
     with (
         namespace.inside(),
-        NetlinkBackend(timeout=0) as backend,
+        closing(Netlink(timeout=0)) as netlink,
         raises(BackendError, "timeout", match="the kernel did not answer in time"),
         kernel_errors("listen"),
     ):
-        backend._netlink.receive()
+        netlink.receive()
     assert time.monotonic() - began < 25  # the default is 30
-
-
-@pytest.mark.parametrize("timeout", ["60", -1, math.nan])
-def test_what_is_no_timeout(timeout: Any) -> None:
-    """It is refused before anything is opened."""
-    with pytest.raises(ValueError, match=f"timeout is {timeout!r}; it must be a number of seconds"):
-        NetlinkBackend(timeout=timeout)
-
-
-def test_lost_answers(backend: NetlinkBackend) -> None:
-    """If the buffer overflows, a change raises; then the backend is usable, and shows what was
-    done.
-    """
-    refused = [RouteRequest("delete", ASIDE)] * 100
-    small = backend._netlink._socket
-    small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
-    with raises(BackendError, "unsettled", match="cannot change routes: answers were lost"):
-        backend.change([RouteRequest("add", ROUTE), *refused])
-    assert ROUTE in backend.snapshot().routes
-    outcomes = backend.change([RouteRequest("delete", ROUTE), *refused])
-    assert [outcome.ok for outcome in outcomes] == [True, *[False] * 100]
 
 
 def test_without_rights(backend: NetlinkBackend) -> None:
@@ -226,12 +207,33 @@ def test_no_socket(number: int, kind: str) -> None:
         NetlinkBackend()
 
 
-def test_a_list_that_is_refused(backend: NetlinkBackend) -> None:
+def test_lost_answers(backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the buffer overflows, a change raises; then the backend is usable, and shows what was
+    done.
+    """
+    refused = [RouteRequest("delete", ASIDE)] * 100
+    batch = Netlink.batch
+
+    def with_a_small_buffer(netlink: Netlink, messages: Sequence[bytes]) -> dict[int, KernelError]:
+        netlink._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        return batch(netlink, messages)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Netlink, "batch", with_a_small_buffer)
+        with raises(BackendError, "unsettled", match="cannot change routes: answers were lost"):
+            backend.change([RouteRequest("add", ROUTE), *refused])
+    assert ROUTE in backend.snapshot().routes
+    outcomes = backend.change([RouteRequest("delete", ROUTE), *refused])
+    assert [outcome.ok for outcome in outcomes] == [True, *[False] * 100]
+
+
+@pytest.mark.usefixtures("backend")
+def test_a_list_that_is_refused() -> None:
     """It is an error with the kernel's words, also where Linux was built without rules."""
-    netlink = backend._netlink
-    with pytest.raises(KernelError, match="Invalid values in header for fib rule dump request"):
+    refused = "Invalid values in header for fib rule dump request"
+    with closing(Netlink()) as netlink, pytest.raises(KernelError, match=refused):
         list(netlink.dump(RTM_GETRULE, b"\xff" * 12))
-    with pytest.raises(KernelError, match="not supported"):
+    with closing(Netlink()) as netlink, pytest.raises(KernelError, match="not supported"):
         list(netlink.dump(RTM_OF_NOTHING, bytes(12)))
 
 
@@ -279,6 +281,7 @@ def test_an_error_has_the_kernels_words() -> None:
 def test_a_question_that_the_kernel_does_not_understand() -> None:
     """EINVAL means a blackhole; with words, it means that the question is wrong."""
     netlink, address = mock.Mock(), as_ip("192.0.2.1")
+    netlink.dump.return_value = []
     netlink.ask.return_value = [KernelError(errno.EINVAL)]
     assert lookup_routes(netlink, [address]) == (Answer("blackhole", None),)
     for error in (KernelError(errno.EINVAL, "Invalid header"), KernelError(errno.ENOMEM)):
@@ -295,15 +298,6 @@ def test_a_kernel_without_rules() -> None:
     netlink.dump.side_effect = KernelError(errno.ENOMEM)
     with pytest.raises(KernelError):
         list_rules(netlink, IPV6)
-
-
-def test_a_device_that_is_asked_for(backend: NetlinkBackend) -> None:
-    """One without a name has its number; only ENODEV says that there is none."""
-    assert AskedNames(backend._netlink)[999] == "if999"
-    netlink = mock.Mock()
-    netlink.ask.return_value = [KernelError(errno.ENOMEM)]
-    with pytest.raises(KernelError):
-        find_index(netlink, "eth0")
 
 
 # Watches.
@@ -341,23 +335,14 @@ def test_every_kind_of_change_is_reported(
         wait_for("the last word about an IPv6 address", lambda: not watch.wait(0.02))
 
 
-@pytest.mark.parametrize("is_closed", [False, True])
-def test_more_reports_than_fit(
-    namespace: Namespace, backend: NetlinkBackend, *, is_closed: bool
-) -> None:
-    """A burst that overflows the buffer is one change, as is a socket that fails, and the watch
-    goes on.
-    """
-    with backend.watch() as watch:
-        if is_closed:
-            os.close(watch._socket.fileno())
-        else:
-            watch._socket._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
-            wanted = [
-                Route.to(f"20.0.{number}.0/24", dev="eth0", gateway="10.0.0.1")
-                for number in range(200)
-            ]
-            backend.change(RouteRequest("add", route) for route in wanted)
+def test_more_reports_than_fit(namespace: Namespace, backend: NetlinkBackend) -> None:
+    """A burst that overflows the buffer is one change, and the watch goes on."""
+    with NetlinkWatch() as watch:
+        watch._socket._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        wanted = [
+            Route.to(f"20.0.{number}.0/24", dev="eth0", gateway="10.0.0.1") for number in range(200)
+        ]
+        backend.change(RouteRequest("add", route) for route in wanted)
         assert watch.wait(60)
         wait_for("the burst to end", lambda: not watch.wait(0))
         namespace.batch(["route add 9.0.0.0/8 via 10.0.0.1"])

@@ -1,35 +1,27 @@
-"""NetlinkBackend and Pyroute2Backend read what `ip` lists, in private network namespaces: the same
+"""NetlinkBackend reads what `ip` lists, in private network namespaces: the same
 kernel, another program.
 """
 
 import errno
 import socket
-import struct
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import pyroute2
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from hostrouting.kernel.base import KIND_OF_ERRNO, Answer
+from hostrouting.kernel.base import KIND_OF_ERRNO
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.kernel.netlink.lists import RouteReader
 from hostrouting.kernel.netlink.numbers import RTM_GETRULE
-from hostrouting.kernel.netlink.routes import decode
-from hostrouting.kernel.netlink.socket import NetlinkSocket, attribute, message
-from hostrouting.kernel.part import part_of
-from hostrouting.kernel.pyroute2 import Pyroute2Backend
-from hostrouting.model.prefix import Prefix, as_ip, ip_at
-from hostrouting.model.route import OURS, TABLE_MAIN, Route, RouteKey
+from hostrouting.kernel.netlink.socket import Netlink, attribute
+from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 from tests.support.commands import furnish, route_command, rule_command
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
-from tests.support.routing import prefixes, routes, rules, small_block
+from tests.support.routing import routes, rules, small_block
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -62,17 +54,6 @@ def built(
     return within
 
 
-@contextmanager
-def both_backends() -> Iterator[tuple[NetlinkBackend, Pyroute2Backend]]:
-    """Ours, and the one of pyroute2, in the namespace of the test."""
-    with (
-        NetlinkBackend() as ours,
-        pyroute2.IPRoute() as handle,
-        Pyroute2Backend(handle) as by_pyroute2,
-    ):
-        yield ours, by_pyroute2
-
-
 def assert_that_ip_lists(snapshot: Snapshot, namespace: Namespace) -> None:
     """`ip` lists the same in this namespace, in the same order; of addresses, in any order."""
     assert snapshot.links == namespace.links()
@@ -84,119 +65,16 @@ def assert_that_ip_lists(snapshot: Snapshot, namespace: Namespace) -> None:
 @properties
 @given(data=st.data())
 def test_a_snapshot_is_what_ip_lists(data: st.DataObject) -> None:
-    """On any host everything is what `ip` lists, in its order; and pyroute2 sees the same, as far
-    as it can.
-
-    `family` and `near` leave out what they leave out of the whole snapshot.
-    """
+    """On any host everything is what `ip` lists, in its order."""
     lost = data.draw(st.sets(st.sampled_from(["ib0", "wg0"])))
     with private_namespace() as namespace, namespace.inside():
-        within = built(namespace, data, lost=lost)
-        near = data.draw(st.lists(prefixes(within[4]) | prefixes(within[6]), max_size=3))
-        asked: dict[str, Any] = {
-            "family": data.draw(st.sampled_from([None, 4, 6])),
-            "near": data.draw(st.sampled_from([None, near, near])),
-        }
-
-        with both_backends() as (backend, pyroute2_backend):
+        built(namespace, data, lost=lost)
+        with NetlinkBackend() as backend:
             whole = backend.snapshot()
-            part = backend.snapshot(**asked)
-            by_pyroute2 = pyroute2_backend.snapshot()
 
         assert_that_ip_lists(whole, namespace)
     assert not whole.restless
     assert Snapshot.from_json(whole.to_json()) == whole
-    assert by_pyroute2 == whole
-    assert part == part_of(whole, **asked)
-
-
-def network_of(family: int, number: int) -> int:
-    """The first address of the network with this number."""
-    ipv4 = 20 << 24 | number << 8
-    return ipv4 if family == 4 else ipv4 << 96
-
-
-def u32(number: int, value: int) -> bytes:
-    """An attribute of four bytes."""
-    return attribute(number, struct.pack("=I", value))
-
-
-def listed(family: int, number: int, kind: tuple[int, int, int, int]) -> bytes:
-    """A route of this kind as the kernel lists it; one of length 0 has no destination."""
-    length, protocol, metric, device = kind
-    families = {4: socket.AF_INET, 6: socket.AF_INET6}
-    fixed = [families[family], length, 0, 0, TABLE_MAIN, protocol, 0, 1, 0, 0, 0, 0]
-    body = bytes(fixed) + u32(15, TABLE_MAIN)
-    if length:
-        destination = Prefix.around(family, network_of(family, number), length)
-        body += attribute(1, destination.ip.packed)
-    body += attribute(5, as_ip("10.0.0.1" if family == 4 else "fd00::1").packed)
-    if metric:
-        body += u32(6, metric)
-    return message(24, 2, body + u32(4, device))
-
-
-KINDS = st.tuples(
-    st.sampled_from([0, 20, 24, 28]),
-    st.sampled_from([12, OURS]),
-    st.sampled_from([0, 7]),
-    st.sampled_from([1, 9]),
-)
-"""Lengths, protocols, metrics and devices."""
-STRETCHES = st.lists(
-    st.tuples(
-        KINDS, st.integers(0, 255), st.sampled_from([1, 1, 3, -1, 0]), st.sampled_from([1, 2, 300])
-    ),
-    max_size=12,
-)
-"""Routes of a kind that follow each other: the first network, the step to the next, and how many
-there are.
-"""
-
-
-@st.composite
-def blocks_near(draw: st.DrawFn, family: int) -> list[Prefix]:
-    """Blocks around some of the networks."""
-    networks = draw(st.lists(st.tuples(st.integers(0, 255), st.integers(8, 30)), max_size=4))
-    return [Prefix.around(family, network_of(family, at), length) for at, length in networks]
-
-
-def kept_near(routes: Iterable[Route], blocks: list[Prefix] | None) -> list[Route]:
-    """What `near` keeps, in its own words: see RouteBackend.snapshot."""
-    kept: list[Route] = []
-    kinds: set[tuple[object, ...]] = set()
-    for route in routes:
-        prefix = route.prefix
-        kind = (prefix.length, *route[1:])
-        is_near = blocks is None or any(prefix in block or block in prefix for block in blocks)
-        is_always_kept = prefix.length <= 1 or route.protocol == OURS
-        if is_near or is_always_kept or kind not in kinds:
-            kept.append(route)
-        kinds.add(kind)
-    return kept
-
-
-@pytest.mark.parametrize("family", [4, 6])
-@settings(properties, max_examples=scaled(60))
-@given(data=st.data())
-def test_a_list_in_any_order(backend: NetlinkBackend, family: int, data: st.DataObject) -> None:
-    """Whatever kinds follow each other, in whatever order and number, what is read of a list is
-    what it promises: each route that `near` keeps, as if it were decoded alone.
-    """
-    messages: list[bytes] = []
-    for kind, start, step, count in data.draw(STRETCHES):
-        numbers = [start + place * step & 255 for place in range(count)]
-        messages += [listed(family, number, kind) for number in numbers]
-    near = data.draw(st.none() | blocks_near(family))
-    cut = data.draw(st.integers(0, len(messages)))
-    names = {1: "eth0", 9: "eth1"}
-
-    expected = kept_near([decode(each, names) for each in messages], near)
-    reader = RouteReader(names, near)
-    read: list[Route] = []
-    for part in (messages[:cut], messages[cut:]):
-        read += reader.read(b"".join(part), backend._netlink.size_at)
-    assert read == expected
 
 
 def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBackend) -> None:
@@ -268,15 +146,6 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
     }
 
 
-def test_a_device_whose_mtu_is_too_small_for_ipv6(
-    namespace: Namespace, backend: NetlinkBackend
-) -> None:
-    """Linux has no settings of IPv6 for the device, and refuses IPv6 routes by it."""
-    namespace.batch(["link set eth1 mtu 1000"])
-    links = backend.snapshot().links
-    assert [link.name for link in links if link.ipv6_disabled] == ["eth1"]
-
-
 @pytest.mark.parametrize("family", [4, 6])
 def test_what_else_a_rule_selects_by(
     namespace: Namespace, backend: NetlinkBackend, family: int
@@ -298,7 +167,7 @@ def test_what_else_a_rule_selects_by(
         family=family,
     )
 
-    snapshot = backend.snapshot(family=family)
+    snapshot = backend.snapshot()
 
     assert [str(rule) for rule in snapshot.rules if 100 <= rule.priority <= 203] == [
         "100: from all attribute-12 0000000000000005 lookup 100",
@@ -328,14 +197,14 @@ def test_a_mask_beside_its_value(
     """Linux 6.15 and later list it, too; one with every bit selects nothing more."""
     namespace.batch(["rule add pref 9 table 100"])
     more = b"".join(attribute(number, bytes.fromhex(value)) for number, value in listed.items())
-    dump = NetlinkSocket.dump
+    dump = Netlink.dump
 
-    def longer(self: NetlinkSocket, kind: int, body: bytes) -> Iterator[bytes]:
+    def longer(self: Netlink, kind: int, body: bytes) -> Iterator[bytes]:
         for answer in dump(self, kind, body):
             yield answer + more if kind == RTM_GETRULE else answer
 
-    monkeypatch.setattr(NetlinkSocket, "dump", longer)
-    [rule] = [each for each in backend.snapshot(family=4).rules if each.table == 100]
+    monkeypatch.setattr(Netlink, "dump", longer)
+    [rule] = [each for each in backend.snapshot().rules if each.table == 100]
     assert rule.others == tuple(others.items())
 
 
@@ -344,7 +213,7 @@ def test_what_a_rule_has_beside_its_selectors(
 ) -> None:
     """A realm, or who has made the rule, selects no packets."""
     namespace.batch(["rule add pref 9 table 100 realms 3/4 protocol static"])
-    [rule] = [each for each in backend.snapshot(family=4).rules if each.table == 100]
+    [rule] = [each for each in backend.snapshot().rules if each.table == 100]
     assert rule == Rule(4, 9, table=100)
 
 
@@ -352,9 +221,7 @@ def test_what_a_rule_has_beside_its_selectors(
 @properties
 @given(data=st.data())
 def test_a_lookup_is_what_ip_route_get_says(family: int, data: st.DataObject) -> None:
-    """For every address of any host the answer is that of `ip route get fibmatch`; and pyroute2 has
-    the same.
-    """
+    """For every address of any host the answer is that of `ip route get fibmatch`."""
     with private_namespace() as namespace, namespace.inside():
         block = built(namespace, data)[family]
         addresses = [ip_at(family, number) for number in range(block.first, block.last + 1)]
@@ -362,11 +229,8 @@ def test_a_lookup_is_what_ip_route_get_says(family: int, data: st.DataObject) ->
         plain = f"ipproto {protocol} uid 0"
         by_ip = namespace.get(family, [f"{address} {plain}" for address in addresses])
 
-        with both_backends() as (backend, pyroute2_backend):
+        with NetlinkBackend() as backend:
             answers = backend.lookup(addresses)
-            by_pyroute2 = pyroute2_backend.lookup(addresses)
-
-    assert in_short(by_pyroute2) == in_short(answers)
     for address, said, answer in zip(addresses, by_ip, answers, strict=True):
         if isinstance(said, str):
             assert answer.kind == KIND_OF_ERRNO[ERRNO_OF[said]], address
@@ -380,31 +244,22 @@ def test_a_lookup_is_what_ip_route_get_says(family: int, data: st.DataObject) ->
                 assert set(answer.route.next_hops) == set(said.next_hops), address
 
 
-def in_short(answers: Iterable[Answer]) -> list[tuple[str, RouteKey | None]]:
-    """The kind and the key of each answer."""
-    return [(answer.kind, answer.route and answer.route.key) for answer in answers]
-
-
 WITHOUT_IPV6 = """
 from hostrouting.kernel.netlink import numbers
 
 numbers.AF_OF[6] = 12  # DECnet, which Linux does not have any more
 
-import pyroute2
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.kernel.pyroute2 import Pyroute2Backend
 from hostrouting.model.prefix import as_ip
 
-with NetlinkBackend() as backend, pyroute2.IPRoute() as handle, Pyroute2Backend(handle) as other:
-    for each in (backend, other):
-        whole, of_ipv4, of_ipv6 = each.snapshot(), each.snapshot(family=4), each.snapshot(family=6)
-        assert whole.addresses == of_ipv4.addresses
-        assert whole.rules == of_ipv4.rules
-        assert whole.routes == of_ipv4.routes
-        assert of_ipv6.addresses == of_ipv6.rules == of_ipv6.routes == ()
-        assert whole.ipv6_forwarding is None
-        [answer] = each.lookup([as_ip("2001:db8::1")])
-        assert answer == ("no-route", None)
+with NetlinkBackend() as backend:
+    there = backend.snapshot()
+    [answer] = backend.lookup([as_ip("2001:db8::1")])
+assert {route.prefix.family for route in there.routes} == {4}
+assert {rule.family for rule in there.rules} == {4}
+assert {address.ip.version for address in there.addresses} == {4}
+assert there.ipv6_forwarding is None
+assert answer == ("no-route", None)
 """
 
 

@@ -1,0 +1,348 @@
+"""JSON read into NamedTuples, and back: for configurations, snapshots, and an agent's own settings.
+Every fault of a document is reported at once, each with its path.
+
+How a value is read follows from the type of its field:
+
+- `bool`, `int`, `str`, and a `Literal`, which is one of its words in any case;
+- `X | None` is read as X, `tuple[X, ...]` is a list, and a NamedTuple is an object;
+- `Annotated[int, range(256)]` is one of these integers; `Annotated[X, rule, ...]` is read as X, and
+  then passes through the rules: functions that return the value, or another one, or raise
+  `ValueError(rule, remedy)`, as `must` makes them;
+- a type that was registered has the reader that it was registered with.
+
+Null and an empty text count as absent. A class may have a method `faults_between`, which finds what
+is wrong with several of its values together, once each is right.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache, partial, wraps
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from hostrouting.errors import ConfigError, Fault
+from hostrouting.text import show
+
+T = TypeVar("T")
+Reader: TypeAlias = Callable[[Any], Any]
+
+_TEXTS = (str, IPv4Address, IPv6Address, IPv4Network, IPv6Network)
+_REQUIRED = object()
+"""In place of the default of a field that has none."""
+
+
+class _FaultyError(ValueError):
+    """The faults of an object or a list."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        super().__init__(faults)
+        self.faults = faults
+
+
+# Single values.
+
+
+def must(condition: Callable[[Any], object], rule: str, remedy: str = "") -> Reader:
+    """A rule for one value, for `Annotated`: its condition, what is said if that fails, and the
+    remedy.
+    """
+
+    def check(value: Any) -> Any:
+        if not condition(value):
+            raise ValueError(rule, remedy)
+        return value
+
+    return check
+
+
+def matches(pattern: str) -> Callable[[str], object]:
+    """The condition for `must` that the whole text matches a pattern."""
+    return partial(re.fullmatch, pattern, flags=re.ASCII)
+
+
+def text_as(make: Callable[[str], Any], rule: str) -> Reader:
+    """A reader that returns what `make` makes of a text; an object of `ipaddress` stands for its
+    text. Many routes share a few addresses and devices, so the last results are kept.
+    """
+    cached = lru_cache(4096)(make)
+
+    def read_text(value: Any) -> Any:
+        if not isinstance(value, _TEXTS):
+            raise ValueError(rule)  # noqa: TRY004  a fault of the input
+        try:
+            return cached(str(value))
+        except (ValueError, KeyError):
+            raise ValueError(rule) from None
+
+    return read_text
+
+
+def _integer_in(numbers: Any) -> Reader:
+    if isinstance(numbers, range):
+        rule = f"is not an integer from {numbers[0]} to {numbers[-1]}"
+    else:
+        rule = f"is not {' or '.join(map(str, numbers))}"
+    # For Python alone, True is an integer, too.
+    return must(lambda value: type(value) is int and value in numbers, rule)
+
+
+# The kernel allows nearly any character in a name; code that prints a name escapes it. Half of a
+# surrogate pair, which only JSON can express, cannot be written out again.
+_TEXT_RULE = "is not a string of up to 255 characters"
+_READERS: dict[Any, Reader] = {
+    bool: must(lambda value: isinstance(value, bool), "is not true or false"),
+    int: _integer_in(range(1 << 32)),  # every integer of the kernel's routing
+    str: text_as(must(matches(r"[^\ud800-\udfff]{0,255}"), _TEXT_RULE), _TEXT_RULE),
+}
+
+
+def register(kind: Any, reader: Reader) -> None:
+    """Have this reader read the values of a type. The module that defines the type calls this."""
+    _READERS[kind] = reader
+
+
+def reader_of(kind: Any) -> Reader:
+    """The function that reads a value of this type."""
+    if kind in _READERS:
+        return _READERS[kind]
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _annotated(*parts)
+    if origin in {Union, UnionType}:
+        return reader_of(parts[0])
+    if origin is Literal:
+        words = {word.lower(): word for word in parts}
+        return text_as(lambda text: words[text.lower()], f"is not one of {', '.join(parts)}")
+    if origin is tuple:
+        length = None if parts[-1] is ... else len(parts)
+        return partial(_read_list, reader_of(parts[0]), length)
+    if not hasattr(kind, "_fields"):
+        raise TypeError(f"nothing reads {kind} from JSON; call register({kind}, reader)")
+    return partial(_read_object, kind)
+
+
+def _annotated(kind: Any, *rules: Any) -> Reader:
+    if isinstance(rules[0], range | tuple):
+        return _integer_in(rules[0])
+    readers = (reader_of(kind), *rules)
+
+    def read_with_rules(value: Any) -> Any:
+        for reader in readers:
+            value = reader(value)
+        return value
+
+    return read_with_rules
+
+
+# Lists and objects.
+
+
+class _Field(NamedTuple):
+    reader: Reader
+    default: Any
+
+
+def _fields_of(cls: Any) -> dict[str, _Field]:
+    kinds = get_type_hints(cls, include_extras=True)
+    keys = getattr(cls, "json_keys", cls._fields)  # a section has other keys than attributes
+    fields: dict[str, _Field] = {}
+    for key, name in zip(keys, cls._fields, strict=True):
+        fields[key] = _Field(reader_of(kinds[name]), cls._field_defaults.get(name, _REQUIRED))
+    return fields
+
+
+fields_of: Callable[[Any], dict[str, _Field]] = lru_cache(None)(_fields_of)
+"""By the key in JSON: how each value of a class is read, in the order of the fields."""
+
+
+def _read_member(reader: Reader, key: str, value: object, faults: list[Fault]) -> Any:
+    """The value of a key or of a place in a list; its faults are added to `faults`."""
+    try:
+        return reader(value)
+    except _FaultyError as error:
+        for fault in error.faults:
+            separator = "." if fault.path and not fault.path.startswith("[") else ""
+            faults.append(fault._replace(path=f"{key}{separator}{fault.path}"))
+    except ValueError as error:
+        faults.append(Fault(key, show(value), *error.args))
+    return None
+
+
+def _read_list(read_item: Reader, length: int | None, values: Any) -> tuple[Any, ...]:
+    # A NamedTuple is a tuple, too, and an object.
+    if not isinstance(values, list) and type(values) is not tuple:
+        raise ValueError("is not a list", "write [...], even around a single item")
+    if length is not None and length != len(values):
+        raise ValueError("is not of the right length")
+    faults: list[Fault] = []
+    items: list[Any] = []
+    for place, value in enumerate(values):
+        items.append(_read_member(read_item, f"[{place}]", value, faults))
+    if faults:
+        raise _FaultyError(faults)
+    return tuple(items)
+
+
+def _read_object(cls: Any, document: Any) -> Any:
+    """The object in this JSON object; an object of the class is returned as it is."""
+    if isinstance(document, cls):
+        return document
+    fields = fields_of(cls)
+    if not isinstance(document, Mapping):
+        remedy = f"write {{...}} with any of the keys {', '.join(fields)}"
+        raise ValueError("is not an object", remedy)  # noqa: TRY004  a fault of the input
+    faults: list[Fault] = []
+    values = {key: field.default for key, field in fields.items()}
+    twice = getattr(document, "twice", ())
+    for key, value in document.items():
+        if key in twice:
+            faults.append(Fault(key, "", "given more than once"))
+        if value is None or value == "":
+            continue
+        if key in fields:
+            values[key] = _read_member(fields[key].reader, key, value, faults)
+        else:
+            faults.append(_unknown(key, fields))
+    faults += [Fault(key, "", "missing") for key, value in values.items() if value is _REQUIRED]
+    if faults:
+        raise _FaultyError(faults)
+    result = tuple.__new__(cls, values.values())  # the constructor of a section calls this function
+    if hasattr(result, "faults_between"):
+        faults += result.faults_between()
+    if faults:
+        raise _FaultyError(faults)
+    return result
+
+
+def _unknown(key: object, known: Iterable[str]) -> Fault:
+    from difflib import get_close_matches  # noqa: PLC0415  only a fault needs it
+
+    is_plain = isinstance(key, str) and key.isascii() and key.isidentifier()
+    path = str(key) if is_plain else f"[{show(key)}]"
+    lower = {each.lower(): each for each in known}
+    near = get_close_matches(str(key).lower(), lower, 1, 0.8)
+    remedy = f"did you mean {lower[near[0]]}?" if near else f"the known keys are {', '.join(known)}"
+    return Fault(path, "", "unknown key", remedy)
+
+
+# Documents.
+
+
+def section(cls: type[T]) -> type[T]:
+    """Make a NamedTuple a section of a configuration, whose keys in JSON are its attributes in
+    camelCase, and whose constructor and `_replace` read each argument, as from JSON.
+    """
+    made: Any = cls
+    made.json_keys = tuple(map(_camel, made._fields))
+    plain_new = made.__new__
+
+    @wraps(plain_new)
+    def new_section(subclass: Any, *values: Any, **settings: Any) -> Any:
+        # The arguments in their order, with the defaults of those that are left out.
+        given = plain_new(subclass, *values, **settings)
+        return read(subclass, dict(zip(made.json_keys, given, strict=True)))
+
+    made.__new__ = new_section
+    # `_replace` makes its value with `_make`.
+    made._make = classmethod(lambda subclass, values: subclass(*values))
+    return cls
+
+
+def _camel(attribute: str) -> str:
+    first, *words = attribute.split("_")
+    return first + "".join(map(str.capitalize, words))
+
+
+def read(cls: type[T], document: object, *, key: str = "") -> T:
+    """The object of this class from a JSON object. Raises ConfigError, whose messages name `key` as
+    the key with this value: `read(Agent, whole["agent"], key="agent")`.
+    """
+    faults: list[Fault] = []
+    result: T = _read_member(reader_of(cls), key, document, faults)
+    if faults:
+        raise ConfigError(fault._replace(path=fault.path.removeprefix(".")) for fault in faults)
+    return result
+
+
+def parse(text: str | bytes) -> Any:
+    """The JSON value of the text."""
+    import json  # noqa: PLC0415  a check on the host reads no JSON
+
+    try:
+        if isinstance(text, bytes):
+            # Without the codec utf-8-sig, which Debian's python3-minimal lacks.
+            text = text.removeprefix(b"\xef\xbb\xbf").decode()
+        return json.loads(text, object_pairs_hook=_object)
+    except (ValueError, RecursionError) as error:
+        rule = f"is not JSON: {error}" if text else "is empty"
+        raise ConfigError([Fault("", "", rule)]) from error
+
+
+class _Repeating(dict[str, Any]):
+    """A JSON object that gives keys more than once."""
+
+    twice: list[str]
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) == len(pairs):
+        return members
+    repeating = _Repeating(members)
+    keys = [key for key, _ in pairs]
+    repeating.twice = [key for key in members if keys.count(key) > 1]
+    return repeating
+
+
+def load(path: str | os.PathLike[str], make: Callable[[bytes], T]) -> T:
+    """What `make` returns for the text of a file or a pipe (`-` is standard input). A ConfigError
+    names the file.
+    """
+    source = "standard input" if path == "-" else os.fspath(path)
+    try:
+        if path == "-":
+            text = sys.stdin.buffer.read()
+        else:
+            with open(path, "rb") as stream:
+                text = stream.read()
+        return make(text)
+    except OSError as error:
+        raise ConfigError([Fault("", "", f"cannot be read: {error.strerror}")], source) from error
+    except ConfigError as error:
+        raise ConfigError(error.faults, source) from error
+
+
+def read_file(cls: type[T], path: str | os.PathLike[str]) -> T:
+    """The object of this class in a JSON file; `-` is standard input."""
+    return load(path, lambda text: read(cls, parse(text)))
+
+
+def json_value(value: Any) -> Any:
+    """The value as JSON has it, without the members that have their default value: the opposite of
+    `read`.
+    """
+    if type(value) in {bool, int, str}:
+        return value
+    if type(value) is tuple:
+        return [json_value(item) for item in value]
+    if type(value) in _READERS:  # an address, a network or a prefix
+        return str(value)
+    members: dict[str, Any] = {}
+    for member, (key, field) in zip(value, fields_of(type(value)).items(), strict=True):
+        if member != field.default:
+            members[key] = json_value(member)
+    return members

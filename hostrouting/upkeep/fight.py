@@ -1,0 +1,81 @@
+"""A fight: another program takes away, again and again, what the guard puts back.
+
+The guard counts its repairs, and leaves the number in a file under /run for as long as the fight
+lasts, where `status` finds it. The journal has a line when a fight begins, one each hour, and one
+at its end.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from hostrouting.errors import HostError
+from hostrouting.finding import Finding, Remedy
+from hostrouting.host.layout import HostLayout
+
+if TYPE_CHECKING:
+    from hostrouting.host.base import Files
+    from hostrouting.upkeep.passes import PassOutcome
+
+_REPAIRS = 10
+"""With so many repairs, a fight begins: after a boot, a few are usual."""
+_QUIET = 600.0
+"""Seconds without a repair that end a fight: a rival may come every few minutes."""
+_SAY_AGAIN = 3600.0
+_REMEDY = Remedy("find that program, and have it leave alone what is configured here")
+
+
+class Fight:
+    """The repairs of a guard that follow each other."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._repairs = 0
+        self._last = self._said = 0.0
+        self.end()
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a fight."""
+        return self._repairs >= _REPAIRS
+
+    def note(self, outcome: PassOutcome, now: float) -> str:
+        """Count what this pass has repaired; return what is to be said, if anything."""
+        is_over = now - self._last > _QUIET
+        if is_over and self.is_on:
+            self.end()
+            return "nothing takes away any more what the guard puts back"
+        if not outcome.changes and not outcome.table_was:
+            return ""
+        self._repairs = 1 if is_over else self._repairs + 1
+        self._last = now
+        if not self.is_on:
+            return ""
+        last_repair = str(outcome.changes[0]) if outcome.changes else "the table for probes"
+        sentence = (
+            f"another program takes away what the guard puts back: {self._repairs:,} times by now, "
+            f"last: {last_repair}"
+        )
+        with suppress(HostError):
+            self._files.write(HostLayout.fight_path, f"{self._repairs}\n{sentence}\n")
+        if self._repairs > _REPAIRS and now - self._said < _SAY_AGAIN:
+            return ""
+        self._said = now
+        return f"{sentence}; {_REMEDY}"
+
+    def end(self) -> None:
+        """Forget the repairs."""
+        self._repairs = 0
+        with suppress(HostError):
+            self._files.remove(HostLayout.fight_path)
+
+
+def read_fight(files: Files) -> Finding | None:
+    """The fight that the guard of this host is in, as a warning with the number of `repairs`."""
+    text = files.read(HostLayout.fight_path)
+    if text is None:
+        return None
+    number, sentence = text.splitlines()
+    facts = {"repairs": int(number)}
+    return Finding("fight", "warning", sentence, HostLayout.guard_unit, _REMEDY, facts)

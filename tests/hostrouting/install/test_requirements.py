@@ -1,0 +1,57 @@
+"""hostrouting.install.requirements: what a run says of a host before its first write, beside the
+causes in test_dry_run.
+"""
+
+import pytest
+
+from hostrouting.config.settings import GateConfig
+from hostrouting.tasks.configure import Configure
+from hostrouting.testing import FakeHost, FakeManager, h200
+from tests.support.tasks import LAYOUT, WANTED, configured, manager_of, run
+
+KUBELET = "kubelet.service"
+GATED = WANTED._replace(gate=GateConfig((KUBELET,)))
+ENVIRONMENTS = {
+    "LD_PRELOAD=/opt/a.so HOME=/root LD_DEBUG=files": "LD_DEBUG and LD_PRELOAD",
+    "'GCONV_PATH=/with blanks'": "GCONV_PATH",
+    "LD_BIND_NOW=1 TMPDIR=/tmp MALLOC_ARENA_MAX=2": "",
+    "": "",
+}
+"""By what a unit has in its environment, as systemd shows it: what the gate takes away."""
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_variables_that_a_unit_loses(environment: str) -> None:
+    """The run that gates the unit warns of them, and says where else they can be set; later, they
+    are a note.
+    """
+    names = ENVIRONMENTS[environment]
+    properties = {KUBELET: {"Environment": environment}}
+    host = FakeHost(kernel=h200(), manager=FakeManager(properties=properties))
+    plan = Configure(GATED, host=host).plan()
+    if not names:
+        assert plan.findings == ()
+        return
+    [finding] = plan.findings
+    assert plan.would_fail == ""
+    assert (finding.severity, finding.target) == ("warning", KUBELET)
+    assert finding.sentence.startswith(f"{KUBELET} loses {names}, which its Environment= sets")
+    run(Configure(GATED, host=host))
+    [finding] = Configure(GATED, host=host).plan().findings
+    assert finding.severity == "note"
+    manager_of(host).properties.clear()
+    assert Configure(GATED, host=host).plan().findings == ()
+
+
+def test_another_mode_of_the_program() -> None:
+    """It can be typed; another mode is said as that, and a run ends it."""
+    host = configured(WANTED)
+    assert host.files.modes[LAYOUT.program_path] == 0o755
+    host.files.modes[LAYOUT.program_path] = 0o644
+    plan = Configure(WANTED, host=host).plan()
+    assert plan.files.written_paths == (LAYOUT.program_path,)
+    [note] = plan.findings
+    assert (note.severity, note.target) == ("note", LAYOUT.program_path)
+    assert note.sentence == f"{LAYOUT.program_path} has the mode 644, and not 755"
+    run(Configure(WANTED, host=host))
+    assert Configure(WANTED, host=host).plan().is_empty
