@@ -105,9 +105,12 @@ def a_guard_that_has_failed(repaired: System) -> None:
     repaired.must("systemctl", "kill", "--signal=KILL", GUARD)
     wait_for("the guard to fail", lambda: repaired.show(GUARD, "SubState") == "failed")
 
+    # journald may be later than systemd.
+    reason = "Address family not supported by protocol"
+    wait_for("its words", lambda: reason in hostrouting(repaired, "status").stdout)
     page = status(repaired)
     assert f"\n  {GUARD} has failed" in page
-    assert "Address family not supported by protocol" in page
+    assert reason in page
     repaired.lay(override, LIMITED)
     repaired.must("systemctl", "daemon-reload")
     type_line(repaired, proposed(page, f"hostrouting apply --config {LAYOUT.config_path}"))
