@@ -17,7 +17,7 @@ class ManualPage(BuildHookInterface[Any]):
         if version == "editable":
             return
         sys.path.insert(0, self.root)
-        from hostrouting.cli.parser import command_of, make_parser  # noqa: PLC0415  found only now
+        from hostrouting.cli.parser import command_of, make_parser  # noqa: PLC0415  see the path
         from hostrouting.release import __version__  # noqa: PLC0415  as above
 
         self.folder = TemporaryDirectory()

@@ -86,7 +86,7 @@ def units_with_drop_ins(files: Files) -> list[str]:
 
 
 def gated_on_disk(files: Files) -> tuple[str, ...]:
-    """The units that have a drop-in of ours. One that cannot be read is left out, because a page
+    """The units that have a drop-in of ours. A drop-in that cannot be read is left out: a page
     says what is known although something is broken.
     """
     gated: list[str] = []

@@ -1,9 +1,10 @@
 """Which devices are expected: those that the configuration names, or those of the default route.
 
 Theory of operation. A plain packet that no other route takes leaves by the first default route that
-the lookup finds. So the default routes are listed in the order of the lookup. Only those count that
-lead out of the host: InfiniBand's do not, and a dummy's counts where there is no other. The devices
-of the first one are expected. This may be wrong in three ways, which put devices in doubt:
+the lookup finds. So the default routes are listed in the order of the lookup. A default route
+counts if it leads out of the host: not by InfiniBand, and by a dummy only where there is no other.
+The devices of the first one are expected. This may be wrong in three ways, which put devices in
+doubt:
 
 - An equal default route leads through another device, or several routers advertise themselves.
   Field states: two-cards-with-one-metric, networkd-ra-by-two-nexthops.

@@ -3,8 +3,8 @@
 A change starts a pass that only sets the routes, at once. A whole pass follows as soon as the last
 whole pass is 10 s ago; without a change, one is made each minute. A pass changes only what is
 wrong, or it would wake the guard again. After a pass, the guard rests for 25 times as long as the
-pass has worked, so that it uses a twentieth of a processor at most, however much changes; but for
-no more than 2 s, so that a route is back within 3 s on a host with very many routes, too.
+pass has worked, so that it uses little of a processor while much changes. A rest ends after 2 s, so
+that a route is back within 3 s on a host with very many routes, too.
 
 What a pass finds is logged once, until a pass of its kind does not find it; in a fight
 (`upkeep.fight`), once until its end.
