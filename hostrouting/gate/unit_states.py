@@ -41,6 +41,7 @@ _PROPERTIES = (
     "UnitFileState",
     "StateChangeTimestamp",
     "ConditionTimestamp",
+    "ExecMainStartTimestamp",
 )
 _RESTARTING = {"auto-restart", "auto-restart-queued"}
 
@@ -109,7 +110,11 @@ def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
         return state._replace(remedy=_to_unmask(unit, properties))
     if state.state not in {"stuck", "fails"}:
         return state
-    errors = manager.errors_of(unit, properties["ConditionTimestamp"])
+    # systemd 249 also notes the condition of a start that it then refuses, at the limit of starts.
+    # The guard has no gate: whatever it logs comes from its main process.
+    is_guard = unit == HostLayout.guard_unit
+    began = "ExecMainStartTimestamp" if is_guard else "ConditionTimestamp"
+    errors = manager.errors_of(unit, properties[began])
     see = Remedy("see", command_of("journalctl -u", unit), needs_root=False)
     if state.state == "stuck":
         start = Remedy("when that is mended", command_of("systemctl start", unit))

@@ -91,13 +91,15 @@ def a_start_that_was_not_checked(repaired: System) -> None:
     repaired.must("systemctl", "daemon-reload")
 
 
-LIMITED = "[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=1\n[Service]\nRestartSec=100ms\n"
+LIMITED = "[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=1\n[Service]\nRestartSec=1100ms\n"
 WITHOUT_NETLINK = "RestrictAddressFamilies=\nRestrictAddressFamilies=AF_UNIX\n"
 
 
 def a_guard_that_has_failed(repaired: System) -> None:
     """When systemd has given up, the page has what the guard has logged since its last start. When
     that is mended, the line of the page starts it, although the limit of starts is reached.
+
+    The start that systemd refuses comes in another second than the last one.
     """
     override = f"{LAYOUT.unit_directory}/{GUARD}.d/50-site.conf"
     repaired.lay(override, LIMITED + WITHOUT_NETLINK)
