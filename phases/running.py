@@ -42,7 +42,7 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     """
     run = _Run(task, ctx)
     run.finish()
-    for number in run.signals:
+    for number in tuple(run.signals):  # the handler of another run may note it again
         signal.raise_signal(number)
     if run.error is not None:
         raise run.error
@@ -160,7 +160,7 @@ class _Run:
         self.result: object = None
         self.error: BaseException | None = None
         self.signals: list[int] = []
-        """Those that came meanwhile, as the handler has noted them."""
+        """Those that came meanwhile; runs that are awaited side by side share the list."""
         self._stopped_for = 0
         """How many of them have stopped the run."""
         self._task, self._verb = task, verb
@@ -225,13 +225,14 @@ class _Run:
 
 _awaited_runs: set[_Run] = set()
 """Those that the main thread waits for."""
+_noted: list[int] = []
+"""The signals since the first of these runs began."""
 _former_handlers: dict[int, Any] = {}
 """Those of the program, by the number of the signal."""
 
 
 def _note(number: int, _frame: object) -> None:
-    for run in tuple(_awaited_runs):
-        run.signals.append(number)
+    _noted.append(number)
 
 
 @contextmanager
@@ -245,9 +246,11 @@ def _noting_signals(run: _Run) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    global _noted  # noqa: PLW0603  a handler is a function, and gets nothing else
     try:
-        for other in _awaited_runs:  # all of them have noted the same
-            run.signals = [*other.signals]
+        if not _awaited_runs:
+            _noted = []
+        run.signals = _noted
         _awaited_runs.add(run)
         for stopping in (signal.SIGINT, signal.SIGTERM):
             handler = signal.getsignal(stopping)
