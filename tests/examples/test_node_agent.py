@@ -15,8 +15,8 @@ import pytest
 
 import phases
 from hostrouting.testing import FakeFiles, FakeHost, h200
-from phases.testing import StubTask
 from tests.support.programs import EXAMPLES, example
+from tests.support.recorder import StubTask
 from tests.support.tasks import REPAIR, WANTED, document, manager_of
 from tests.support.waiting import wait_for
 

@@ -8,8 +8,7 @@ import pytest
 import phases
 from phases import Context, Status
 from phases.tasks import FunctionTask
-from phases.testing import StubTask
-from tests.support.recorder import quiet, ran
+from tests.support.recorder import StubTask, quiet, ran
 
 
 def never(_ctx: Context) -> None:

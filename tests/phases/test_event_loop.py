@@ -11,8 +11,8 @@ import pytest
 
 import phases
 from phases import Context, Status, Step
-from phases.testing import FakeClock, StubTask
-from tests.support.recorder import Recorder
+from phases.testing import FakeClock
+from tests.support.recorder import Recorder, StubTask
 from tests.support.signalled import Program
 
 WAIT = phases.task("wait")(lambda ctx: ctx.sleep(150))

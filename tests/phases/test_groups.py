@@ -15,8 +15,8 @@ import pytest
 
 import phases
 from phases import Context
-from phases.testing import FakeClock, StubTask
-from tests.support.recorder import Recorder, quiet, ran
+from phases.testing import FakeClock
+from tests.support.recorder import Recorder, StubTask, quiet, ran
 
 
 def deaf(ctx: Context) -> None:

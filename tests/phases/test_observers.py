@@ -13,9 +13,9 @@ import pytest
 
 import phases
 from phases import Context, Step
-from phases.testing import FakeClock, StubTask
+from phases.testing import FakeClock
 from tests.support.programs import completed
-from tests.support.recorder import Recorder
+from tests.support.recorder import Recorder, StubTask
 
 
 class Result:
@@ -120,12 +120,15 @@ def test_the_logging_of_a_program(is_configured: bool) -> None:  # noqa: FBT001 
     """
     program = """
 import logging.config, phases
-from phases.testing import StubTask
+
+def fails(ctx):
+    raise OSError
+
 handler = {"class": "logging.StreamHandler"}
 root = {"handlers": ["h"], "level": "INFO"}
 if %s:
     logging.config.dictConfig({"version": 1, "handlers": {"h": handler}, "root": root})
-phases.run(StubTask("a", errors=[OSError()]))
+phases.run(phases.task("a")(fails))
 """
     lines = completed([sys.executable, "-c", program % is_configured]).stderr.splitlines()
     words = ["a started", "a failed"] if is_configured else []
@@ -157,18 +160,20 @@ def test_observers_and_logs_that_raise(caplog: pytest.LogCaptureFixture) -> None
 
 PROGRAM = """
 import logging, phases, sys
-from phases.testing import StubTask
 
 @phases.task("a")
 def prints(ctx):
     print("printed", flush=True)
     ctx.log.info("logged")
-    assert phases.run(StubTask("inner")).ok
+    assert phases.run(phases.task("inner")(str)).ok
 
 logging.basicConfig(level="INFO", format="LOG %(message)s")
 stream = logging.getLogger().handlers[0].stream
-fails = StubTask("b", errors=[OSError("busy")])
-assert phases.run(StubTask("first")).ok
+@phases.task("b")
+def fails(ctx):
+    raise OSError("busy")
+
+assert phases.run(phases.task("first")(str)).ok
 print(phases.run(phases.serial(prints, fails, name="boot")))
 assert logging.getLogger().handlers[0].stream is stream is sys.stderr
 """

@@ -9,8 +9,7 @@ import pytest
 
 import phases
 from phases import Context, Status
-from phases.testing import StubTask
-from tests.support.recorder import quiet, ran
+from tests.support.recorder import StubTask, quiet, ran
 
 
 async def _asynchronous(_ctx: phases.Context) -> None:

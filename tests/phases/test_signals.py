@@ -13,8 +13,7 @@ from typing_extensions import Self
 
 import phases
 from phases import Context, Status
-from phases.testing import StubTask
-from tests.support.recorder import Recorder
+from tests.support.recorder import Recorder, StubTask
 from tests.support.signalled import Program
 
 RUN = "report = phases.run({task}); print(report); sys.exit(report.exit_code)"
@@ -27,7 +26,7 @@ def test_a_signal_stops_a_run(number: signal.Signals) -> None:
     signal.
     """
     both = "phases.parallel(wait, phases.task('also')(wait.do), name='both')"
-    task = f"phases.serial({both}, StubTask('next'))"
+    task = f"phases.serial({both}, phases.task('next')(print))"
     code, out, err = Program(RUN.format(task=task), ready=2).end(number)
     assert code == 128 + number
     assert f"{number.name}: stopping, waiting for " in err

@@ -9,8 +9,7 @@ import pytest
 
 import phases
 from phases import Status, Step
-from phases.testing import StubTask
-from tests.support.recorder import ran
+from tests.support.recorder import StubTask, ran
 
 
 class Result:

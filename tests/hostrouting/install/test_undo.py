@@ -23,7 +23,6 @@ from hostrouting.model.route import Route
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, h200
-from phases.testing import StubTask
 from tests.hostrouting.install.test_install import (
     NOTHING,
     apply,
@@ -35,6 +34,7 @@ from tests.hostrouting.install.test_install import (
 )
 from tests.support.examples import scaled
 from tests.support.mishaps import ctrl_c, full, mishap_host
+from tests.support.recorder import StubTask
 from tests.support.tasks import (
     LAYOUT,
     REPAIR,
