@@ -6,10 +6,11 @@ collects, and override `make`::
     class TestMine(BackendContract):
         @contextmanager
         def make(self) -> Iterator[RouteBackend]:
-            with MyBackend() as backend:
+            with linux_host(), MyBackend() as backend:
                 yield backend
 
-Each test gets a new backend, for the host of `contract_host`:
+Each test gets a new backend, for a host as `contract_host` is, a fake kernel. `linux_host` of
+`hostrouting.testing.linux` makes one of Linux. The host has:
 
 - lo, up, with 127.0.0.1/8 and ::1/128;
 - eth0, up, with 10.0.0.4/24 and 2001:db8::4/64;

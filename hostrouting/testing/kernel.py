@@ -12,7 +12,8 @@ The rest is left out, as follows; a test that relies on it is not warned:
 - an address has no peer, broadcast address, metric or scope of its own;
 - link-local addresses and IPv6 routes to multicast addresses are only there if a test adds them,
   Linux has IPv6, which is disabled on no device, and no router advertises anything;
-- a link-local address of this host is refused as a gateway on every device, not only on its own;
+- no gateway is refused that is an address of this host or a broadcast address, or that is one of
+  IPv4 for an IPv6 route;
 - the kind, type and master of a device are stored, and not checked;
 - there are no nexthop objects;
 - types, tos, sources (`from`), preferences, weights and an mtu of a route are stored, and neither
@@ -349,24 +350,14 @@ class FakeKernel(RouteBackend):
         one.
         """
         gateway = hop.gateway
-        if gateway is None:
+        if gateway is None or gateway.version != family or hop.onlink:
             return
-        if gateway.version != family:
-            if family == IPV6:
-                raise KernelError(errno.EINVAL, "an IPv6 route cannot have an IPv4 gateway")
-            return
-        if hop.onlink:
-            return
-        if family == IPV6 and self._is_own(gateway):
-            raise KernelError(errno.EINVAL, f"gateway {gateway} is an address of this host")
         if family == IPV6 and gateway.is_link_local:
             return
         covering = self._routes_covering(gateway, hop.dev)
         best = min(covering, key=lambda route: (-route.prefix.length, route.metric), default=None)
         if best is None or best.has_gateway:
             raise KernelError(errno.ENETUNREACH, f"gateway {gateway} is not on-link")
-        if best.type == "broadcast":
-            raise KernelError(errno.EINVAL, f"gateway {gateway} is a broadcast address")
 
     def _routes_covering(self, gateway: IP, dev: str | None) -> Iterator[Route]:
         """The routes of the tables local and main that may reach the gateway through this device.
