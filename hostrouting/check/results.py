@@ -124,8 +124,7 @@ class Part(NamedTuple):
     @property
     def escape(self) -> tuple[Opinion, Decision] | None:
         """The first of them; None if no packets escape."""
-        escapes = self.escapes
-        return escapes[0] if escapes else None
+        return next(iter(self.escapes), None)
 
     @property
     def worst_grade(self) -> Grade:

@@ -44,7 +44,7 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
     for family in report.families:
         findings += _describe_unrepairable(family, severity)
         findings += [*family.flaws, *family.doubts]
-        findings += _describe_allowances(family)
+    findings += _describe_allowances(report)
     return tuple(dict.fromkeys(findings))
 
 
@@ -53,20 +53,18 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
 
 def _describe_missing_default(family: FamilyReport, severity: Severity) -> Finding:
     """That no device is expected."""
-    target = f"IPv{family.family} default route"
-    facts = {"family": family.family}
     remedy = TO_HAVE_DEFAULT
     looked_up = {(rule.family, rule.table) for rule in family.snapshot.rules}
     if (family.family, TABLE_MAIN) not in looked_up:
-        add_rule = command_of(_program_for(family.family), "rule add pref 32766 lookup main")
+        add_rule = _command_for(family.family, "rule add pref 32766 lookup main")
         remedy = Remedy("no rule looks up table main; add it", add_rule)
     return Finding(
         "no-default-route",
         severity,
         family.sentence,
-        target,
+        f"IPv{family.family} default route",
         remedy,
-        facts,
+        {"family": family.family},
         can_retry=True,
     )
 
@@ -222,13 +220,12 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
 
 def _command_to_add(rule: Rule) -> str:
     """The command that adds this rule for table main."""
-    program = _program_for(rule.family)
-    return command_of(program, f"rule add pref {rule.priority} {rule.selection} lookup main")
+    return _command_for(rule.family, f"rule add pref {rule.priority} {rule.selection} lookup main")
 
 
-def _program_for(family: int) -> str:
-    """The program that changes the rules of this family."""
-    return "ip" if family == IPV4 else "ip -6"
+def _command_for(family: int, words: str) -> str:
+    """The command with these words that changes the rules of this family."""
+    return command_of("ip" if family == IPV4 else "ip -6", words)
 
 
 # What is in doubt.
@@ -286,17 +283,25 @@ def describe_doubts(family: int, doubts: Iterable[RangeInDoubt]) -> Iterator[Fin
         sentence = wording.sentence.format(where=where, reason=opinion.reason)
         remedy = Remedy(wording.remedy)
         if wording.command:
-            remedy = Remedy(wording.remedy, command_of(_program_for(family), wording.command))
+            remedy = Remedy(wording.remedy, _command_for(family, wording.command))
         yield Finding(cast("Name", opinion.name), "warning", sentence, where, remedy)
 
 
 # What is allowed.
 
 
-def _describe_allowances(family: FamilyReport) -> Iterator[Finding]:
-    """Which ranges leave through a device that is only allowed, by what allows it."""
-    allowed = ranges_of((part, part.allowance) for part in family.parts)
-    by_reason = grouped((name, extent(family.family, *ends)) for name, *ends in allowed)
-    for name, ranges in by_reason.items():
-        where = spoken(ranges, most=3)
-        yield Finding("allowed", "note", f"packets to {where} leave through {name}", name)
+def _describe_allowances(report: CheckReport) -> Iterator[Finding]:
+    """Which ranges leave through devices that are only allowed, and what allows these, in one line:
+    nothing is wrong there.
+    """
+    allowed: list[tuple[str, str]] = []
+    for family in report.families:
+        ranges = ranges_of((part, part.allowance) for part in family.parts)
+        allowed += [(name, extent(family.family, *ends)) for name, *ends in ranges]
+    by_reason = grouped(allowed)
+    sentences = [
+        f"packets to {spoken(extents, most=3)} leave through {name}"
+        for name, extents in by_reason.items()
+    ]
+    if sentences:
+        yield Finding("allowed", "note", "; ".join(sentences), ", ".join(by_reason))

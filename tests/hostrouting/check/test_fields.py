@@ -272,7 +272,9 @@ def the_proposed_commands_work(
 
 
 def agrees(field: Field, report: CheckReport) -> None:
-    """The report says what the file says: of both families, and of each."""
+    """The report says what the file says: of both families, and of each. Of a healthy node it says
+    no more than what is allowed there, in one line.
+    """
     findings = check_findings(report)
     page = "\n".join(map(str, findings))
     names = {finding.name for finding in findings}
@@ -291,6 +293,10 @@ def agrees(field: Field, report: CheckReport) -> None:
         assert [words for words in said.says if words not in page] == [], told(field, report)
         assert names >= set(said.names), told(field, report)
         assert names.isdisjoint(said.absent), told(field, report)
+    if report.verdict == "ok":
+        named = {name for said in field.families.values() for name in said.names}
+        further = [finding.name for finding in findings if finding.name not in named]
+        assert further in ([], ["allowed"]), told(field, report)
 
 
 def told(field: Field, report: CheckReport, **seen: list[str]) -> str:
