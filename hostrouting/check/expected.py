@@ -29,9 +29,9 @@ from hostrouting.model.route import Route, devs_of
 from hostrouting.model.snapshot import Link
 from hostrouting.routes.default_route import (
     devs_hidden_by_a_tunnel,
-    doubtful_by_a_tunnel,
-    doubtful_by_equal_routes,
+    doubtful_devs,
     has_tunnel,
+    with_next_hops,
 )
 
 
@@ -71,8 +71,7 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
         hidden_card = card
     doubtful: frozenset[str] = frozenset()
     if defaults and not configured:
-        doubtful = doubtful_by_a_tunnel(devs, hidden, fib.snapshot)
-        doubtful |= doubtful_by_equal_routes(defaults)
+        doubtful = doubtful_devs(defaults, fib.snapshot)
         all_devs = devs_of(defaults)
         if len(all_devs) > 1 and _is_for_root_alone(fib, defaults[0]):
             doubtful |= all_devs
@@ -145,20 +144,21 @@ def _routes_that_count(
 ) -> tuple[Route, ...]:
     """The default routes with a next hop through one of these devices, and only these next hops.
 
-    Beside one of length 0, in whichever table, two halves are a capture, unless they are a
-    tunnel's: OpenVPN adds them to hide the default route (`redirect-gateway def1`), which it
-    replaces otherwise.
+    Beside a card's default route of length 0, in whichever table, two halves are a capture, unless
+    they are a tunnel's: OpenVPN adds them to hide the default route (`redirect-gateway def1`),
+    which it replaces otherwise.
+
+    Field state: bgp-halves-before-a-vpn has only a tunnel's of length 0.
     """
-    through_these: list[Route] = []
-    hiding: list[Route] = []
-    for route in defaults:
-        hops = tuple(hop for hop in route.next_hops if hop.dev in counting)
-        if not hops:
-            continue
-        through_these.append(route._replace(next_hops=hops))
-        if route.prefix.length == 0 or has_tunnel(route.devs, links):
-            hiding.append(through_these[-1])
-    return tuple(hiding or through_these)
+    through_these = with_next_hops(defaults, lambda hop: hop.dev in counting)
+    whole = [route for route in through_these if route.prefix.length == 0]
+    if all(has_tunnel(route.devs, links) for route in whole):
+        return tuple(through_these)
+    return tuple(
+        route
+        for route in through_these
+        if route.prefix.length == 0 or has_tunnel(route.devs, links)
+    )
 
 
 def _card_below_tunnel(

@@ -125,7 +125,8 @@ def fine_by_its_route(_: Judge, other: OtherPackets) -> Opinion | None:
 
 def of_a_user_network(judge: Judge, other: OtherPackets) -> Opinion | None:
     """A CNI marks the packets of a network that a user has defined, and keeps that apart from the
-    cluster's own: its table ends with a route that refuses the rest.
+    cluster's own: its table, which plain packets never meet, ends with a route that refuses the
+    rest.
 
     Field states: ovn-kubernetes-user-network; anycast-address-on-lo-refused has no such table.
     """
@@ -133,6 +134,8 @@ def of_a_user_network(judge: Judge, other: OtherPackets) -> Opinion | None:
     if other.met.keys() != {"fwmark"} or last is None:
         return None
     if last.type != "unreachable" or last.prefix.length:
+        return None
+    if last.table in judge.fib.tables_for_plain:
         return None
     for route in judge.fib.routes:
         is_beside = route.table == last.table

@@ -13,7 +13,7 @@ last first. Then the table is read once more, so that the error says what is tru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import ApplyError, BackendError
@@ -48,8 +48,7 @@ def apply_plan(
     plan.require_no_conflict()
     if not plan.changes:
         return
-    keys = {step.route.key for step in plan.steps}
-    present = _present(before, keys)
+    present = _present(before, {step.route.key for step in plan.steps})
     try:
         problems = _carry_out(plan, backend, check, done)
         if not problems:
@@ -178,11 +177,12 @@ def _in_effect(
     route of ours with any metric if there is none without.
     """
     entries = _entries(now)
-
-    def is_in_effect(request: RouteRequest) -> bool:
-        return (bare(request.route) in entries) != (request.verb == "delete")
-
-    return [*filter(is_in_effect, requests)]
+    in_effect: list[RouteRequest] = []
+    for request in requests:
+        is_there = bare(request.route) in entries
+        if is_there != (request.verb == "delete"):
+            in_effect.append(request)
+    return in_effect
 
 
 def _entries(routes_of_keys: dict[RouteKey, list[Route]]) -> set[Route]:
@@ -197,13 +197,11 @@ def _entries(routes_of_keys: dict[RouteKey, list[Route]]) -> set[Route]:
     return entries
 
 
-def _read(backend: RouteBackend, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
-    wanted = [*keys]
-    snapshot = backend.snapshot(near=[key.prefix for key in wanted])
-    return _present(snapshot, wanted)
+def _read(backend: RouteBackend, keys: Collection[RouteKey]) -> dict[RouteKey, list[Route]]:
+    return _present(backend.snapshot(near=[key.prefix for key in keys]), keys)
 
 
-def _present(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
+def _present(snapshot: Snapshot, keys: Collection[RouteKey]) -> dict[RouteKey, list[Route]]:
     """The routes of each of these keys, without the state of their next hops."""
     present = present_by_key(snapshot, keys)
     return {key: [*map(bare, present[key])] for key in keys}

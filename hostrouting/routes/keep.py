@@ -30,9 +30,9 @@ def keep_routes(
     The route for replies to probes comes last, and holds nothing back: if Linux refuses it, as
     where IPv6 is disabled on its device, the plan has that as a warning.
     """
-    replies = {route.key for route in reply_routes(config)}
-    configured = {route.key for route in config.static_routes.routes} | replies
-    before = backend.snapshot(near=[key.prefix for key in configured])
+    configured = {route.key for route in config.static_routes.routes}
+    replies = {route.key for route in reply_routes(config)} - configured
+    before = backend.snapshot(near=[key.prefix for key in configured | replies])
     plan = plan_static_routes(config, before, may_move=may_move)
     plan.require_no_conflict()
     if plan.waiting:

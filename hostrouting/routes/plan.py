@@ -40,18 +40,13 @@ TO_MOVE = Remedy("to have that now", call(f"apply --config {HostLayout.config_pa
 
 def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
     """The route for replies to probes, whose destination is on the link, if a configuration wants
-    it.
-
-    A configured route with its key takes its place.
+    it. A configured route with its key takes its place.
     """
     rewrite = config.probe_rewrite
     if not (rewrite.enabled and rewrite.ensure_route):
         return ()
     [dev] = rewrite.interfaces  # the configuration has only one with `ensureRoute`
-    reply = StaticRoute(Prefix.of(rewrite.global_address).to_network(), dev=dev)
-    if any(route.key == reply.key for route in config.static_routes.routes):
-        return ()
-    return (reply,)
+    return (StaticRoute(Prefix.of(rewrite.global_address).to_network(), dev=dev),)
 
 
 def plan_static_routes(

@@ -4,7 +4,8 @@
 others, and asked for the host as it would be afterwards.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.config.settings import StaticRoute
@@ -75,26 +76,22 @@ class RoutePlan(NamedTuple):
     """
 
     @classmethod
-    def joined(cls, plans: Iterable["RoutePlan"]) -> "RoutePlan":
+    def joined(cls, plans: Sequence["RoutePlan"]) -> "RoutePlan":
         """One plan with everything that is in these, and its steps in the order of their signs."""
-        steps: list[Step] = []
-        waiting: list[Incomplete] = []
-        staying: list[Incomplete] = []
-        reply_findings: list[Finding] = []
-        for plan in plans:
-            steps += plan.steps
-            waiting += plan.waiting
-            staying += plan.staying
-            reply_findings += plan.reply_findings
         order = [*_SIGNS]
-        steps.sort(key=lambda step: order.index(step.action))
-        return cls(tuple(steps), tuple(waiting), tuple(staying), tuple(reply_findings))
+        steps = chain.from_iterable(plan.steps for plan in plans)
+        return cls(
+            tuple(sorted(steps, key=lambda step: order.index(step.action))),
+            tuple(chain.from_iterable(plan.waiting for plan in plans)),
+            tuple(chain.from_iterable(plan.staying for plan in plans)),
+            tuple(chain.from_iterable(plan.reply_findings for plan in plans)),
+        )
 
     def of_replies(self) -> "RoutePlan":
         """The plan for the route for replies to probes: a conflict or what is missing is a warning,
         and nothing else.
         """
-        obstacles = [*(step.finding for step in self.conflicts), *self.route_waits]
+        obstacles = [*self.findings()]
         return RoutePlan().with_reply_warnings(obstacles) if obstacles else self
 
     def with_reply_warnings(self, obstacles: Iterable[Finding]) -> "RoutePlan":

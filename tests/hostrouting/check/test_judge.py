@@ -13,6 +13,15 @@ from tests.support.topologies import checked, checked_as, vm_of
 halves are a capture beside a default route, and one without; of two to a half, the first is used
   overlap, expected eth0 | default via 10.0.0.1 dev eth0; 0.0.0.0/1 dev eth0; 128.0.0.0/1 dev eth1
   ok, expected eth0 eth1 | -default; 0.0.0.0/1 dev eth0; 128.0.0.0/1 dev eth1
+halves hide the default route of a tunnel, unless Linux asks the table of the tunnel first
++ -default; 0.0.0.0/1 via 10.0.0.1 dev eth0; 128.0.0.0/1 via 10.0.0.1 dev eth0
+  ok, expected eth0            | default dev wg1 table 253
+  ok, expected eth0            | default dev wg1
+  undecided, expected eth0 wg1 | default dev wg1 table 100; rule
+a tap is the only way out beside a card that has addresses of the other family alone
++ -default; -addresses; link tap0 tun; default dev tap0; link nic0 nic
+  ok        | address 2001:db8::7/64 dev nic0
+  undecided | address 192.0.2.7/24 dev nic0
 a rule for all but some destinations says nothing about the uplink
   overlap, expected eth0 | default via 10.1.0.1 dev eth1 table 100; rule not to 10.99.0.0/16
 a rule for some users leads them where all others go
@@ -155,6 +164,13 @@ a proxy takes in what a mark selects, if the rule selects by nothing else
   ok        | rule fwmark 1/1
   undecided | rule fwmark 1/1 uidrange 1000-1999
   overlap, doubts | rule fwmark 1/1; rule pref 200
+the table of a user's network is for marked packets alone, and not for all that others leave
++ link flannel.1 vxlan
++ 10.244.0.0/16 dev flannel.1; -default; unreachable default; default dev eth0 table 100
+  undecided | rule not fwmark 1/1
+  undecided | rule not fwmark 1/1; rule pref 90 fwmark 1/1 lookup 254
+  ok        | rule; rule pref 90 fwmark 1/1 lookup 200; unreachable default table 200; \
+10.200.0.0/16 dev flannel.1 table 200
 intendedRules names each rule by its selectors, and says nothing about others
 + elsewhere; rule fwmark 1/1
   undecided

@@ -62,7 +62,8 @@ def test_a_conflict_beside_a_route_that_waits(kernel: FakeKernel) -> None:
 
 def test_linux_refuses_the_route_for_replies() -> None:
     """As where IPv6 is disabled on its device: the other routes are set, and a warning says why it
-    is left out. If Linux refuses another route, none is set.
+    is left out. If Linux refuses another route, none is set; also one that is configured in the
+    place of the route for replies.
     """
     rewrite = ProbeRewriteConfig(enabled=True, interfaces=("eth1",))
     config = configured(static("20.1.0.0/16", "10.0.0.1", dev="eth0"))._replace(
@@ -83,6 +84,12 @@ def test_linux_refuses_the_route_for_replies() -> None:
 
     assert keep_routes(kernel, config, done=done).warnings == ()
     assert ours(kernel) == [str(change.route.prefix) for change in done]
+
+    own = static("2603:1062:0:1:fe80:1234:5678:9abc/128", "fe80::1", dev="eth1", metric=1024)
+    kernel = FaultyBackend(fake())
+    kernel.fail("change", errno.EACCES)
+    with pytest.raises(ApplyError):
+        keep_routes(kernel, configured(own)._replace(probe_rewrite=rewrite), done=[])
 
 
 def ours(kernel: RouteBackend) -> list[str]:
