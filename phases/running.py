@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar, cast
 
 from phases.context import Context, derived, in_a_run
-from phases.execution import new_step, run_step
+from phases.execution import in_dry_run, new_step, run_step
 from phases.step import Status, Step
 from phases.tasks import AnyTask, Task, Verb, require_known, valid_tree, wrapped
 from phases.values import describe_error
@@ -170,6 +170,8 @@ class _Run:
         self.thread = threading.Thread(target=variables.run, args=(self._work,), name="phases")
 
     def _work(self) -> None:
+        if self._verb == "plan":
+            in_dry_run.set(True)
         try:
             self.result = run_step(self._task, self.report, self.ctx, self._verb)
         except BaseException as error:  # noqa: BLE001  it is in the report, or raised by execute
@@ -182,7 +184,7 @@ class _Run:
         signal is handled.
         """
         if threading.current_thread() is not threading.main_thread():
-            self._work()
+            contextvars.copy_context().run(self._work)
             return
         with _noting_signals(self):
             self.thread.start()

@@ -94,16 +94,24 @@ def test_a_plan_that_says_why_the_run_would_fail() -> None:
 
 
 @pytest.mark.parametrize("verb", ["do", "undo"])
-def test_a_dry_run_never_does_a_task(verb: str) -> None:
-    """A plan that would do or undo one has failed, with the remedy."""
+@pytest.mark.parametrize("has_context", [True, False])
+def test_a_dry_run_never_does_a_task(verb: str, has_context: bool) -> None:  # noqa: FBT001  a parameter
+    """A plan that would do or undo one has failed, with the remedy, even if it would do that in a
+    run of its own.
+    """
     log: list[str] = []
     act: Callable[..., object] = phases.execute
     if verb == "undo":
         act = phases.undo
-    report = phases.plan(planned("a", lambda ctx: act(disk("b", log), ctx=ctx)))
+
+    def plan(ctx: Context) -> object:
+        return act(disk("b", log), ctx=ctx if has_context else None)
+
+    report = phases.plan(planned("a", plan))
     words = f"b: a dry run would {verb} it; in a plan, call phases.plan(task, ctx=ctx)"
     assert str(report.error) == words
     assert log == []
+    assert phases.run(disk("b", log)).ok, "after a dry run"
 
 
 def disk(name: str, log: list[str]) -> FunctionTask[None]:

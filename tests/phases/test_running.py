@@ -1,7 +1,8 @@
 """execute and run: what is refused, and what is around the tasks of a program."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -12,13 +13,23 @@ from phases import Context, Status
 from tests.support.recorder import StubTask, quiet, ran
 
 
-async def _asynchronous(_ctx: phases.Context) -> None:
+async def _asynchronous(_ctx: Context) -> None:
     """Would return a coroutine, and nothing in it would run."""
 
 
-def _yields(_ctx: phases.Context) -> Iterator[None]:
+def _yields(_ctx: Context) -> Iterator[None]:
     """Would return a generator."""
     yield
+
+
+async def _yields_later(_ctx: Context) -> AsyncIterator[None]:
+    """Would return an asynchronous generator."""
+    yield
+
+
+def _does_later(_ctx: Context) -> Future[None]:
+    """Returns what is still being done, as by `asyncio.run_coroutine_threadsafe`."""
+    return Future()
 
 
 class _Own:
@@ -64,16 +75,25 @@ def test_objects_that_are_not_tasks(words: str, candidate: object) -> None:
         phases.run(_Own(subtasks=(candidate,)))  # type: ignore[arg-type]  # the name is an object
 
 
-def test_what_a_call_does_not_run() -> None:
-    """A function that returns a coroutine or a generator has not done its work: its step has
-    failed, also in an undo.
+UNFINISHED: list[tuple[Callable[[Context], object], str]] = [
+    (_asynchronous, "coroutine"),
+    (_yields, "generator"),
+    (_yields_later, "async_generator"),
+    (_does_later, "Future"),
+]
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+@pytest.mark.parametrize(("do", "kind"), UNFINISHED)
+def test_what_a_call_does_not_finish(do: Callable[[Context], object], kind: str) -> None:
+    """A function that returns a coroutine, a generator or a future has not done its work: its step
+    has failed, also in an undo.
     """
-    words = "it returned a coroutine or a generator, so nothing was done"
-    for do in (_asynchronous, _yields):
-        hidden = phases.task("a")(do)
-        undo_runs_it = phases.task("b", undo=partial(phases.execute, hidden))(print)
-        for report in (ran(hidden), phases.undo(undo_runs_it, ctx=quiet())):
-            assert str(report.failures[0].error) == words
+    words = f"nobody waits for the {kind} that it returned"
+    hidden = phases.task("a")(do)
+    undo_runs_it = phases.task("b", undo=partial(phases.execute, hidden))(print)
+    for report in (ran(hidden), phases.undo(undo_runs_it, ctx=quiet())):
+        assert str(report.failures[0].error) == words
 
 
 TASK = StubTask("a")
