@@ -185,7 +185,6 @@ def _record_error(step: Step, error: BaseException) -> None:
     if it was cancelled.
     """
     if isinstance(error, Cancelled):
-        step.error = error
         step.reason = error.reason
     else:
         origins = _origins(step, error)

@@ -53,7 +53,7 @@ class LogObserver:
         level, words = _event(step)
         known = {name: value for name, value in step.facts.items() if value is not None}
         extra = {FIELDS: {**step.fields, **known}}
-        raised = step.failed_with if self.logger.isEnabledFor(logging.DEBUG) else None
+        raised = step.error if self.logger.isEnabledFor(logging.DEBUG) else None
         self.logger.log(level, "%s %s", step.label, words, extra=extra, exc_info=raised)
 
 
@@ -70,7 +70,7 @@ def _event(step: Step) -> tuple[int, str]:
         words += f": {step.why}"
     if step.ok:
         return logging.INFO, words
-    if step.failed_with is not None:
+    if step.error is not None:
         return logging.ERROR, words
     return logging.WARNING, words  # cancelled, or a group around the task that raised
 
