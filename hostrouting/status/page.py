@@ -4,11 +4,11 @@ else is wrong, the verdict now, what apply would do, and what to type.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.host.layout import HostLayout
-from hostrouting.lines import SHOWN, capped, count_of_others, finding_lines, way_lines
+from hostrouting.lines import capped, finding_lines, way_lines
 from hostrouting.release import call
 from hostrouting.text import counted
 
@@ -31,25 +31,27 @@ def status_lines(status: Status) -> Iterator[str]:
         yield "NOTHING: hostrouting has nothing installed on this host"
         yield f"  to check its routes: {call('check CIDR')}"
         return
-    headline = _headline(status)
+    headline = f"this host matches {HostLayout.config_path}"
+    if status.wrong:
+        headline = status.wrong[0].sentence
     yield f"{status.state.upper()}: {headline}"
-    if status.wrong and status.wrong[0].name != "unit":  # the line of a unit has what to do
+    others = [unit for unit in status.units if unit not in status.asked]
+    for unit in others:
+        if unit.sentence == headline:
+            yield from _below(unit)
+    if status.wrong and status.wrong[0].name != "unit":  # else that is there already
         yield from way_lines(status.wrong[0].remedy, without=status.command)
     yield from _mode_lines(status)
-    yield from _unit_lines([unit for unit in status.units if unit not in status.asked])
+    for unit in others:
+        if unit.sentence != headline:
+            yield f"  {unit.sentence}"
+            yield from _below(unit)
     yield from _route_lines(status)
     said = {headline, *(unit.sentence for unit in status.units)}
     others = [finding for finding in status.findings if finding.sentence not in said]
     yield from finding_lines(others, without=status.command)
     yield from _verdict_lines(status)
     yield from _lines_to_type(status)
-
-
-def _headline(status: Status) -> str:
-    """What is worst, or that nothing is wrong."""
-    if status.wrong:
-        return status.wrong[0].sentence
-    return f"this host matches {HostLayout.config_path}"
 
 
 def _mode_lines(status: Status) -> Iterator[str]:
@@ -60,13 +62,6 @@ def _mode_lines(status: Status) -> Iterator[str]:
         yield f"  mode {status.mode}"
     else:
         yield f"  mode {status.mode}: {_MODES[status.mode]}"
-
-
-def _unit_lines(units: Sequence[UnitState]) -> Iterator[str]:
-    for unit in units[:SHOWN]:
-        yield f"  {unit.sentence}"
-        yield from _below(unit)
-    yield from count_of_others(units)
 
 
 def _below(unit: UnitState) -> Iterator[str]:
@@ -83,7 +78,7 @@ def _route_lines(status: Status) -> Iterator[str]:
     kept = [step for step in status.plan.routes.steps if step.action == "keep"]
     if kept:
         yield f"  routes in force: {counted(len(kept), 'configured route')}"
-        yield from capped([f"    {step}" for step in kept])
+        yield from capped([f"    {step.route}" for step in kept])
 
 
 def _verdict_lines(status: Status) -> Iterator[str]:

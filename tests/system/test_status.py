@@ -111,7 +111,7 @@ def a_guard_that_has_failed(repaired: System) -> None:
     reason = "Address family not supported by protocol"
     wait_for("its words", lambda: reason in hostrouting(repaired, "status").stdout)
     page = status(repaired)
-    assert f"\n  {GUARD} has failed" in page
+    assert page.startswith(f"DIFFERS: {GUARD} has failed")
     assert reason in page
     repaired.lay(override, LIMITED)
     repaired.must("systemctl", "daemon-reload")

@@ -113,7 +113,7 @@ def test_a_read_only_disk(machine: Machine, repaired: str) -> None:
     assert machine.hostrouting("apply", "--config", repaired).returncode == 0
     machine.shell(f"rm {LAYOUT.unit_path(LAYOUT.check_unit)} && mount -o remount,ro /etc")
     page = machine.hostrouting("status").stdout
-    assert "FILE: /etc/hostrouting is on a read-only file system, so apply would fail" in page
+    assert "/etc/hostrouting is on a read-only file system, so apply would fail" in page
     assert "To make this host right" not in page
     assert machine.hostrouting("apply", "--config", repaired).returncode == 1
     machine.shell("mount -o remount,rw /etc")

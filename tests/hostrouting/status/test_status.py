@@ -5,6 +5,7 @@ To write the pages anew, after a look at the difference: pytest --snapshot-updat
 
 from collections.abc import Callable
 from itertools import groupby
+from unittest import mock
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,8 +16,9 @@ from hostrouting.gate.unit_gates import APPLY
 from hostrouting.gate.unit_states import State
 from hostrouting.status import Status, find_status, metric_lines, status_lines
 from hostrouting.testing import FakeHost
+from hostrouting.testing.interpreter import FakeInterpreter
 from tests.support.cli import say
-from tests.support.incidents import KUBELET, escaping_node, garble, refuse
+from tests.support.incidents import KUBELET, config, escaping_node, garble, node, refuse
 from tests.support.statuses import (
     INCIDENTS,
     OVERLAP,
@@ -42,7 +44,7 @@ from tests.support.statuses import (
     without_routes,
     written,
 )
-from tests.support.tasks import CIDR, LAYOUT, lose_routes, manager_of
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, manager_of
 
 STATES = {"open": "differs", "shut": "differs"}
 """What a unit that starts unchecked, or that cannot start, makes of the state of the host."""
@@ -130,7 +132,21 @@ def test_the_instances_of_a_template() -> None:
     said = say("status", template, host=host)
     assert said.code == 1
     firsts = [line.split()[:2] for line in said.lines if ": systemd-" in line]
-    assert firsts == [["STUCK:", kubes[1]], ["STUCK:", kubes[2]], ["RUNS:", kubes[0]]]
+    assert firsts[:3] == [["STUCK:", kubes[1]], ["STUCK:", kubes[2]], ["RUNS:", kubes[0]]]
+
+
+def test_a_python_that_is_gone() -> None:
+    """Where there is another one, an apply finds it, and nothing has to be installed."""
+    host = right()
+    host.files.links[LAYOUT.python_path] = "/usr/bin/python3.99"
+    gone = "No such file or directory"
+    with mock.patch.object(FakeInterpreter, "why_not_run", return_value=gone):
+        status = find_status(host)
+    assert status.wrong[0].sentence == (
+        f"{LAYOUT.python_path} cannot run {LAYOUT.program_path}: {gone}"
+    )
+    assert status.wrong[0].remedy is None
+    assert status.command == APPLY.command
 
 
 def test_a_unit_where_systemd_does_not_run() -> None:
@@ -248,13 +264,13 @@ def test_what_a_killed_guard_has_left() -> None:
 
 
 def test_many_things_of_one_kind() -> None:
-    """Twenty are shown, and the rest is counted, with the guard; the JSON has all."""
-    units = [f"u{number}.service" for number in range(25)]
-    host = right_but(gate={"units": units})()
+    """Twenty are shown, and the rest is counted; the JSON has all."""
+    routes = [*REPAIR, *(f"10.9.{number}.0/24" for number in range(23))]
+    host = node(config(*routes))
     page = say("status", host=host)
-    assert page.out.count(" is not known to systemd") == 20
-    assert "  ... and 6 more; --json shows all" in page.lines
-    assert len(say("status", "--json", host=host).json["units"]) == 26
+    assert page.out.count(" via 10.0.0.1 ") == 20
+    assert "  ... and 5 more; --json shows all" in page.lines
+    assert len(say("status", "--json", host=host).json["steps"]) == 25
 
 
 def page_of(name: str, status: Status) -> list[str]:
