@@ -35,14 +35,14 @@ def status_lines(status: Status) -> Iterator[str]:
     if status.wrong:
         headline = status.wrong[0].sentence
     yield f"{status.state.upper()}: {headline}"
-    others = [unit for unit in status.units if unit not in status.asked]
-    for unit in others:
+    units = [unit for unit in status.units if unit not in status.asked]
+    for unit in units:
         if unit.sentence == headline:
             yield from _below(unit)
     if status.wrong and status.wrong[0].name != "unit":  # else that is there already
         yield from way_lines(status.wrong[0].remedy, without=status.command)
     yield from _mode_lines(status)
-    for unit in others:
+    for unit in units:
         if unit.sentence != headline:
             yield f"  {unit.sentence}"
             yield from _below(unit)

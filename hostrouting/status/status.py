@@ -135,8 +135,8 @@ def find_status(host: Host, unit: str = "") -> Status:
         return status
     if config is None:
         faults = answers.ask(lambda: find_faults(host, on_disk, broken)) or ()
-        faults = [_without(APPLY, finding) for finding in faults]
-        findings = [*faults, *_trouble_with(units), *answers.findings]
+        findings = [_without(APPLY, finding) for finding in faults]
+        findings += [*_trouble_with(units), *answers.findings]
         return attrs.evolve(status, findings=worst_first(findings))
     return _with_routing(status, config, host, answers)
 
