@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from functools import cache
 
 PACKAGES = {
+    "dpkg-deb": "dpkg",
     "debootstrap": "debootstrap debian-archive-keyring",  # the keys that it trusts
     "ebtables-nft": "iptables",
     "ifup": "ifupdown",
