@@ -51,15 +51,12 @@ from hostrouting.check.results import CheckReport, FamilyReport, Grade
 from hostrouting.check.sentences import check_findings
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.fib.engine import Fib
-from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import RouteBackend
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.route import OURS
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.plan import plan_static_routes
-from hostrouting.testing import FakeHost
-from hostrouting.upkeep.passes import run_pass
 from tests.support.commands import up
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.sections import expect
@@ -368,24 +365,9 @@ def only_what_escapes_moves(judge: Judge, after: Fib, cidr: Prefix) -> None:
             assert before.devs == decision.devs
 
 
-def a_pass_agrees(
-    field: Field, report: CheckReport, snapshot: Snapshot, backend: RouteBackend
-) -> None:
-    """In STRICT, the gate holds a unit back exactly if the verdict is that an address escapes, or
-    that there is no default route.
-    """
-    host = FakeHost()
-    outcome = run_pass(host, backend, with_routes(field, snapshot))
-    is_wrong = report.verdict in {"overlap", "no-default-route"}
-    assert outcome.refuses is is_wrong
-    markers = [path for path in HostLayout.markers if path in host.files.texts]
-    marker = f".{report.verdict}" if not is_wrong else ".detected"
-    assert [path.endswith(marker) for path in markers] == [True]
-
-
 @pytest.mark.parametrize("name", [pytest.param(name, marks=linux) for name in _FIELDS])
 def test_a_node(name: str) -> None:
-    """On Linux each node is judged as its file says, also by a pass, and a repair takes nothing
+    """On Linux each node is judged as its file says, and a repair takes nothing
     away.
 
     Linux is asked at each border of what decides, and at the ends of what escapes, for each node.
@@ -401,7 +383,6 @@ def test_a_node(name: str) -> None:
             assert "kernel-differs" not in {doubt.name for doubt in family.doubts}
         snapshot = as_meant.snapshot()
         agrees(field, report)
-        a_pass_agrees(field, report, snapshot, as_meant)
         the_repair_changes_nothing_else(field, report, snapshot)
         the_proposed_commands_work(field, report, namespace, as_meant)
 
