@@ -19,7 +19,7 @@ More is in the packages: `hostrouting.config` (the sections of a configuration),
 (backends) and `hostrouting.fleet` (many nodes).
 """
 
-from hostrouting.release import __version__ as __version__, foreign_phases
+from hostrouting.release import __version__ as __version__
 
 TYPE_CHECKING = False  # importing `typing` would take five times as long as all of this
 if TYPE_CHECKING:  # the names below once more, for type checkers
@@ -104,10 +104,6 @@ if not TYPE_CHECKING:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already
 
-        try:
-            value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-        except (AttributeError, ImportError) as error:
-            if foreign_phases():
-                raise ImportError(foreign_phases()) from error
-            raise
+        value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        globals()[name] = value
         return value

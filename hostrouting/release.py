@@ -29,19 +29,6 @@ def _how_it_is_called() -> str:
     return "hostrouting"
 
 
-def foreign_phases() -> str:
-    """That another project's package `phases` has taken the place of ours, as `pip install phases`
-    does; empty if not.
-    """
-    phases = sys.modules.get("phases")
-    if phases is None or hasattr(phases, "run_async"):
-        return ""
-    return (
-        f"the package phases in {phases.__file__} is another project's, in the place of "
-        "hostrouting's; run `pip uninstall phases`, then install hostrouting again"
-    )
-
-
 PROGRAM = _how_it_is_called()
 """What an operator types before the words of a command."""
 

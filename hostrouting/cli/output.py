@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, TextIO
 
 from hostrouting import errors
 from hostrouting.codes import CANNOT_DECIDE
-from hostrouting.release import foreign_phases
 from hostrouting.text import printable
 
 _COLOURS = {
@@ -44,8 +43,6 @@ def write_error(error: Exception, *, as_json: bool) -> int:
     if isinstance(error, errors.HostRoutingError):
         code = error.exit_code
         say(*str(error).split("\n"))
-    elif foreign_phases():
-        say(foreign_phases())
     else:
         from traceback import format_exc  # noqa: PLC0415  only a bug needs it
 

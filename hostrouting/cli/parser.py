@@ -66,8 +66,8 @@ Check which devices a host's packets leave through, and correct its routes.
   gate      runs before each start of kubelet, or of its
             machine: it sets the routes, checks them, and
             can refuse the start
-  STRICT    the gate refuses a start while an address escapes
-  WARN      the gate only logs it
+  STRICT    no unit starts while an address escapes
+  WARN      units start, and the gate logs the escape
   guard     a service that sets routes again when something
             deletes them
 
@@ -84,9 +84,9 @@ EXIT_CODES = """\
 exit codes in general:
   0  fine
   1  a problem
-  2  bad input: the command line, the configuration, a snapshot
-  3  no answer: no default route, no permission, or a rule or
-     route that is not judged
+  2  bad input: a command line, configuration or snapshot
+  3  no answer: no default route, no permission, or a rule
+     or route that is not judged
 """
 
 
@@ -178,9 +178,7 @@ class _Parser(argparse.ArgumentParser):
     """
 
     def format_help(self) -> str:
-        from shutil import get_terminal_size  # noqa: PLC0415  argparse would load it for each option
-
-        self.formatter_class = partial(_Help, width=get_terminal_size().columns)
+        self.formatter_class = _Help
         name = self.prog.rpartition(" ")[2]
         if name in COMMANDS:
             self.description = command_of(name).__doc__
@@ -204,7 +202,7 @@ def command_of(name: str) -> Any:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    # With the width of the terminal, argparse would load shutil for each option.
+    # With a width, argparse does not ask the terminal for each option.
     common: dict[str, Any] = {
         "epilog": EXIT_CODES,
         "formatter_class": partial(_Help, width=80),

@@ -69,31 +69,6 @@ def test_the_catalogue_of_a_package(package: str) -> None:
 
 
 @pytest.mark.linux
-@pytest.mark.parametrize("call", ["from hostrouting import Configure", "sys.exit(run())"])
-def test_another_package_named_phases(tmp_path: pathlib.Path, call: str) -> None:
-    """One from the package index, in the place of ours, is named, with the way out, by the library
-    and by the command.
-    """
-    (tmp_path / "phases").mkdir()
-    (tmp_path / "phases/__init__.py").write_text("class Phase: ...")
-    code = f"""if True:
-        import sys
-        from hostrouting.__main__ import run
-        sys.path.insert(0, {str(tmp_path)!r})
-        sys.argv[1:] = ["remove", "--dry-run"]
-        {call}
-    """
-    done = completed([sys.executable, "-c", code], cwd=ROOT.parent)
-    assert done.returncode == (3 if "run" in call else 1)
-    prefix, *others = done.stderr.splitlines()[-1].split(": ")
-    assert prefix == ("hostrouting" if "run" in call else "ImportError")
-    assert ": ".join(others) == (
-        f"the package phases in {tmp_path}/phases/__init__.py is another project's, in the place "
-        "of hostrouting's; run `pip uninstall phases`, then install hostrouting again"
-    )
-
-
-@pytest.mark.linux
 def test_import_loads_nothing() -> None:
     """To import hostrouting loads none of its packages, and the backend of pyroute2 loads that only
     when it is used.
