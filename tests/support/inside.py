@@ -30,7 +30,6 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
 from tests.support.children import LONGEST, enter_namespaces
-from tests.support.compiled import compiled_program
 
 # Modules that are imported only when they are first needed, by the library and by the modules that
 # it imports. If one is missing from this list, a command fails with its name, because the file does
@@ -75,7 +74,6 @@ def _imported() -> ForkServerContext:
         every = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
         modules += [module.name for module in every if not _ONLY_ELSEWHERE.search(module.name)]
     _make_the_folder_for_sockets()
-    compiled_program()
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload([*modules, *_LATER, __name__])
     return server
