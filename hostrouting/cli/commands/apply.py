@@ -23,8 +23,6 @@ from hostrouting.install.installed import read_installed
 from hostrouting.status import find_status, status_lines
 from hostrouting.tasks.configure import Configure
 
-_DONE = "this host matches the configuration"
-
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = HostRoutingConfig.load(arguments.config)
@@ -33,9 +31,9 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if arguments.confirm is None:
         outcome = run_task(task, host)
     else:
-        outcome, undo = _run_confirmed(task, host, arguments)
+        outcome, undo = _run_confirmed(task, host, arguments.confirm)
     status = find_status(host)
-    lines = outcome.lines(_DONE, told=status.findings)
+    lines = outcome.lines("this host matches the configuration", told=status.findings)
     document = {
         "schema": "hostrouting/apply/1",
         **outcome.document(),
@@ -44,16 +42,14 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     return Answer(outcome.code, document, [*lines, *undo, "", *status_lines(status)])
 
 
-def _run_confirmed(
-    task: Configure, host: Host, arguments: argparse.Namespace
-) -> tuple[Run, list[str]]:
+def _run_confirmed(task: Configure, host: Host, seconds: float) -> tuple[Run, list[str]]:
     """Apply, and install what was installed before again unless Enter is pressed; how that went."""
     former = read_installed(host)  # one that cannot be read cannot come back
     require_terminal()
     outcome = run_task(task, host)
     if not outcome.effects.changed:
         return outcome, []
-    if outcome.report.ok and is_confirmed(arguments.confirm):
+    if outcome.report.ok and is_confirmed(seconds):
         return outcome, []
     undo = run_task(Configure(former, host=host, allow_removal=True), host)
     lines = [*undo.lines()]
