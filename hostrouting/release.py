@@ -5,7 +5,7 @@ and the version of this package, the Python that it needs, and how the gate ends
 import os
 import sys
 
-__version__ = "1.0.0rc1"
+__version__ = "1.0.0"
 OLDEST_PYTHON = (3, 10)
 PASSED = 97
 """The exit status of a gate that lets its unit start. Not 0: an interpreter that is an empty file

@@ -11,7 +11,7 @@ import sys
 from functools import partial
 from importlib import import_module
 
-from hostrouting.release import PROGRAM, __version__
+from hostrouting.release import PROGRAM
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
@@ -186,12 +186,12 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Version(argparse.Action):
-    """Prints the release, and by which sources two builds of it can be told apart."""
+    """Prints the version."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from hostrouting.boot.program import sources_digest  # noqa: PLC0415  nothing else needs it
+        from hostrouting.boot.program import version  # noqa: PLC0415  nothing else needs it
 
-        sys.stdout.write(f"hostrouting {__version__} (sources {sources_digest()[:12]})\n")
+        sys.stdout.write(f"hostrouting {version()}\n")
         parser.exit()
 
 

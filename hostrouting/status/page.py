@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from hostrouting.boot.program import version
 from hostrouting.host.layout import HostLayout
 from hostrouting.lines import capped, finding_lines, way_lines
 from hostrouting.release import call
@@ -42,6 +43,7 @@ def status_lines(status: Status) -> Iterator[str]:
     if status.wrong and status.wrong[0].name != "unit":  # else that is there already
         yield from way_lines(status.wrong[0].remedy, without=status.command)
     yield from _mode_lines(status)
+    yield f"  hostrouting {version()}"
     for unit in units:
         if unit.sentence != headline:
             yield f"  {unit.sentence}"
@@ -83,9 +85,11 @@ def _route_lines(status: Status) -> Iterator[str]:
 
 def _verdict_lines(status: Status) -> Iterator[str]:
     """The verdict on what leaves as it should."""
-    if status.check is not None:
-        families = status.check.report.families
-        yield from [str(family) for family in families if family.verdict == "ok"]
+    if status.check is None:
+        return
+    for family in status.check.report.families:
+        if family.verdict == "ok":
+            yield str(family)
 
 
 def _lines_to_type(status: Status) -> Iterator[str]:

@@ -218,9 +218,9 @@ def _is_repaired_by_routes(report: CheckReport, plan: Plan) -> bool:
     """Whether nothing is wrong any more once the routes are there that the repair proposes. A route
     that conflicts gets others in its place.
     """
-    errors = [finding for finding in plan.errors if finding.name != "route-conflict"]
-    unrepairable = any(family.repair.unrepairable for family in report.families)
-    return not (errors or unrepairable or report.missing_defaults)
+    if report.missing_defaults or any(family.repair.unrepairable for family in report.families):
+        return False
+    return all(finding.name == "route-conflict" for finding in plan.errors)
 
 
 def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
@@ -229,9 +229,13 @@ def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
     writes = plan.files or command == repair_line()
     if not writes or files.is_writable(folder):
         return None
-    sentence = f"{folder} is on a read-only file system, so apply would fail"
-    remedy = Remedy("mount it writable (dmesg may say why it is not)")
-    return Finding("file", "error", sentence, folder, remedy)
+    return Finding(
+        "file",
+        "error",
+        f"{folder} is on a read-only file system, so apply would fail",
+        folder,
+        Remedy("mount it writable (dmesg may say why it is not)"),
+    )
 
 
 def _trouble_with(units: Iterable[UnitState]) -> Iterator[Finding]:
@@ -241,8 +245,9 @@ def _trouble_with(units: Iterable[UnitState]) -> Iterator[Finding]:
     for unit in units:
         if unit.state in {"stuck", "masked", "waiting"}:
             may_end = unit.state == "waiting"
-            finding = Finding("unit", "warning", unit.sentence, unit.unit, unit.remedy)
-            yield finding._replace(can_retry=may_end)
+            yield Finding(
+                "unit", "warning", unit.sentence, unit.unit, unit.remedy, can_retry=may_end
+            )
 
 
 class _Answers:

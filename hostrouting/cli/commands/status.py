@@ -14,6 +14,7 @@ masked, 2 if systemd does not know it, 3 if it waits in the gate.
 
 import argparse
 
+from hostrouting.boot.program import version
 from hostrouting.cli.output import Answer
 from hostrouting.host.host import Host
 from hostrouting.host.systemd import unit_name
@@ -32,6 +33,7 @@ def _document(status: Status) -> dict[str, object]:
     plan = Plan() if status.plan is None else status.plan
     return {
         "schema": "hostrouting/status/1",
+        "version": version(),
         "installed": status.state != "nothing",
         "state": status.state,
         "headline": next(status_lines(status)),

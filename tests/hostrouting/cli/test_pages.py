@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from hostrouting.boot.program import version
 from hostrouting.cli.parser import COMMANDS, make_parser
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
@@ -245,7 +246,12 @@ def pages(name: str, folder: Path) -> str:
     shown = [f"$ {words}    # {name}", *text.splitlines()]
     shown += [f"! {remark}" for remark in told]
     shown.append(f"= {page.code} {json.dumps(document.json)}")
-    return "\n".join(shown).replace(str(path), "FILE").replace(str(image), "IMAGE")
+    return (
+        "\n".join(shown)
+        .replace(str(path), "FILE")
+        .replace(str(image), "IMAGE")
+        .replace(version(), "VERSION")
+    )
 
 
 def without_repetitions(page: str) -> str:

@@ -10,6 +10,7 @@ from unittest import mock
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from hostrouting.boot.program import version
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.gate.health import find_faults
 from hostrouting.gate.unit_gates import APPLY
@@ -299,7 +300,7 @@ def test_pages(snapshot: object) -> None:
         for change in changes:
             change(host)
         shown += page_of(f"a unit that is {state}", find_status(host, KUBELET))
-    assert snapshot == "\n".join(shown)
+    assert snapshot == "\n".join(shown).replace(version(), "VERSION")
 
 
 def test_the_document() -> None:
@@ -308,6 +309,8 @@ def test_the_document() -> None:
     page = say("status", host=host)
     document = say("status", "--json", host=host).json
     assert document["headline"] == page.lines[0]
+    assert document["version"] == version()
+    assert f"  hostrouting {version()}" in page.lines
     assert document["check"] == say("check", "--json", host=host).json
     [unit, guard] = document["units"]
     assert (unit["state"], unit["reasons"]) == ("fails", [OVERLAP])
@@ -325,6 +328,7 @@ def test_the_metrics(name: str) -> None:
         assert metric.type == "gauge"
         for sample in metric.samples:
             values[",".join((sample.name, *sample.labels.values()))] = sample.value
+    assert values[f"hostrouting_build,{version()}"] == 1
     assert values[f"hostrouting_state,{status.state}"] == 1
     assert sum(value for key, value in values.items() if "_state," in key) == 1
     for finding in status.wrong:
