@@ -88,9 +88,7 @@ _walled_in = threading.local()
 
 
 def _wall(event: str, arguments: tuple[object, ...]) -> None:
-    """An audit hook: it sees every process, socket and file, whichever library opens it. It cannot
-    be removed again.
-    """
+    """An audit hook, which nothing removes: it sees every process, socket and file."""
     if event in _NAMES_A_FILE:
         # What a symbolic link contains is not looked at.
         for given in arguments[1:2] if event == "os.symlink" else arguments[:2]:

@@ -52,9 +52,7 @@ _NAMESPACES = ("cgroup", "ipc", "uts", "net", "mnt", "pid")
 
 
 def _make_the_folder_for_sockets() -> None:
-    """Have multiprocessing's sockets in /tmp: the path of a socket has at most 107 bytes, and
-    TMPDIR may be longer.
-    """
+    """Have multiprocessing's sockets in /tmp: TMPDIR may be longer than their 107 bytes."""
     usual = tempfile.gettempdir()
     tempfile.tempdir = "/tmp"  # noqa: S108  multiprocessing makes a folder of its own there, once
     multiprocessing.util.get_temp_dir()
@@ -80,9 +78,7 @@ def _imported() -> ForkServerContext:
 
 
 class CommandLines:
-    """Carries out command lines of hostrouting in the namespaces
-    of a process, one after the other.
-    """
+    """Carries out command lines in the namespaces of a process, one after the other."""
 
     def __init__(self, leader: int) -> None:
         """Use the namespaces of this process; they are entered when the first command comes."""

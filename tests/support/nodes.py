@@ -123,9 +123,7 @@ def _routes(draw: st.DrawFn, family: int, devs: list[str]) -> Route:
 
 @st.composite
 def _selectors(draw: st.DrawFn, family: int, devs: list[str]) -> dict[str, Any]:
-    """The fields of a rule with one selector, or with none. No other selector is drawn, because to
-    draw takes most of the time of the laws.
-    """
+    """The fields of a rule with one selector or none; more would take most of the time."""
     selector = draw(st.sampled_from(["to", "from", "fwmark", "iif", "uidrange", "none"]))
     if selector == "to":
         return {"dst": draw(prefixes(family))}

@@ -1,7 +1,4 @@
-"""One host for each thing that `status` says: how each incident is made, and how kubelet can be.
-
-On each node, hostrouting gates kubelet.
-"""
+"""One host for each thing that `status` says, on which kubelet.service is gated."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

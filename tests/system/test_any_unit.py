@@ -1,6 +1,4 @@
-"""The gate as a condition of a unit, under a real systemd: whatever the unit and its manager do, a
-refusal refuses, and nothing else does.
-"""
+"""The gate of any unit, under a real systemd: a refusal refuses, and nothing else does."""
 
 from hostrouting.config.settings import GateConfig
 from tests.support.gate import LAYOUT, config, gate_tests, host, overlap
@@ -93,9 +91,7 @@ def start_all(system: System) -> dict[str, str]:
 
 
 def test_every_kind_of_unit() -> None:
-    """No setting of a unit or of its manager opens the gate, and none keeps it shut, also where sh
-    is bash, which believes more of its environment than dash.
-    """
+    """No setting of a unit or its manager opens the gate or keeps it shut, also with bash."""
     with host(GATED, more=FILES, machines=()) as system:
         system.must("ln", "-sf", "bash", "/usr/bin/sh")
         system.must("ip", "netns", "add", "other")
@@ -129,9 +125,7 @@ def begin_slowly(system: System) -> None:
 
 
 def test_signals() -> None:
-    """A gate that a signal ends refuses at once, though the unit counts the signal as a success,
-    whether only the shell gets it or all processes do.
-    """
+    """A gate that a signal ends refuses at once, though the unit counts it as a success."""
     with host(GATED, more=FILES, machines=()) as system:
         lock(system)
         for whom in ("all", "control"):
@@ -142,9 +136,7 @@ def test_signals() -> None:
 
 
 def test_commands_that_vanish() -> None:
-    """A foreign command that sorts first and vanishes in the middle of a start takes no other list
-    of commands with it.
-    """
+    """A foreign command that vanishes during a start takes no other command along."""
     first = "/etc/systemd/system/statuses.service.d/00-a.conf"
     text = "[Service]\nExecStartPre=/bin/sleep 0.5\n"
     with host(GATED, more={**FILES, first: text}, machines=()) as system:

@@ -1,6 +1,4 @@
-"""The environment of a gated unit, under a real systemd: a file with variables that the unit's own
-user may write, of which the gate, which is root, obeys none.
-"""
+"""The gate, which is root, obeys no variable of a file that the unit's user may write."""
 
 import json
 
@@ -55,9 +53,7 @@ def start_all(system: System) -> list[str]:
 
 
 def test_no_variable_reaches_the_gate() -> None:
-    """The loader and the C library obey none of them as root: no code of the user runs, nothing is
-    written, and the unit is refused while an address escapes.
-    """
+    """No code of the user runs, nothing is written, and the unit is refused."""
     strict = config(mode="STRICT")._replace(gate=GateConfig(UNITS))
     with host(strict, more=FILES, machines=()) as system:
         system.must("chown", "-R", "nobody", EVIL)

@@ -1,6 +1,4 @@
-"""The gate, under a real systemd and with real nested machines: when a machine starts, by what
-`apply` installed.
-"""
+"""The gate under a real systemd, with real nested machines."""
 
 from hostrouting.config.settings import GuardConfig
 from tests.support import gate
@@ -15,9 +13,7 @@ ESCAPE = f"OVERLAP: {CIDR} leaves through ib0"
 
 
 def test_a_machine_that_is_refused() -> None:
-    """In STRICT while an address escapes, and in any mode if a route conflicts: the reason is
-    logged, the other program's route is left alone, and no route of ours is set.
-    """
+    """The reason is logged, another's route is left alone, and none of ours is set."""
     with gate.host(gate.config(static(CIDR), *HALVES, mode="WARN")) as system:
         assert gate.start(system) == 1
         journal = system.journal(KUBE1)

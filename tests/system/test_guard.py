@@ -1,6 +1,4 @@
-"""The guard under a real systemd: what is removed comes back, whatever happens to the guard, and
-nothing else is touched.
-"""
+"""The guard under a real systemd: what is removed comes back; nothing else is touched."""
 
 import time
 from pathlib import Path
@@ -64,9 +62,7 @@ def await_rest(system: System) -> None:
 
 
 def a_route_comes_back(system: System) -> None:
-    """A route that is deleted, flushed, or lost with its device is set again; routes of others stay
-    as they are. The guard does not wake itself.
-    """
+    """A route that is deleted, flushed, or lost with its device is set again."""
     await_rest(system)
     before = foreign(system)
     for changes in ([f"route del {HALVES[0].destination}"], ["route flush proto 213"], LOSE_DEVICE):
@@ -100,9 +96,7 @@ def a_new_card(system: System) -> None:
 
 
 def a_fight(system: System) -> None:
-    """Another program deletes ours again and again: one line, and the number in a file for
-    `status`, which goes with the guard.
-    """
+    """Another program deletes ours again and again: one line, and a number in a file."""
     system.must("sh", "-c", "for _ in $(seq 20); do ip route flush proto 213; sleep 0.3; done")
     await_routes(system)
     number, sentence = system.must("cat", LAYOUT.fight_path).splitlines()

@@ -44,9 +44,7 @@ def restart(system: System) -> None:
 
 
 def lose_routes(system: System) -> None:
-    """Have systemd-networkd start again, and configure eth0 once more: of each release, one of the
-    two deletes our routes.
-    """
+    """Restart systemd-networkd, and configure eth0 once more: one deletes our routes."""
     restart(system)
     system.must("networkctl", "reconfigure", "eth0")
     wait_for("the routes to be deleted", lambda: ours(system) == [])

@@ -22,9 +22,7 @@ REPAIR = "hostrouting repair | hostrouting apply --config -"
 
 
 def status(system: System, *, code: int = 1) -> str:
-    """The page of `status`, which must end with this exit code. What else it says of an incident,
-    tests/hostrouting/cli shows.
-    """
+    """The page of `status`, which must end with this exit code."""
     done = hostrouting(system, "status")
     assert done.returncode == code
     return done.stdout
@@ -60,9 +58,7 @@ def type_line(system: System, line: str) -> None:
 
 
 def a_refused_unit(escaping: System) -> None:
-    """Given an overlap, kubelet is refused: the page has the reason, and the repair; after the
-    repair, it says that kubelet is to be started.
-    """
+    """Given an overlap, kubelet is refused; after the repair, it is to be started."""
     assert escaping.run("systemctl", "start", KUBELET).returncode == 1
 
     page = status(escaping)
@@ -77,9 +73,7 @@ def a_refused_unit(escaping: System) -> None:
 
 
 def a_start_that_was_not_checked(repaired: System) -> None:
-    """Given a drop-in that cancels the gate, kubelet starts unchecked, and the page says where to
-    look.
-    """
+    """Given a drop-in that cancels the gate, kubelet starts, and the page says where to look."""
     repaired.lay(OVERRIDE, "[Service]\nExecCondition=\n")
     repaired.must("systemctl", "daemon-reload")
     repaired.must("systemctl", "restart", KUBELET)
@@ -120,9 +114,7 @@ def a_guard_that_has_failed(repaired: System) -> None:
 
 
 def a_unit_that_waits_for_a_lock(repaired: System) -> None:
-    """Given a service that has locked the node, kubelet waits in the gate, as the page says; when
-    it is stopped, kubelet starts.
-    """
+    """Given a service that has locked the node, kubelet waits until it is stopped."""
     script = f"exec 9<>{LAYOUT.lock_path}; flock 9; exec sleep infinity"
     repaired.must("systemd-run", "--quiet", "--unit=backup", "bash", "-c", script)
     shared = ("flock", "--shared", "--nonblock", LAYOUT.lock_path, "true")
@@ -143,9 +135,7 @@ INCIDENTS = (
 
 
 def test_incidents(subtests: pytest.Subtests) -> None:
-    """One incident after the other. The first begins on a node from which addresses escape; each
-    ends on one from which none does, whose kubelet and guard run.
-    """
+    """One incident after the other; each ends on a node whose kubelet and guard run."""
     settings = gate.config(mode="STRICT")
     settings = settings._replace(gate=GateConfig((KUBELET,)), guard=GuardConfig(enabled=True))
     with gate.host(settings, more=RUNS_PODS, machines=()) as system:

@@ -34,9 +34,7 @@ RELOADS = ("daemon-reload", "daemon-reexec")
 
 
 class InsideManager(SystemdManager):
-    """The systemd inside this system, as the product asks it: through `systemctl` and
-    `journalctl`, which run inside.
-    """
+    """The systemd inside this system, by `systemctl` and `journalctl`."""
 
     def __init__(self, system: System) -> None:
         """Use a system that is booted."""
@@ -128,9 +126,7 @@ def a_masked_unit(system: System) -> None:
 
 
 def open_gates(system: System) -> list[str]:
-    """The units whose gate is open, as `status` says; it also has what escapes, and that systemd
-    has not read its files.
-    """
+    """The units whose gate is open, as `status` says, and what else it says."""
     document = json.loads(hostrouting(system, "status", "--json").stdout)
     return [each["target"] for each in document["findings"] if each["name"] == "gate-open"]
 
@@ -156,9 +152,7 @@ DROP_INS = {
 
 
 def drop_ins_of_somebody_else(system: System) -> None:
-    """With each of them, the unit starts although the gate refuses exactly if `status` says that
-    the gate is open.
-    """
+    """The unit starts although the gate refuses exactly if `status` says "open"."""
     overlap(system, "add")
     assert open_gates(system) == []
     for what, drop_in in DROP_INS.items():

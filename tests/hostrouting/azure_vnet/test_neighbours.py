@@ -1,6 +1,4 @@
-"""The link layer: its promises, on Linux and on the fake; and what Linux says, as `ip` and `bridge`
-print it.
-"""
+"""The link layer: its promises, on Linux and on the fake, and as `ip` and `bridge` print it."""
 
 from __future__ import annotations
 
@@ -264,9 +262,7 @@ class TestOnLinux:
     def test_a_port_that_appears_while_lists_are_read(
         self, node: Namespace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """What a bridge has learned behind a port that is not in the list of devices is not left
-        out: all is read again.
-        """
+        """All is read again, so what a bridge has learned there is not left out."""
         appears = ["link add new master azure0 type ifb"]
 
         def add(_netlink: Netlink, _kind: int, family: int) -> None:

@@ -17,9 +17,7 @@ ROUTE = Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1", protocol=213)
 
 
 def test_what_says_nothing() -> None:
-    """A result or an error without effects has changed nothing, whatever the result
-    calls `files`.
-    """
+    """Without effects nothing was changed, whatever the result calls `files`."""
     assert effects_of(None) == effects_of(ValueError()) == effects_of(FileChanges()) == Effects()
     assert Effects(files=("/a", "/a", "/b")).files == ("/a", "/b")
 

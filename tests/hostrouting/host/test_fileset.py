@@ -1,6 +1,4 @@
-"""hostrouting.host.fileset and ours: which files are ours, which may be replaced, and what would
-change.
-"""
+"""hostrouting.host.fileset and ours: whose files are, and what would change."""
 
 import re
 
@@ -31,9 +29,7 @@ OURS = "# Written by hostrouting; changes are overwritten.\n"
     ],
 )
 def test_whose(path: str, text: str, *, ours: bool, refused: str) -> None:
-    """Folders of ours have only our files; elsewhere ours say so, and only ours and the Go
-    original's are replaced.
-    """
+    """Elsewhere than in our folders a file says whose it is; only ours are replaced."""
     files = FakeFiles({path: text})
     assert is_ours(files, path) is ours
     file = File(path, OURS)
@@ -52,9 +48,7 @@ def test_whose(path: str, text: str, *, ours: bool, refused: str) -> None:
 
 @pytest.mark.parametrize("target", [UNIT, "/dev/null", "/etc/another.service"])
 def test_the_place_of_a_link(target: str) -> None:
-    """By its path, systemd starts a unit of ours, whatever link or file is there; but a folder is
-    not replaced, and nor is a link in the place of a file.
-    """
+    """A link or file in a link's place is replaced; a folder is not, nor a link for a file."""
     path = "/etc/systemd/system/multi-user.target.wants/static-routes.service"
     files = FakeFiles({"/etc/another.service": "[Service]\n"})
     link = File(path, target=UNIT)

@@ -25,9 +25,7 @@ def links_of(kernel: FakeKernel, *names: str) -> mock.Mock:
 
 
 def test_nobody_waits() -> None:
-    """What is there needs no watch. Without a wait there is one attempt; what is missing is still
-    named. A run that was cancelled makes none.
-    """
+    """What is there needs no watch. Without a wait, or in a cancelled run, nobody waits."""
     kernel, attempt = mock.Mock(wraps=plain_vm()), links_of(FakeKernel(), "eth0")
     assert await_result(context(), kernel, lambda: ("all", ""), wait=30) == "all"
     with pytest.raises(NotReady, match="gave up after 0 s: the device eth0"):
@@ -49,9 +47,7 @@ def test_what_comes_ends_the_wait() -> None:
 
 
 def test_what_is_waited_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """Each time that something else is missing, the log says what; the time of the failure is the
-    deadline, which is said in tenths of a second.
-    """
+    """The log says what is missing, each time that it is another; a failure has the deadline."""
     kernel, ctx = FakeKernel(), context()
     for name in ("eth0", "eth9"):  # the second changes nothing about what is missing
         kernel.later(partial(kernel.add_link, name))
@@ -68,9 +64,7 @@ def test_what_is_waited_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_watch_with_a_clock_of_its_own() -> None:
-    """The seconds of a fake clock pass at once, also where the kernel's watch has another clock,
-    and nobody polls.
-    """
+    """The seconds of a fake clock pass at once, also where the watch has another clock."""
     ctx, kernel = context(), mock.Mock(wraps=FakeKernel())
     kernel.watch.return_value = mock.MagicMock(wait=mock.Mock(return_value=False))
     kernel.watch.return_value.__enter__.return_value = kernel.watch.return_value
@@ -83,9 +77,7 @@ def test_a_watch_with_a_clock_of_its_own() -> None:
 
 @pytest.mark.parametrize(("seconds", "end"), [(12, 11.4), (600, 30)])
 def test_a_run_with_a_deadline(seconds: float, end: float) -> None:
-    """The deadline ends the wait a little earlier, with what is missing; a later one changes
-    nothing.
-    """
+    """The deadline ends the wait a little earlier, with what is missing."""
     clock, attempt = FakeClock(), links_of(FakeKernel(), "eth0")
     with (
         pytest.raises(NotReady, match="the device eth0"),

@@ -81,9 +81,7 @@ def test_one_transaction(nft: Nftables, fault: str) -> None:
 
 
 def test_what_is_run() -> None:
-    """Nothing but the requested table is listed; a text is passed on as it is, and a failure is
-    raised.
-    """
+    """Only the requested table is listed; a text is passed on, and a failure is raised."""
     programs = Programs(nft=[Ended(0), Ended(1, err="Error: strange\n")])
     nft = NftProgram(run=programs)
     nft.load("text\n")

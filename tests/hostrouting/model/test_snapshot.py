@@ -1,6 +1,4 @@
-"""A snapshot survives JSON unchanged; what is not a snapshot is refused with every fault and its
-path.
-"""
+"""A snapshot survives JSON unchanged; all faults of another document are named."""
 
 import json
 from contextlib import suppress
@@ -62,9 +60,7 @@ def test_there_and_back(snapshot: Snapshot) -> None:
     ],
 )
 def test_what_a_document_leaves_out(cls: Any, values: list[object]) -> None:
-    """A field that is left out has the same value in every release, or a saved snapshot would mean
-    another host.
-    """
+    """A field that is left out has the same value in every release."""
     assert [*map(repr, cls._field_defaults.values())] == [*map(repr, values)]
 
 

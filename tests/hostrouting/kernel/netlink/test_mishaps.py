@@ -1,6 +1,4 @@
-"""What goes wrong between this process and the kernel: changes while it is read, lost answers,
-interrupts, no rights.
-"""
+"""What goes wrong between this process and the kernel."""
 
 import errno
 import os
@@ -155,9 +153,7 @@ def test_an_interrupt(backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_a_kernel_that_does_not_answer(namespace: Namespace) -> None:
-    """An answer that does not come in time is a timeout; for Linux, zeros would mean to wait for
-    ever.
-    """
+    """No answer in time is a timeout; for Linux, zeros would mean to wait for ever."""
     began = time.monotonic()
     with (
         namespace.inside(),
@@ -170,9 +166,7 @@ def test_a_kernel_that_does_not_answer(namespace: Namespace) -> None:
 
 
 def test_without_rights(backend: NetlinkBackend) -> None:
-    """Without CAP_NET_ADMIN routes are read and looked up, and a change raises; nothing was
-    changed.
-    """
+    """Without CAP_NET_ADMIN routes are read; a change raises, and changes nothing."""
 
     def unprivileged() -> tuple[bool, str]:
         os.setuid(65534)
@@ -208,9 +202,7 @@ def test_no_socket(number: int, kind: str) -> None:
 
 
 def test_lost_answers(backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the buffer overflows, a change raises; then the backend is usable, and shows what was
-    done.
-    """
+    """A change raises if the buffer overflows; then the backend shows what was done."""
     refused = [RouteRequest("delete", ASIDE)] * 100
     batch = Netlink.batch
 
@@ -238,9 +230,7 @@ def test_a_list_that_is_refused() -> None:
 
 
 def test_a_name_that_no_device_can_have(namespace: Namespace, backend: NetlinkBackend) -> None:
-    """It is a refusal like that of any device that does not exist; the longest name is no such
-    name.
-    """
+    """It is refused like any device that does not exist; the longest name is not."""
     longest = "a" * 15
     namespace.batch([f"link add {longest} type ifb", f"link set {longest} up"])
     assert backend.change([RouteRequest("add", Route.to("192.0.2.0/24", dev=longest))])[0].ok
