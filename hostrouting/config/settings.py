@@ -54,19 +54,25 @@ _OUR_UNITS = (
     "hostrouting-guard.service",
 )
 """As in `HostLayout`, which this module may not import."""
-_EARLY = (
-    # systemd's own: networkd, resolved, udevd, journald, …; and the bus by which they are reached
-    "systemd-", "udev.", "dbus.", "dbus-broker.", "messagebus.",
+_EARLY = {
+    # the bus and the devices, by which systemd's own are reached
+    "udev", "dbus", "dbus-broker", "messagebus",
     # what gives this host its addresses and its default route
-    "NetworkManager", "networking.", "network.", "netplan", "ifup", "dhcpcd", "dhclient",
-    "wpa_supplicant", "iwd.", "connman", "wicked", "frr.", "bird.", "bird6.",
-    "openvswitch", "ovs-", "ovsdb-",
+    "NetworkManager", "NetworkManager-wait-online", "NetworkManager-dispatcher", "nm-cloud-setup",
+    "networking", "network", "netplan-ovs-cleanup", "ifup@", "ifupdown-pre", "ifupdown-wait-online",
+    "dhcpcd", "dhcpcd@", "dhclient", "dhclient@", "wpa_supplicant", "wpa_supplicant@", "iwd",
+    "connman", "connman-wait-online", "wicked", "wickedd", "wickedd-nanny", "wickedd-auto4",
+    "wickedd-dhcp4", "wickedd-dhcp6", "frr", "bird", "bird6",
+    "openvswitch", "openvswitch-switch", "ovs-vswitchd", "ovsdb-server",
     # what comes before the network: the first boot of a cloud's image, InfiniBand, filters
-    "cloud-init", "openibd.", "rdma.", "rdma-ndd.", "rdma-load-modules@",
-    "nftables.", "nftables-flush.", "iptables.", "ip6tables.", "firewalld.", "ufw.",
-    "netfilter-persistent.",
-)  # fmt: skip
-"""How the names of units begin that the network, or the gate itself, needs."""
+    "cloud-init", "cloud-init-local", "cloud-init-main", "cloud-init-network",
+    "openibd", "rdma", "rdma-ndd", "rdma-load-modules@",
+    "nftables", "nftables-flush", "iptables", "ip6tables", "firewalld", "ufw",
+    "netfilter-persistent",
+}  # fmt: skip
+"""The services that the network, or the gate itself, needs: each by its whole name, and those of a
+template up to the @. Those of systemd are known by its prefix.
+"""
 _RUNTIMES = ("containerd.service", "crio.service", "snap.microk8s.daemon-containerd.service")
 
 
@@ -116,8 +122,9 @@ def _router(ip: IP) -> IP:
 
 def _precedes_gate(unit: str) -> bool:
     """Whether the unit starts before the gate opens: it is one of ours, or the network needs it."""
-    is_machine = unit.partition("@")[0] == "systemd-nspawn"  # named as systemd's own units are
-    return unit in _OUR_UNITS or (unit.startswith(_EARLY) and not is_machine)
+    name, at, _ = unit.removesuffix(".service").partition("@")
+    is_of_systemd = name.startswith("systemd-") and name != "systemd-nspawn"  # a machine
+    return unit in _OUR_UNITS or is_of_systemd or f"{name}{at}" in _EARLY
 
 
 def _is_not_reserved(block: Network | IP) -> bool:
@@ -172,12 +179,10 @@ Pattern: TypeAlias = Annotated[
 ]
 
 
-# At most 251 characters: the folder of the unit's drop-ins is named after it, with ".d" at the end,
-# and no file name is longer than 255.
 Unit: TypeAlias = Annotated[
     str,
     must(
-        matches(r"[\w:.\\-][\w:.\\@-]{0,242}\.service"),
+        matches(r"[\w:.\\-][\w:.\\@-]*\.service"),
         "is not the name of a service",
         'write one such as "kubelet.service"',
     ),

@@ -271,7 +271,7 @@ VALUES: dict[str, dict[str, list[Any]]] = {
         "is not a device name: 1 to 15 letters, digits, '_', '.' and '-'": [
             *("$(reboot)", "eth 0", "eth0\n", "\u001b[2J", "\u0435th0", "a/b", "..", "e" * 16)
         ],
-        "is not a string of up to 255": ["\ud800", "e" * 256],
+        "is not a string of whole characters": ["\ud800", 7],
     },
     "staticRoutes.routes[0].metric": {
         "is not an integer from 0 to 4294967295": [-1, 4294967296, True, 1.0, math.nan, "1", {1}],
@@ -313,7 +313,7 @@ VALUES: dict[str, dict[str, list[Any]]] = {
     "gate.units": {"is empty: no unit would wait": [[]]},
     "gate.units[0]": {
         "is not the name of a service; write one": [
-            *("a.socket", "a/b.service", "@.service", "%n.service", f"{'k' * 244}.service")
+            *("a.socket", "a/b.service", "@.service", "%n.service")
         ],
         "is needed for the network, or by the gate": [
             f"{name}.service"
@@ -323,6 +323,7 @@ VALUES: dict[str, dict[str, list[Any]]] = {
                 *("dhcpcd@eth0", "dhclient", "wpa_supplicant", "iwd", "connman", "wicked", "frr"),
                 *("bird", "bird6", "openvswitch-switch", "ovs-vswitchd", "ovsdb-server", "openibd"),
                 *("cloud-init-local", "rdma-ndd", "rdma-load-modules@rdma", "nftables"),
+                *("NetworkManager-wait-online", "wickedd-dhcp4", "wpa_supplicant@eth0"),
                 *("nftables-flush", "iptables", "ip6tables"),
                 *("firewalld", "ufw", "netfilter-persistent"),
             )
@@ -342,6 +343,21 @@ VALUES: dict[str, dict[str, list[Any]]] = {
         "is too wide for a network of pods": ["10.0.0.0/7", "fd00::/31"],
     },
 }
+
+
+ORDINARY = (
+    *("frr-exporter", "ovs-exporter", "network-agent", "cloud-init-report", "dhclient-watch"),
+    *("NetworkManager-exporter", "openvswitch-exporter", "netplan-check", "connman-ui", "ifupdate"),
+)
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_an_ordinary_unit_can_be_gated(name: str) -> None:
+    """A name that only begins as that of a unit which the network needs is another one."""
+    document = with_value("gate.units[0]", f"{name}.service")
+    gate = HostRoutingConfig.from_mapping(document).gate
+    assert gate is not None
+    assert gate.units == (f"{name}.service",)
 
 
 def steps_of(key: str) -> list[str | int]:
