@@ -5,6 +5,9 @@ may hold a lock just then. So a handler only notes the signal. The tasks run in 
 own, and the thread that waits for them stops the run for each signal that was noted. Runs can be
 awaited side by side in one event loop: the handlers are set for the first of them, and restored
 after the last. A run that begins while a signal stops another is stopped, too.
+
+Not handled: Ctrl-C while asyncio.run makes its task, before any handler is set. asyncio may then
+start the coroutine, and await it no more; its run goes on to the end.
 """
 
 from __future__ import annotations
