@@ -128,7 +128,7 @@ class TestContent:
         return path
 
     def test_only_what_commands_load(self, program: Path) -> None:
-        """hostrouting without its test kits, phases and attrs, each source with its .pyc."""
+        """Only hostrouting without its test kits, phases and attrs, each source with its .pyc."""
         with zipfile.ZipFile(program) as archive:
             names = archive.namelist()
         assert {name.split("/")[0] for name in names} == {"__main__.py", "__main__.pyc", *PACKAGES}

@@ -90,7 +90,7 @@ def test_a_host_that_is_locked_again_and_again(tmp_path: Path) -> None:
 
 
 def test_an_image(tmp_path: Path) -> None:
-    """This machine is not asked. Two runs on one image exclude each other, and leave nothing."""
+    """Nothing here is asked. Two runs on one image exclude each other, and leave nothing."""
     for image in (Host.offline(tmp_path), Host(backend=None, files=LocalFiles(tmp_path))):
         assert (image.backend, image.manager) == (None, None)
         with raises(BackendError, "unavailable", match="an image has no kernel; use a snapshot"):
