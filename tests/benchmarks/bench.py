@@ -269,9 +269,7 @@ for number in itertools.count():
 
 
 def guard_row(bench: Bench) -> Iterator[Row]:
-    """How soon the guard has a route back that another program has deleted, and what it takes at
-    rest.
-    """
+    """How soon the guard has a deleted route back, and what it takes at rest."""
     rounds = str(8 if bench.is_quick else 60)
     with node(guard=True) as system:
         python = ("/usr/bin/python3", "-c")
@@ -419,9 +417,7 @@ def cidrs_row(bench: Bench) -> Iterator[Row]:
 
 
 def fleet_row(bench: Bench) -> Iterator[Row]:
-    """10,000 snapshots of nodes, each with addresses of its own, judged by the command on two
-    processors.
-    """
+    """10,000 different snapshots, judged by the command on two processors."""
     count = 1_000 if bench.is_quick else 10_000
     nodes = bench.folder / "nodes"
     nodes.mkdir()

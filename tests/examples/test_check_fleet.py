@@ -12,9 +12,7 @@ pytestmark = pytest.mark.linux
 
 
 def test_by_itself() -> None:
-    """The example invents a fleet, and prints its problems, such as a file that is not a snapshot,
-    and the repair.
-    """
+    """It invents a fleet, and prints its problems and the repair."""
     done = example("check_fleet.py")
     assert done.stderr == ""
     assert done.returncode == 0

@@ -147,9 +147,7 @@ def send_forever(server: socket.socket) -> None:
 
 
 def test_a_node_that_is_stopped(tmp_path: Path) -> None:
-    """SIGTERM cancels the download, and nothing is left of it;
-    the report is written all the same.
-    """
+    """SIGTERM cancels the download, nothing of it is left, and the report is written."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         sender = threading.Thread(target=send_forever, args=(server,))
         sender.start()

@@ -16,9 +16,7 @@ NAMES = set(hostrouting.__all__)
 
 
 def test_every_name_leads_to_its_module() -> None:
-    """Each name is loaded from the module that defines it, and is among those that dir() and help()
-    show.
-    """
+    """Each name is that of its module, and dir() and help() show it."""
     for name in sorted(NAMES):
         value = getattr(hostrouting, name)
         assert value.__name__ == name
@@ -54,9 +52,7 @@ def test_a_task_is_made_from_its_configuration_and_keywords() -> None:
     "package", ["check", "config", "fib", "host", "kernel", "model", "testing"]
 )
 def test_the_catalogue_of_a_package(package: str) -> None:
-    """`__all__` has each value that the package imports from its modules, once, and the library's
-    docstring names the package.
-    """
+    """`__all__` has each value once, and the library's docstring names the package."""
     tree = ast.parse((ROOT / package / "__init__.py").read_text(encoding="utf-8"))
     names: list[str] = []
     for statement in ast.walk(tree):
@@ -70,9 +66,7 @@ def test_the_catalogue_of_a_package(package: str) -> None:
 
 @pytest.mark.linux
 def test_import_loads_nothing() -> None:
-    """To import hostrouting loads none of its packages, and the backend of pyroute2 loads that only
-    when it is used.
-    """
+    """It loads none of its packages, and pyroute2 only when that is used."""
     code = """if True:
         import sys, hostrouting
         print([name for name in sys.modules if name.startswith("hostrouting.")])

@@ -56,9 +56,7 @@ def whole(_ctx: Context) -> str:
 
 
 def test_a_plan_as_text_and_as_values() -> None:
-    """The tree has for each task what it would do, or that it offers no plan, or the error; none is
-    called.
-    """
+    """The tree has what each task would do, or why nobody knows; none is called."""
     report = phases.plan(tree())
     assert str(report) == (
         "bootstrap\n"
@@ -77,9 +75,7 @@ def test_a_plan_as_text_and_as_values() -> None:
 
 
 def test_a_plan_that_says_why_the_run_would_fail() -> None:
-    """Its step has failed for that reason, and still shows the plan; the other tasks are asked all
-    the same.
-    """
+    """Its step has failed, and shows the plan; the other tasks are asked all the same."""
     doomed = planned("doomed", lambda _: Doomed("+ 10.9.0.0/16", "the disk is full"))
     fine = planned("fine", lambda _: Doomed("+ 10.8.0.0/16", ""))
 
@@ -96,9 +92,7 @@ def test_a_plan_that_says_why_the_run_would_fail() -> None:
 @pytest.mark.parametrize("verb", ["do", "undo"])
 @pytest.mark.parametrize("has_context", [True, False])
 def test_a_dry_run_never_does_a_task(verb: str, has_context: bool) -> None:  # noqa: FBT001  a parameter
-    """A plan that would do or undo one has failed, with the remedy, even if it would do that in a
-    run of its own.
-    """
+    """It has failed, with the remedy, even if it would do that in a run of its own."""
     log: list[str] = []
     act: Callable[..., object] = phases.execute
     if verb == "undo":

@@ -15,9 +15,7 @@ from tests.support.recorder import StubTask, quiet, ran
 
 
 def test_time_that_remains() -> None:
-    """remaining() is the time until the nearest deadline, None without one, and 0 once the task is
-    cancelled.
-    """
+    """The time until the nearest deadline, None without one, 0 once it is cancelled."""
     ctx = quiet()
     assert ctx.remaining() is None
     with ctx.within(10) as part:
@@ -44,9 +42,7 @@ def test_a_cancellation_inside_a_time_limit() -> None:
 
 
 def test_a_missed_deadline_stays_the_reason() -> None:
-    """A part that misses its deadline in a shield has missed it, even if the run is cancelled
-    before anybody looks.
-    """
+    """It has missed it, even if the run is cancelled before anybody looks."""
     ctx = quiet()
     with (  # noqa: PT012  the block is what is tried
         pytest.raises(phases.DeadlineExceeded, match="within 5 s") as missed,

@@ -1,6 +1,4 @@
-"""Tasks made of tasks: what the oracle of test_laws.py does not say about groups, retry, deadline
-and when.
-"""
+"""Tasks made of tasks, beside what the oracle of test_laws.py says."""
 
 import contextvars
 import itertools
@@ -30,9 +28,7 @@ LATE = phases.task("late")(deaf)
 
 
 def test_one_error_has_all_failures() -> None:
-    """Every failure is in the one TaskFailed, in the order in which they happened, each with its
-    error.
-    """
+    """Every failure is in the one TaskFailed, in order, with its error."""
     early = phases.serial(StubTask("early", seconds=1, errors=[OSError("early")]), name="nested")
     with pytest.raises(phases.TaskFailed) as caught:
         phases.execute(phases.parallel(LATE, early, name="prepare"), quiet())
@@ -59,9 +55,7 @@ def test_a_task_of_a_group_that_stops(error: BaseException, reason: str) -> None
 
 @pytest.mark.parametrize("threads", [0, 2])
 def test_no_thread_to_be_had(threads: int) -> None:
-    """If no more threads can be started, the running tasks are cancelled and waited for, and the
-    error is raised.
-    """
+    """The running tasks are cancelled and waited for, and the error is raised."""
 
     class Poor(FakeClock):
         left = threads
@@ -111,9 +105,7 @@ def test_threads_are_joined() -> None:
 
 
 def test_context_variables() -> None:
-    """Tasks see those of the caller, also in threads; changes in one task are not visible in
-    others.
-    """
+    """Tasks see the caller's, also in threads, and not each other's."""
     variable = contextvars.ContextVar("variable", default="unset")
     variable.set("caller's")
 

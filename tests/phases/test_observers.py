@@ -36,9 +36,7 @@ def logged(
 
 
 def test_a_start_and_an_end_are_one_wide_line_each(caplog: pytest.LogCaptureFixture) -> None:
-    """A task's start and end are one line each with everything, also the fields of the result; ours
-    are not hidden.
-    """
+    """Each is one line with everything; fields of the result do not hide ours."""
     started, ended = logged(StubTask("download", result=Result(), seconds=1.5), caplog)
     facts = vars(started)["phases"]
     assert facts == {
@@ -136,9 +134,7 @@ phases.run(phases.task("a")(fails))
 
 
 def test_observers_and_logs_that_raise(caplog: pytest.LogCaptureFixture) -> None:
-    """What an observer raises is logged, if that can be written, and affects neither tasks nor
-    other observers.
-    """
+    """What an observer raises is logged, and affects nothing else."""
 
     class BrokenLog(logging.Handler):
         def emit(self, _record: logging.LogRecord) -> None:

@@ -65,9 +65,7 @@ USES: list[Callable[[Any], object]] = [
 
 @pytest.mark.parametrize(("words", "candidate"), NOT_TASKS.items())
 def test_objects_that_are_not_tasks(words: str, candidate: object) -> None:
-    """An object that is not a task is refused when the tree is built, with the remedy; in a group
-    of one's own, before the first task.
-    """
+    """It is refused when the tree is built; in a group of one's own, before its first task."""
     for use in USES:
         with pytest.raises(phases.InvalidTask, match=words):
             use(candidate)
@@ -86,9 +84,7 @@ UNFINISHED: list[tuple[Callable[[Context], object], str]] = [
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 @pytest.mark.parametrize(("do", "kind"), UNFINISHED)
 def test_what_a_call_does_not_finish(do: Callable[[Context], object], kind: str) -> None:
-    """A function that returns a coroutine, a generator or a future has not done its work: its step
-    has failed, also in an undo.
-    """
+    """A function that returns a coroutine, generator or future has failed, also in an undo."""
     words = f"nobody waits for the {kind} that it returned"
     hidden = phases.task("a")(do)
     undo_runs_it = phases.task("b", undo=partial(phases.execute, hidden))(print)

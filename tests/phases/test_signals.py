@@ -22,9 +22,7 @@ RUN = "report = phases.run({task}); print(report); sys.exit(report.exit_code)"
 @pytest.mark.linux
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_a_run(number: signal.Signals) -> None:
-    """A signal stops the run: sleeping tasks wake, the report says why, the exit code is 128 + the
-    signal.
-    """
+    """Sleeping tasks wake, the report says why, the exit code is 128 + the signal."""
     both = "phases.parallel(wait, phases.task('also')(wait.do), name='both')"
     task = f"phases.serial({both}, phases.task('next')(print))"
     code, out, err = Program(RUN.format(task=task), ready=2).end(number)
@@ -73,9 +71,7 @@ def test_a_signal_after_the_last_task(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.linux
 def test_a_signal_under_execute() -> None:
-    """It cancels the run, and then reaches the program, however often it came: SIGINT is a
-    KeyboardInterrupt, SIGTERM ends it.
-    """
+    """It cancels the run; then SIGINT is a KeyboardInterrupt, and SIGTERM ends the program."""
     code = """
         import threading
         try:

@@ -86,9 +86,7 @@ class Failure(Exception):  # noqa: N818  reads as what happened
     ],
 )
 def test_the_exit_code_of_an_error(errors: list[Exception], code: int) -> None:
-    """It counts, of several failures the lowest, in the report and in what execute raises; but no
-    failure is a success.
-    """
+    """It counts, of several failures the lowest; but no failure is a success."""
     failures = tuple(ran(StubTask("a", errors=[error])) for error in errors)
     assert Step(("all",), status=Status.FAILED, failures=failures).exit_code == code
     assert phases.TaskFailed(failures).exit_code == code

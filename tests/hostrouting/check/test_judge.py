@@ -268,9 +268,7 @@ def test_packets_that_a_rule_selects(row: HostRow) -> None:
 
 
 def assert_answer(row: HostRow) -> None:
-    """The answer is a verdict, perhaps with the expected devices, the device of each escape,
-    and the doubts.
-    """
+    """A verdict, perhaps the expected devices, the device of each escape, and the doubts."""
     report = checked_as(vm_of(row.host), row.asked)
     verdict, *more = row.answer.split(", ")
     said = "\n".join(map(str, check_findings(report)))

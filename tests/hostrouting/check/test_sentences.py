@@ -1,6 +1,4 @@
-"""hostrouting.check.sentences: each finding in words, as an operator reads it, on a node that has
-it.
-"""
+"""Each finding of a check in words, on a node that has it."""
 
 from typing import Any
 
@@ -177,9 +175,7 @@ def test_what_a_repair_needs_is_not_what_another_device_needs() -> None:
 
 
 def test_the_kind_of_an_escape() -> None:
-    """Programs read what happens to the packets: the name alone does not say how they are
-    refused.
-    """
+    """Programs read how the packets are refused, which the name alone does not say."""
     by_route = vm_of("blackhole 172.16.5.0/24 proto 4")
     by_rule = vm_of("rule pref 50 to 172.16.5.0/24 prohibit")
     for node, kind in ((by_route, "blackhole"), (by_rule, "prohibit")):

@@ -1,6 +1,4 @@
-"""What the commands say of one host: `check` agrees with the check of a snapshot, `status` with
-what `apply` has done, and each with what is to be typed next.
-"""
+"""What the commands say of one host agrees, and they say what is to be typed next."""
 
 import json
 import re

@@ -1,6 +1,4 @@
-"""From arguments to an exit code: what may be typed, what is read, and what is written on which
-stream.
-"""
+"""From arguments to an exit code, and what is written on which stream."""
 
 import io
 import json
@@ -176,9 +174,7 @@ def test_what_a_repair_costs() -> None:
 
 @pytest.mark.parametrize(("root", "shown"), [("", ""), ("/", ": /"), ("/nowhere", ": /nowhere")])
 def test_a_root_that_is_not_an_images(root: str, shown: str, tmp_path: Path) -> None:
-    """An empty --root, as of an unset variable, is not the current directory; and this machine is
-    not an image.
-    """
+    """An empty --root is not the current directory, and this machine is not an image."""
     (tmp_path / "config.json").write_text("{}")
     said = say("render", "--config", str(tmp_path / "config.json"), "--root", root)
     rule = "is not the folder of an image"
@@ -187,9 +183,7 @@ def test_a_root_that_is_not_an_images(root: str, shown: str, tmp_path: Path) -> 
 
 
 def test_render_takes_no_protection_away(tmp_path: Path) -> None:
-    """An empty configuration, that of an agent that failed to read its own, leaves an image gated
-    unless that is allowed.
-    """
+    """An agent that failed to read its own leaves an image gated, unless that is allowed."""
     image = tmp_path / "image"
     image.mkdir()
     full = tmp_path / "full.json"
@@ -229,9 +223,7 @@ def host_that_raises(error: BaseException) -> FakeHost:
 
 
 def test_a_bug_a_refusal_and_an_interrupt() -> None:
-    """A bug shows where it is; a refusal is one line, and so is Ctrl-C, with the exit code of a
-    shell.
-    """
+    """A bug shows where it is; a refusal is one line, and so is Ctrl-C."""
     bug = say("check", CIDR, host=host_that_raises(ZeroDivisionError("oops")))
     assert bug.code == 3
     assert bug.out == ""
@@ -256,9 +248,7 @@ def test_a_run_under_nohup() -> None:
 
 
 def test_what_a_stream_cannot_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What its encoding does not have is escaped, and so is what steers a terminal, in a command as
-    in the words before it.
-    """
+    """What its encoding lacks is escaped, and so is what steers a terminal."""
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
     line = "by \N{SNOWMAN}0: ip link del a\x1b[2J"

@@ -1,6 +1,4 @@
-"""The command line as a process on a machine with the real kernel: from nothing to the proof, and
-bad days.
-"""
+"""The command line as a process, on a machine with the real kernel."""
 
 import json
 import re
@@ -69,9 +67,7 @@ def repaired(tmp_path: Path) -> str:
 
 
 def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
-    """check, plan, apply, plan, check, status, remove: each exits by what is so, and nothing is
-    left at the end.
-    """
+    """Each command exits by what is so, and nothing is left at the end."""
     routes_before = machine.routes(4)
     files_before = machine.shell("find /etc -type f")
     for command, code in (("check", 1), ("plan", 1), ("apply", 0), ("plan", 0), ("check", 0)):
@@ -171,9 +167,7 @@ def test_what_is_printed_does_what_the_page_says(
 
 
 def passes_the_gate(machine: Machine, unit: str) -> bool:
-    """Whether the gate, run as systemd does, lets this unit start. It enters the network of process
-    1, so that is in the machine.
-    """
+    """Whether the gate, run as systemd does, lets this unit start."""
     assert CONDITION is not None
     condition = CONDITION[1].replace("$$", "$").replace("%%", "%")
     alone = ("unshare", "--pid", "--mount-proc", "--fork", "--kill-child")

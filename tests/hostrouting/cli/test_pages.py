@@ -57,9 +57,7 @@ def of(
 def applied(
     settings: dict[str, object] = REPAIRED, change: Callable[[FakeHost], object] = lambda _: None
 ) -> Callable[[], FakeHost]:
-    """An H200 node on which this configuration is applied, and on which something has changed
-    since.
-    """
+    """An H200 node with this configuration, on which something has changed since."""
 
     def make() -> FakeHost:
         host = FakeHost(kernel=h200())
@@ -269,9 +267,7 @@ def without_end(page: str) -> str:
 def test_pages_and_documents(
     command: str, tmp_path: Path, snapshot: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A page for an operator, a document for a program, and one exit code; on standard error only
-    remarks.
-    """
+    """A page, a document and one exit code; on standard error only remarks."""
     monkeypatch.setattr("hostrouting.cli.commands.clean.CleanStaleAzureVnet", azure.task)
     names = [name for name in CASES if name.startswith(f"{command}:")]
     assert snapshot == "\n".join(pages(name, tmp_path) for name in names)

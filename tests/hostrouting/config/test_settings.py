@@ -143,9 +143,7 @@ FAULTY_DOCUMENTS = r"""
     re.findall(r"((?m:^\S.*\n)+)((?m:^  .*\n)+)", FAULTY_DOCUMENTS),
 )
 def test_faults_of_documents(document: str, fault: str) -> None:
-    """The one fault has its path in the operator's file, the value, the rule, and a remedy if there
-    is one.
-    """
+    """The one fault has its path, the value, the rule, and a remedy if there is one."""
     [only] = faults(document)
     assert only.startswith(" ".join(fault.split()))
 
@@ -157,9 +155,7 @@ def test_what_is_written() -> None:
 
 
 def test_defaults_do_not_change() -> None:
-    """config.json leaves them out: with another default, what is installed on hosts would ask for
-    something else.
-    """
+    """config.json leaves them out: with others, hosts would do something else."""
     assert str(static("10.0.0.0/8")) == "10.0.0.0/8"
     config = HostRoutingConfig.from_mapping({"azureVnetCleanup": {"managed": ["10.240.0.0/16"]}})
     assert [str(section) for section in config] == [
@@ -194,9 +190,7 @@ def test_units_that_wait_unless_named() -> None:
 
 
 def test_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file is read like its text, with a byte order mark or without; its path may be a text, or
-    `-`, the standard input.
-    """
+    """A file is read like its text; `-` is the standard input."""
     path = tmp_path / "right.json"
     path.write_text("\ufeff" + json.dumps({"hostRouting": ROUTES}))
     expected = HostRoutingConfig.from_mapping(ROUTES)
@@ -385,9 +379,7 @@ def rows_of_values() -> Iterator[pytest.ParameterSet]:
 
 @pytest.mark.parametrize(("key", "rule", "values"), [*rows_of_values()])
 def test_refused(key: str, rule: str, values: list[Any]) -> None:
-    """A value that breaks its rule is the only fault, with its path, the value, the rule and
-    perhaps a remedy.
-    """
+    """It is the only fault, with its path, the value, the rule and perhaps a remedy."""
     for value in values:
         with pytest.raises(ConfigError) as caught:
             HostRoutingConfig.from_mapping(with_value(key, value))

@@ -1,6 +1,4 @@
-"""The engine of one pass says what a naive scan says, for every address; and its cells are a
-partition.
-"""
+"""The engine says what a naive scan says, and its cells are a partition."""
 
 from ipaddress import ip_address
 
@@ -36,9 +34,7 @@ def test_a_lookup_is_a_naive_scan(node: tuple[int, Snapshot]) -> None:
 
 @given(nodes())
 def test_cells_are_a_partition_of_the_block(node: tuple[int, Snapshot]) -> None:
-    """A cell begins where a prefix begins or ends, and nowhere else, and each of its addresses has
-    the same outcomes.
-    """
+    """A cell begins where a prefix begins or ends; its addresses have the same outcomes."""
     family, snapshot = node
     fib = Fib(snapshot, family)
     block = block_of(family)
@@ -85,9 +81,7 @@ def borders_of(fib: Fib) -> set[int]:
 
 @given(nodes())
 def test_no_end_of_a_packet_is_missed(node: tuple[int, Snapshot]) -> None:
-    """A packet that meets the conditions of some rules, and of no others, ends as the plain one or
-    at a listed end.
-    """
+    """It ends as the plain one or at a listed end."""
     family, snapshot = node
     fib = Fib(snapshot, family)
     block = block_of(family)

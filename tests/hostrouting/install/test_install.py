@@ -1,6 +1,4 @@
-"""How a configuration comes onto a host: laws for any two configurations and any mishap, and the
-rows that they lack.
-"""
+"""How a configuration comes onto a host: laws, and the rows that they lack."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -192,9 +190,7 @@ class TestLaws:
         nth: int,
         error: Callable[[str], BaseException],
     ) -> None:
-        """After a run that was killed or failed at any effect, the next run leaves exactly what is
-        wanted.
-        """
+        """The next run leaves exactly what is wanted, whatever ended the one before."""
         host, mishaps = node()
         before = host.kernel.snapshot()
         apply(host, old)
@@ -243,9 +239,7 @@ class TestLaws:
     def test_another_run_meanwhile(
         self, one: HostRoutingConfig, other: HostRoutingConfig, nth: int
     ) -> None:
-        """Of two tasks that run at once, each keeps what the other has installed, whenever it
-        comes.
-        """
+        """Of two tasks that run at once, each keeps what the other has installed."""
         host, mishaps = node()
         tasks = [
             ConfigureStaticRoutes(one, host=host, allow_removal=True),
@@ -315,9 +309,7 @@ class TestOrder:
         assert "reload" not in mishaps.events
 
     def test_a_guard_whose_unit_was_not_written(self) -> None:
-        """Where a run was killed before it, the next run starts the guard again, as the new unit
-        says.
-        """
+        """The next run starts it again, as the new unit says."""
         host, mishaps = mishap_host()
         run(Configure(GUARDED, host=host))
         host.files.texts[LAYOUT.unit_path(LAYOUT.guard_unit)] = HEADER
@@ -350,9 +342,7 @@ class TestOrder:
         assert f"stop {MACHINES}" not in manager_of(host).calls
 
     def test_what_opens_the_gate(self) -> None:
-        """The administrator's reason stays as long as there is a gate, and does not open the next
-        one.
-        """
+        """The reason stays as long as there is a gate, and does not open the next one."""
         host = configured(WANTED)
         host.files.texts[LAYOUT.opening_path] = "reason\n"
         run(Configure(GUARDED, host=host))
@@ -398,9 +388,7 @@ class TestOriginal:
         return host
 
     def test_replaced(self, host: FakeHost) -> None:
-        """Its links go before its files are replaced, its units become ours, and its script
-        stays.
-        """
+        """Its links go before its files, its units become ours, and its script stays."""
         run(Configure(WANTED, host=host))
         writes = host.files.writes
         before = writes[: writes.index(LAYOUT.program_path)]
@@ -414,9 +402,7 @@ class TestOriginal:
 
     @pytest.mark.parametrize("make", [Remove, partial(ConfigureStaticRoutes, NOTHING)])
     def test_not_ours(self, host: FakeHost, make: Callable[..., phases.Task[object]]) -> None:
-        """Alone, nothing of it is ours: there is nothing to remove, and no configuration is
-        missing.
-        """
+        """There is nothing to remove then, and no configuration is missing."""
         before = {**host.files.texts, **host.files.links}
         result = run(make(host=host))
         assert isinstance(result, phases.Skip)
@@ -432,9 +418,7 @@ class TestRequirements:
         return FakeHost(kernel=h200())
 
     def test_all_at_once(self, host: FakeHost) -> None:
-        """The error has all that the host lacks, as the plan has it. Nothing was written, and not
-        even the lock was taken.
-        """
+        """The error has all that the host lacks. Nothing was written, nor locked."""
         host.interpreter.broken = "it is Python 3.9"
         host.files.texts[LAYOUT.unit_path(LAYOUT.check_unit)] = "of another program"
         task = Configure(WANTED, host=host)

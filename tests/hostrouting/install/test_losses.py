@@ -80,9 +80,7 @@ def test_cidrs_of_services() -> None:
 
 
 def test_no_loss() -> None:
-    """More routes, other halves of a CIDR and more units are no loss; nor is anything on a new
-    host.
-    """
+    """More routes, CIDRs and units are no loss; nor is anything on a new host."""
     more = config(*REPAIR, "10.9.0.0/16", cidrs=(*REPAIR, "10.0.0.0/8"))
     units = GateConfig(("kubelet.service", MACHINES))
     new = more._replace(gate=units, guard=GuardConfig(enabled=True))

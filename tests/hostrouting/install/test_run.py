@@ -47,9 +47,7 @@ def report_of(task: InstallTask) -> phases.Step:
 
 
 def test_a_conflict_that_lasts() -> None:
-    """It holds no other change back: a unit can be taken out of the gate. A conflict that is new
-    ends the run before its first write.
-    """
+    """It holds no other change back; one that is new ends the run before its first write."""
     host = FakeHost(kernel=h200())
     gated = CONFLICTING._replace(gate=GateConfig(("kubelet.service", MACHINES)))
     failure_of(run, Configure(gated, host=host), of=RouteConflict)
@@ -103,9 +101,7 @@ class TestGuard:
 
 @pytest.mark.parametrize("make", [Configure, ConfigureStaticRoutes])
 def test_settings_without_effect(make: type[Configure]) -> None:
-    """A configuration that has only such settings is installed as nothing, also by a task about the
-    only section; undo brings back what was installed.
-    """
+    """A configuration that has only such settings is installed as nothing."""
     former = config("10.77.0.0/16", mode="WARN")
     host = configured(former)
     idle = {"staticRoutes": {"enabled": True}, "routeOverlap": {"expectedDevs": ["eth0"]}}
@@ -212,9 +208,7 @@ def test_a_task_about_one_section_hides_no_failure() -> None:
 
 
 def test_systemd_is_silent_after_the_write() -> None:
-    """Whether the gate is in force is not known then. What was written is in the error, and the
-    parts do their work all the same.
-    """
+    """Nobody knows the gate then; the error has what was written, and the parts do their work."""
     host = FakeHost(kernel=h200(), manager=SilentAfterReload())
     with pytest.raises(phases.TaskFailed, match="systemd does not answer") as caught:
         run(Configure(WANTED, host=host))

@@ -1,6 +1,4 @@
-"""What undo takes back, and what it leaves: a law for any two configurations, and what other runs
-and other programs do meanwhile.
-"""
+"""What undo takes back, and what it leaves to other runs and programs."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -138,9 +136,7 @@ class TestFormer:
     """What was installed comes back with all that is wrong with it."""
 
     def test_a_conflict(self) -> None:
-        """The configuration comes back that units have waited for: nobody has confirmed the one
-        that lets them start.
-        """
+        """The configuration that units have waited for comes back."""
         host = FakeHost(kernel=h200())
         failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
         task = Configure(WANTED, host=host)

@@ -125,9 +125,7 @@ class Guarded:
 
 @pytest.mark.parametrize("moment", [0.05, 30.0])
 def test_a_route_that_is_removed(moment: float) -> None:
-    """It is back at once, whatever the guard does at that moment; its own change wakes the guard
-    once more.
-    """
+    """It is back at once; the guard's own change wakes it once more."""
     guarded = Guarded()
     guarded.at(moment, guarded.lose_routes)
     guarded.at(moment + 0.001, lambda: back.append(guarded.ours))
@@ -170,9 +168,7 @@ def test_changes_that_come_together() -> None:
 
 
 def test_a_change_after_a_rest() -> None:
-    """It starts a whole pass, if the last one is 10 s ago; or one of the routes, and a whole one
-    when that is so.
-    """
+    """It starts a whole pass if the last one is 10 s ago, or one of the routes."""
     guarded = Guarded()
     guarded.change(30.0, 34.0)
     guarded.run_until(60)
@@ -244,9 +240,7 @@ def test_a_fault_that_comes_again(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_rival(capfd: pytest.CaptureFixture[str]) -> None:
-    """Another program's route in the place of ours stays, and is said by each kind of pass. When it
-    is gone, ours is back.
-    """
+    """It stays, and is said by each kind of pass. When it is gone, ours is back."""
     guarded = Guarded()
     kernel = guarded.host.kernel
     rival = Route.to(HALVES[0], dev="ib0", protocol=4)

@@ -32,9 +32,7 @@ def kernel() -> FakeKernel:
 
 
 def test_a_route_that_waits(kernel: FakeKernel) -> None:
-    """Nothing is changed, and the plan says for what: a warning, or an error if nobody waits any
-    longer.
-    """
+    """Nothing is changed, and the plan says for what it waits."""
     before = kernel.snapshot()
     config = configured(static("20.1.0.0/16"), static("20.3.0.0/16", dev="eth9"))
     plan = keep_routes(kernel, config, done=[])
@@ -101,9 +99,7 @@ def ours(kernel: RouteBackend) -> list[str]:
 @given(hosts(), wishes())
 @settings(max_examples=scaled(200))
 def test_far_routes_do_not_matter(there: list[Route], desired: list[StaticRoute]) -> None:
-    """What is done is the same if the backend leaves out what is not asked for: each route of
-    another program has another one before it that is alike.
-    """
+    """What is done is the same if the backend leaves out what is not asked for."""
     elsewhere = {IPV4: as_ip("19.0.0.0"), IPV6: as_ip("fd19::")}
     far: list[Route] = []
     for route in there:

@@ -155,9 +155,7 @@ OTHER_DEFAULT = "default via 10.0.0.1 dev eth0 metric 9"
 
 @text_rows(ROWS)
 def test_the_steps_for_one_route(row: list[str]) -> None:
-    """On a host with these routes and a default route of each family (unless the row begins with
-    a dash), a wish leads to these steps.
-    """
+    """On a host with these routes, a wish leads to these steps; a dash: no default route."""
     there, wish, steps = row
     for short, long in WORDS.items():
         there = re.sub(rf"\b{short}\b", long, there)
@@ -177,9 +175,7 @@ def test_the_steps_for_one_route(row: list[str]) -> None:
 
 
 class TestWhatStays:
-    """While the default route is missing or in doubt, routes of ours that are there and usable are
-    right.
-    """
+    """While it is missing or in doubt, usable routes of ours are right."""
 
     @pytest.mark.parametrize("defaults", IN_DOUBT.values(), ids=IN_DOUBT)
     def test_nothing_moves(self, defaults: list[Route]) -> None:
@@ -259,9 +255,7 @@ default dev eth1               |                     |                  | add
     def test_after_any_plan(
         self, there: list[Route], desired: list[StaticRoute], defaults: list[Route]
     ) -> None:
-        """What a plan has made of any host stays as it is when the default routes go, or come in
-        doubt.
-        """
+        """It stays as it is when the default routes go, or come in doubt."""
         kernel = fake()
         kernel.add_link(TUNNEL)
         put(kernel, there)
@@ -291,9 +285,7 @@ def keys_that_ours_hold(snapshot: Snapshot) -> set[RouteKey]:
 
 
 class TestReplyRoute:
-    """The route for replies to probes is one of ours: on the link, without a gateway, and
-    optional.
-    """
+    """It is one of ours: on the link, without a gateway, and optional."""
 
     config = HostRoutingConfig(probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=("eth0",)))
     prefix = Prefix.of(config.probe_rewrite.global_address)

@@ -236,9 +236,7 @@ def test_no_trouble_of_a_gated_unit_is_hidden() -> None:
 
 @pytest.mark.parametrize("state", ["masked", "stuck"])
 def test_a_gated_unit_that_nobody_starts(state: State) -> None:
-    """It is a problem, also where nobody has asked about it: somebody wants it to start. It is
-    in the first line, and the remedy is there once.
-    """
+    """It is a problem, in the first line, and the remedy is there once."""
     status = find_status(right_but(*UNITS[state])())
     assert (status.state, status.code) == ("differs", 1)
     assert [(each.name, each.target) for each in status.wrong] == [("unit", KUBELET)]
@@ -275,9 +273,7 @@ def test_many_things_of_one_kind() -> None:
 
 
 def page_of(name: str, status: Status) -> list[str]:
-    """The page, after the incident and the exit code; of lines that the page of a host has which is
-    right, only the number.
-    """
+    """The page; of lines that the page of a right host has, only the number."""
     page = [f"# {name}: {status.code}"]
     for is_known, group in groupby(status_lines(status), key=set(RIGHT[1:]).__contains__):
         lines = [*group]

@@ -1,6 +1,4 @@
-"""Configure and Remove, on hosts that exist in memory: what happens if nothing is wanted, and the
-report.
-"""
+"""Configure and Remove, where nothing is wanted, and their report."""
 
 import json
 from ipaddress import ip_address
@@ -27,9 +25,7 @@ from tests.support.tasks import (
 
 @pytest.mark.parametrize("make", [Configure, *TASKS])
 def test_nothing_is_configured(make: type[Any]) -> None:
-    """Nothing configured and nothing of ours there: not one file is written or locked, and the
-    kernel stays.
-    """
+    """Nothing is written or locked, and the kernel stays."""
     host = FakeHost()
     host.faults.fail("change", BackendError("touched"))
     before = host.kernel.snapshot()

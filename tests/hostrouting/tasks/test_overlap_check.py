@@ -1,6 +1,4 @@
-"""CheckRouteOverlap, on hosts that exist in memory: modes, markers, logs, and kernels that do not
-answer or agree.
-"""
+"""CheckRouteOverlap: modes, markers, logs, and kernels that do not answer."""
 
 from collections.abc import Callable
 from typing import Any
@@ -56,9 +54,7 @@ class TestModes:
     """STRICT raises and holds; WARN logs; the markers say the same in both."""
 
     def test_strict(self, caplog: pytest.LogCaptureFixture) -> None:
-        """The error names range, route and repair, which no log repeats, and has the installed
-        files.
-        """
+        """The error names range, route and repair, which no log repeats."""
         host = FakeHost(kernel=h200())
         error = failure_of(checked, host, CIDR, mode="STRICT", of=RouteOverlapError)
         start = (
@@ -173,9 +169,7 @@ class TestMarkersThatFail:
         assert f"{LAYOUT.lock_path}: Read-only file system" in caplog.text
 
     def test_another_configuration_meanwhile(self) -> None:
-        """A check whose CIDRs are not the installed ones any more leaves the markers of the other
-        run.
-        """
+        """It leaves the markers of the other run."""
         host = configured(config(cidrs=(CIDR,), mode="WARN"))
         other = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host, allow_removal=True)
         host.faults.meanwhile("snapshot", lambda: run(other), nth=1)
@@ -191,9 +185,7 @@ class TestMarkersThatFail:
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
 def test_no_answer(*, is_cancelled: bool) -> None:
-    """If the check fails, or the wait for a default route is cancelled, the marker of an earlier
-    one is removed: it would be about another state.
-    """
+    """The marker of an earlier check is removed: it would be about another state."""
     host = FakeHost(kernel=h200())
     checked(host, "10.0.0.0/8")
     ctx = context()

@@ -1,6 +1,4 @@
-"""RewriteProbeSource, on hosts that exist in memory: the table, the route for the replies, and what
-stands in the way.
-"""
+"""RewriteProbeSource: the table, the route for the replies, and obstacles."""
 
 from typing import Any
 
@@ -72,9 +70,7 @@ def test_another_program_meanwhile() -> None:
 
 
 def test_warnings(caplog: pytest.LogCaptureFixture) -> None:
-    """A host that does not forward and a device that is missing are warnings; the table is
-    loaded all the same.
-    """
+    """A host that does not forward and a missing device are warnings."""
     kernel = FakeKernel(ipv6_forwarding=False)
     kernel.add_link("eth0")
     host = FakeHost(kernel=kernel)
@@ -102,9 +98,7 @@ class TestNft:
     """nft is asked only where somebody may have loaded the table."""
 
     def test_was_wanted(self) -> None:
-        """If the table was wanted, a failing nft is an error, before anything else
-        is taken away.
-        """
+        """A failing nft is an error then, before anything else is taken away."""
         host = FakeHost()
         apply(host)
         before = dict(host.files.texts)

@@ -1,6 +1,4 @@
-"""ConfigureStaticRoutes, on hosts that exist in memory: conflicts, waiting, and other programs at
-the same time.
-"""
+"""ConfigureStaticRoutes: conflicts, waiting, and other programs at the same time."""
 
 import errno
 
@@ -44,9 +42,7 @@ def installed(host: FakeHost) -> bool:
 
 
 def test_a_conflict_while_another_route_waits() -> None:
-    """The conflict is named at once, with the way out, beside what is missing: waiting would not
-    end it.
-    """
+    """The conflict is named at once, as waiting would not end it."""
     host, waits = FakeHost(kernel=h200()), list[str]()
     host.kernel.later(lambda: waits.append("a wait"))
     task = Configure(config("172.16.0.0/16", "fd77::/48"), host=host)
@@ -71,9 +67,7 @@ class TestDefaultRoute:
         return host
 
     def test_comes_late(self, host: FakeHost) -> None:
-        """The task waits by kernel events for devices and routes, and does not hold the lock
-        meanwhile.
-        """
+        """The task waits by kernel events, and does not hold the lock meanwhile."""
         kernel, locked = host.kernel, list[set[str]]()
 
         def comes() -> None:
@@ -119,9 +113,7 @@ class TestDefaultRoute:
 
 
 def test_another_default_route_becomes_the_best() -> None:
-    """That of a new card: the plan says that the routes would move there, and the task moves
-    them.
-    """
+    """The plan says that the routes would move to the new card, and the task moves them."""
     host = configured(config(*REPAIR))
     host.kernel.add_link("eth1")
     host.kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", metric=1, protocol=16))

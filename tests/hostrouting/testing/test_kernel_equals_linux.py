@@ -1,6 +1,4 @@
-"""FakeKernel is equal to Linux within what its docstring says: the same events on both, by pyroute2
-on Linux.
-"""
+"""FakeKernel is equal to Linux: the same events on both, by pyroute2 on Linux."""
 
 import errno
 import time
@@ -111,9 +109,7 @@ class Linux:
         self.ip.link("set", index=self.index(name), state="up")
 
     def add_address(self, dev: str, interface: str) -> None:
-        """Add an address that is usable at once; without a broadcast address, which pyroute2 would
-        add.
-        """
+        """Add an address that is usable at once, without a broadcast address."""
         ip, _, length = interface.partition("/")
         family = AF[as_ip(ip).version]
         words = {
@@ -131,9 +127,7 @@ class Linux:
             raise NetlinkError(errno.EEXIST)
 
     def ip_route(self, verb: Verb, route: Route) -> None:
-        """Add, append or delete a route by netlink, which is held against `ip` by a test of its
-        own.
-        """
+        """Change a route by netlink, which a test of its own holds against `ip`."""
         [outcome] = self.backend.change([RouteRequest(verb, route)])
         if outcome.error is not None:
             raise outcome.error
@@ -166,9 +160,7 @@ def prefixes(family: int) -> st.SearchStrategy[Prefix]:
 
 @st.composite
 def routes(draw: st.DrawFn, family: int, own: list[IP]) -> Route:
-    """Routes that Linux accepts or refuses, half of them with a preferred source; `own` are the
-    host's addresses.
-    """
+    """Routes that Linux accepts or refuses; `own` are the host's addresses."""
     usual: list[RouteType] = ["unicast"] * 12
     kind = draw(st.sampled_from([*usual, *PATHLESS]))
     gateway = draw(st.sampled_from([None, None, None, *map(as_ip, GATEWAYS[family])]))
@@ -293,9 +285,7 @@ class TwoKernels(stateful.RuleBasedStateMachine):
 
     @stateful.initialize(twin=st.tuples(NAMES, st.sampled_from(INTERFACES)))
     def furnish(self, twin: tuple[str, str]) -> None:
-        """Most hosts have some addresses, of which two devices may have the same, and routes from
-        them by another one.
-        """
+        """Some addresses, of which two devices may have the same, and routes from them."""
         for dev, interface in (
             ("eth0", "10.0.0.4/24"),
             ("eth1", "10.0.1.4/24"),
@@ -409,9 +399,7 @@ def _comparable(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def test_every_event_has_the_same_effect() -> None:
-    """After each event, the refusal, the whole state and the lookups of the fake kernel are
-    Linux's.
-    """
+    """Refusals, the whole state and the lookups are Linux's."""
     stateful.run_state_machine_as_test(
         TwoKernels,
         settings=settings(

@@ -24,9 +24,7 @@ def shown(manager: FakeManager, name: str, *units: str) -> list[str]:
 
 
 def test_a_manager_that_has_yet_to_read() -> None:
-    """A unit needs a reload from the moment when its file or a drop-in changes, until the
-    reload.
-    """
+    """From when its file or a drop-in changes, until the reload."""
     unit = f"{UNITS}/a.service"
     host = FakeHost(files=FakeFiles(texts={unit: "[Service]\n"}))
     steps: list[tuple[Callable[[], object], str]] = [
@@ -168,9 +166,7 @@ def test_a_unit_that_does_not_start() -> None:
     ids=["reload", "start", "stop", "show"],
 )
 def test_a_manager_that_does_not_run(call: Callable[[Manager], object]) -> None:
-    """Whatever is asked of it raises the error of systemctl on a host without systemd, and nothing
-    is recorded.
-    """
+    """Each call raises the error of systemctl on a host without systemd."""
 
     def systemctl(*_words: str, **_options: object) -> Ended:
         return Ended(1, err=NO_SYSTEMD)

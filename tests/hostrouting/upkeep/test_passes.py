@@ -136,9 +136,7 @@ def refuse_to_list(host: FakeHost) -> None:
     ],
 )
 def test_routes_that_cannot_be_set(happens: Happens, name: Name, waits: str, mode: Mode) -> None:
-    """No unit starts, whatever the mode is, and none of the routes is there. What may still come is
-    said.
-    """
+    """No unit starts, in either mode, and none of the routes is there."""
     host = node()
     happens(host)
     outcome = make_pass(host, wanting(*HALVES, mode=mode, cidrs=()))
