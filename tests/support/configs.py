@@ -114,8 +114,7 @@ _CLEANUPS = st.none() | st.builds(
     dry_run=st.booleans(),
 )
 _GATES = st.none() | st.builds(
-    config.GateConfig,
-    units=st.lists(st.sampled_from(_UNITS), min_size=1, unique=True),
+    config.GateConfig, units=st.lists(st.sampled_from(_UNITS), min_size=1, unique=True)
 )
 _PROBE_UPLINKS = st.lists(device_names().filter(lambda name: name != "lo"), max_size=3, unique=True)
 

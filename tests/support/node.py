@@ -152,12 +152,7 @@ def before_dhcp() -> FakeKernel:
     return without_default(h200())
 
 
-KERNELS = {
-    "ok": plain_vm,
-    "overlap": h200,
-    "no-default-route": before_dhcp,
-    "undecided": marked_vm,
-}
+KERNELS = {"ok": plain_vm, "overlap": h200, "no-default-route": before_dhcp, "undecided": marked_vm}
 """A node with each verdict."""
 MARKERS = {
     "ok": "ok",

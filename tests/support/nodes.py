@@ -34,10 +34,7 @@ _OTHERS = [
 ]
 _FIRST = {4: int(ip_address("10.96.0.0")), 6: int(ip_address("fd96::"))}
 _GATEWAY = {4: ip_address("10.0.0.1"), 6: ip_address("fe80::1")}
-_UNBOUND = {
-    4: [Prefix(4, 0, 32), Prefix(4, 0, 8)],
-    6: [Prefix(6, 0, 128), Prefix(6, 0, 8)],
-}
+_UNBOUND = {4: [Prefix(4, 0, 32), Prefix(4, 0, 8)], 6: [Prefix(6, 0, 128), Prefix(6, 0, 8)]}
 """By family: sources around the address that IPv4 compares while a packet has no source."""
 _PATHLESS: list[RouteType] = ["blackhole", "unreachable", "prohibit", "throw"]
 _USUAL: list[RouteType] = ["unicast"] * 6

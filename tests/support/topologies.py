@@ -74,8 +74,7 @@ def dual_stack_h200() -> FakeKernel:
     for number in range(8):
         kernel.add_address(f"ib{number}", f"fd16::{number + 10:x}/48")
     kernel.ip_route(
-        "add",
-        Route.to("::/0", dev="eth0", gateway="fe80::1", protocol=PROTOCOL_RA, metric=1024),
+        "add", Route.to("::/0", dev="eth0", gateway="fe80::1", protocol=PROTOCOL_RA, metric=1024)
     )
     return kernel
 

@@ -18,12 +18,7 @@ FOREIGN = (
     "route add 172.20.0.0/16 via 10.0.0.9 proto static",
     "route add 172.21.0.0/16 dev eth0 metric 7",
 )
-LOSE_DEVICE = [
-    "link set eth0 down",
-    "link set eth0 up",
-    "route add default via 10.0.0.1",
-    *FOREIGN,
-]
+LOSE_DEVICE = ["link set eth0 down", "link set eth0 up", "route add default via 10.0.0.1", *FOREIGN]
 CHANGES = (
     "for i in $(seq 5000); do echo route replace 192.0.2.0/24 dev eth0 metric $((i % 9)); done"
 )
@@ -134,13 +129,7 @@ def a_stop(system: System) -> None:
     assert system.must(*errors) == before
 
 
-STORIES = (
-    a_route_comes_back,
-    a_new_card,
-    a_fight,
-    an_attack_on_the_guard,
-    a_stop,
-)
+STORIES = (a_route_comes_back, a_new_card, a_fight, an_attack_on_the_guard, a_stop)
 
 
 def test_guard(subtests: pytest.Subtests) -> None:

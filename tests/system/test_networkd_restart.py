@@ -1,15 +1,6 @@
 """What systemd-networkd takes away when it starts again, in each release, and what keeps it."""
 
-from tests.support.gate import (
-    HALVES,
-    LAYOUT,
-    apply,
-    config,
-    gate_tests,
-    host,
-    ours,
-    remove,
-)
+from tests.support.gate import HALVES, LAYOUT, apply, config, gate_tests, host, ours, remove
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
 

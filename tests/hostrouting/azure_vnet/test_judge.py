@@ -114,10 +114,7 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
         "keep 3: its pod may be alive behind azv9, where",
     ),
     "unreadable elsewhere": (THREE | {"links": ELSEWHERE}, "delete 3: no device"),
-    "tap": (
-        THREE | {"links": [*LINKS, TAP]},
-        "keep 3: its pod may be alive behind tap0, where",
-    ),
+    "tap": (THREE | {"links": [*LINKS, TAP]}, "keep 3: its pod may be alive behind tap0, where"),
     "tap that is an uplink": (
         THREE | {"links": [*LINKS, TAP], "uplinks": ["tap0"]},
         "delete 3: no device",

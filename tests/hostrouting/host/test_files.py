@@ -42,10 +42,7 @@ STEPS: st.SearchStrategy[tuple[Any, ...]] = st.one_of(
     ),
     st.just(("link", "/d/m", "../a")),  # from /l, it would lead out of the folder
     st.tuples(st.sampled_from(["remove", "read", "read_bytes", "look"]), PATHS),
-    st.tuples(
-        st.just("names"),
-        st.sampled_from(["/d", "/gone", "/a", "/a/x"]),
-    ),
+    st.tuples(st.just("names"), st.sampled_from(["/d", "/gone", "/a", "/a/x"])),
 )
 
 

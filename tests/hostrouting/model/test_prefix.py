@@ -1,10 +1,7 @@
 """A prefix is a family, a first address and a length; `ipaddress` is its oracle."""
 
 from collections.abc import Callable, Sequence
-from ipaddress import (
-    IPv6Address,
-    ip_network,
-)
+from ipaddress import IPv6Address, ip_network
 from typing import Any
 
 import pytest

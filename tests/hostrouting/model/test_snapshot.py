@@ -137,11 +137,7 @@ def test_faults(row: list[str]) -> None:
     [
         (b" \n", " is not JSON: "),
         ("[", " is not JSON: "),
-        pytest.param(
-            b'{"links": [{"name": "\xc3',
-            " is not JSON: ",
-            id="cut inside a letter",
-        ),
+        pytest.param(b'{"links": [{"name": "\xc3', " is not JSON: ", id="cut inside a letter"),
         ("[]", f" is not 'hostrouting/snapshot/1'; {SAVE}"),
         (
             '{"schema": "hostrouting/check/1"}',

@@ -110,11 +110,7 @@ def command_of(request: RouteRequest) -> str:
 
 def done_by(way: str, family: int, wanted: list[RouteRequest]) -> tuple[list[bool], list[Route]]:
     """Which of the requests are carried out on a fresh host, and the routes afterwards."""
-    with (
-        private_namespace() as namespace,
-        namespace.inside(),
-        NetlinkBackend() as netlink,
-    ):
+    with private_namespace() as namespace, namespace.inside(), NetlinkBackend() as netlink:
         furnish(namespace)
         if way == "ip":
             commands = [command_of(request).split() for request in wanted]

@@ -186,11 +186,7 @@ def test_without_rights(backend: NetlinkBackend) -> None:
 
 @pytest.mark.parametrize(
     ("number", "kind"),
-    [
-        (errno.EAFNOSUPPORT, "unavailable"),
-        (errno.EPERM, "not-permitted"),
-        (errno.EMFILE, "failed"),
-    ],
+    [(errno.EAFNOSUPPORT, "unavailable"), (errno.EPERM, "not-permitted"), (errno.EMFILE, "failed")],
 )
 def test_no_socket(number: int, kind: str) -> None:
     """A system without netlink, and a sandbox that forbids it, are told apart."""
