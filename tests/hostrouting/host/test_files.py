@@ -18,7 +18,7 @@ from hypothesis import example, given, strategies as st
 
 from hostrouting.errors import HostError
 from hostrouting.host.base import Files
-from hostrouting.host.files import LocalFiles, leftover
+from hostrouting.host.files import LocalFiles
 from hostrouting.host.fileset import File
 from hostrouting.testing import FakeFiles
 from tests.support.children import in_child
@@ -308,14 +308,6 @@ def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(os, "unlink", mock.Mock(side_effect=OSError(errno.EROFS, "Read-only")))
     with pytest.raises(HostError, match="No space left on device"):
         HERE.write(str(tmp_path / "other"), "new")
-
-
-def test_a_folder_in_the_place_of_the_temporary_file(tmp_path: Path) -> None:
-    """It is named: nothing is wrong with the file itself."""
-    in_the_way = leftover(str(tmp_path / "file"))
-    os.mkdir(in_the_way)
-    with pytest.raises(HostError, match=f"/file: {in_the_way}: Is a directory"):
-        HERE.write(str(tmp_path / "file"), "new")
 
 
 def test_a_folder_that_is_empty(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from hostrouting.host.fileset import File, FileChanges
+from hostrouting.host.fileset import File
 from hostrouting.host.ours import is_ours
 from hostrouting.testing import FakeFiles
 
@@ -67,13 +67,6 @@ def test_the_place_of_a_link(target: str) -> None:
         str(obstacle)
         == f"{CONFIG} is a link to {target}, where a file of hostrouting has to be; move it away"
     )
-
-
-def test_changes() -> None:
-    """Files that only go are changes, too."""
-    assert FileChanges(removes=(CONFIG,))
-    assert FileChanges(writes=(File(CONFIG),))
-    assert not FileChanges()
 
 
 def test_difference() -> None:

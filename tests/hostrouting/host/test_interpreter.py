@@ -154,11 +154,6 @@ class TestRun:
         monkeypatch.setattr(HostLayout, "program_path", str(path))
         return path
 
-    def test_it_can(self, program: Path) -> None:
-        """There is nothing to say."""
-        assert program.exists()
-        assert NodeInterpreter(FakeFiles()).why_not_run() == ""
-
     @pytest.mark.parametrize(
         ("change", "reason"),
         [

@@ -24,14 +24,6 @@ def test_levels() -> None:
     assert [level for level, _ in lines_of(outcome)] == [ERROR, WARNING, INFO]
 
 
-def test_many_findings() -> None:
-    """The first twenty are shown, and the others counted."""
-    assert len([*lines_of(PassOutcome(findings(20, "error")))]) == 20
-    *shown, (level, rest) = lines_of(PassOutcome(findings(1_025, "error")))
-    assert len(shown) == 20
-    assert (level, rest) == (WARNING, "and 1,005 more findings")
-
-
 def test_a_name_is_no_second_line(capfd: pytest.CaptureFixture[str]) -> None:
     """Whoever names a file or a device cannot forge a line."""
     say(WARNING, "a\n<0>forged\x1b[31m \udcff")

@@ -19,7 +19,7 @@ from hostrouting.status import Status, find_status, metric_lines, status_lines
 from hostrouting.testing import FakeHost
 from hostrouting.testing.interpreter import FakeInterpreter
 from tests.support.cli import say
-from tests.support.incidents import KUBELET, config, escaping_node, garble, node, refuse
+from tests.support.incidents import KUBELET, escaping_node, garble, refuse
 from tests.support.statuses import (
     INCIDENTS,
     OVERLAP,
@@ -45,7 +45,7 @@ from tests.support.statuses import (
     without_routes,
     written,
 )
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, manager_of
+from tests.support.tasks import CIDR, LAYOUT, lose_routes, manager_of
 
 STATES = {"open": "differs", "shut": "differs"}
 """What a unit that starts unchecked, or that cannot start, makes of the state of the host."""
@@ -260,16 +260,6 @@ def test_what_a_killed_guard_has_left() -> None:
     """A fight ends with the guard, also if it could not take its file away."""
     host = right_but(end_guard, written(LAYOUT.fight_path, "412\nanother program\n"))()
     assert "fight" not in {finding.name for finding in find_status(host).findings}
-
-
-def test_many_things_of_one_kind() -> None:
-    """Twenty are shown, and the rest is counted; the JSON has all."""
-    routes = [*REPAIR, *(f"10.9.{number}.0/24" for number in range(23))]
-    host = node(config(*routes))
-    page = say("status", host=host)
-    assert page.out.count(" via 10.0.0.1 ") == 20
-    assert "  ... and 5 more; --json shows all" in page.lines
-    assert len(say("status", "--json", host=host).json["steps"]) == 25
 
 
 def page_of(name: str, status: Status) -> list[str]:

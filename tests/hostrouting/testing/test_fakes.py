@@ -13,7 +13,6 @@ from hostrouting.fib.engine import Fib
 from hostrouting.host.host import Host
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.route import OURS, Route
-from hostrouting.model.snapshot import Link
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import (
     FakeFiles,
@@ -41,13 +40,6 @@ class TestFakeKernel(BackendContract):
         """The fake kernel of the suite."""
         with FaultyBackend(contract_host()) as backend:
             yield backend
-
-
-def test_the_number_of_a_device() -> None:
-    """The one that is given, or else the next free one."""
-    kernel = FakeKernel()
-    given, next_one = kernel.add_link(Link("eth0", 70)), kernel.add_link("eth1")
-    assert (given.index, next_one.index) == (70, 71)
 
 
 def test_planned_changes() -> None:

@@ -40,15 +40,6 @@ def test_a_manager_that_has_yet_to_read() -> None:
     assert manager_of(host).calls == ["reload"]
 
 
-def test_an_instance_that_is_loaded() -> None:
-    """It needs a reload when its template changes; another one is read when it is asked about."""
-    host = FakeHost(
-        manager=FakeManager(states={"b@1.service": "active"}, properties={"b@2.service": {}})
-    )
-    host.files.write(f"{UNITS}/b@.service.d/a.conf", "[Unit]\n")
-    assert shown(manager_of(host), "NeedDaemonReload", "b@1", "b@2", "b@3") == ["yes", "yes", "no"]
-
-
 def test_a_stop_ends_what_runs() -> None:
     """Whoever gave the unit its state; one that has failed has failed still, as in systemd."""
     manager = FakeManager(
@@ -60,33 +51,6 @@ def test_a_stop_ends_what_runs() -> None:
         manager.stop(unit)
     assert shown(manager, "ActiveState", *units) == ["inactive", "failed", "inactive", "inactive"]
     assert shown(manager, "SubState", "c.service") == [""]
-
-
-def test_a_name_without_its_suffix() -> None:
-    """It means the service, whatever is asked of the manager."""
-    manager = FakeManager(
-        states={"a.service": "active"},
-        properties={"b.service": {"SubState": "dead"}},
-        errors={"b.service": ("no certificate",)},
-    )
-    assert shown(manager, "ActiveState", "a") == ["active"]
-    assert shown(manager, "SubState", "b*.service", "b") == ["dead", "dead"]
-    assert manager.errors_of("b", "today") == ("no certificate",)
-    assert manager.errors_of("a", "today") == manager.errors_of("b", "") == ()
-    manager.stop("a")
-    assert shown(manager, "ActiveState", "a.service") == ["inactive"]
-
-
-def test_what_a_manager_shows() -> None:
-    """A pattern matches the units in `properties`; a property that is not set is empty."""
-    manager = FakeManager(
-        properties={"m@b.service": {"SubState": "dead"}, "m@a.service": {}, "x.service": {}}
-    )
-    asked = ("m@*.service", "y.service")
-    assert shown(manager, "Id", *asked) == ["m@b.service", "m@a.service", "y.service"]
-    assert shown(manager, "SubState", *asked) == ["dead", "", ""]
-    assert manager.show(("Id",), "n@*.service") == ()
-    assert manager.calls == []
 
 
 def test_what_the_files_of_a_unit_say() -> None:

@@ -25,7 +25,6 @@ from hostrouting.kernel.netlink.socket import (
     Netlink,
     attribute,
     attributes_of,
-    error_of,
     kernel_errors,
 )
 from hostrouting.kernel.netlink.watch import NetlinkWatch
@@ -254,14 +253,6 @@ def test_attributes_that_end_nowhere() -> None:
     assert attributes_of(attribute(0x8000 | 7, b"")) == {7: b""}  # the flag says: nested
     assert attributes_of(struct.pack("=HHI", 200, 7, 1)) == {7: struct.pack("=I", 1)}
     assert attributes_of(b"abc") == {}
-
-
-def test_an_error_has_the_kernels_words() -> None:
-    """The text stands behind the header of the refused message."""
-    body = struct.pack("=i", -errno.EINVAL) + HEADER.pack(HEADER.size + 8, 24, 5, 7, 0)
-    body += attribute(1, "h\u00e4 \0".encode())
-    error = error_of(HEADER.pack(HEADER.size + len(body), 2, 0x300, 7, 0) + body)
-    assert (error.number, error.words) == (errno.EINVAL, "h\u00e4 ")
 
 
 def test_a_question_that_the_kernel_does_not_understand() -> None:
