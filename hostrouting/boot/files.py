@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from hostrouting.host.interpreter import Interpreter
 
 UNIT_OF_PART: dict[Part, str] = {
-    "routes": HostLayout.routes_unit,
-    "check": HostLayout.check_unit,
-    "probes": HostLayout.probe_unit,
+    "static_routes": HostLayout.routes_unit,
+    "route_overlap": HostLayout.check_unit,
+    "probe_rewrite": HostLayout.probe_unit,
 }
 """By part of a pass: the unit that makes it at boot."""
 

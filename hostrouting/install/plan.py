@@ -120,18 +120,6 @@ class Plan:
         """Why the run would fail, for `phases.plan`; empty if it would succeed."""
         return "; ".join(first_of([str(failure) for failure in self.failures]))
 
-    def with_work(self, work: Plan) -> Plan:
-        """The same with what one more part would do to the kernel. Only one part has routes."""
-        routes = self.routes
-        if work.routes != RoutePlan():
-            routes = work.routes
-        return attrs.evolve(
-            self,
-            routes=routes,
-            operations=(*self.operations, *work.operations),
-            obstacles=(*self.obstacles, *work.obstacles),
-        )
-
     def with_check(
         self, config: HostRoutingConfig, snapshot: Snapshot, earlier: Sequence[Plan] = ()
     ) -> Plan:

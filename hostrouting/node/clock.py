@@ -8,31 +8,20 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from hostrouting.node.lock import HostLock
+from hostrouting.upkeep.passes import PassClock
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from phases import Clock
 
-
-class NodeClock(Protocol):
-    """The time, and waiting."""
+class NodeClock(PassClock, Protocol):
+    """The time of a process of the node, and its lock."""
 
     def locked(self) -> AbstractContextManager[None]:
         """Hold the lock of the host during the block; wait for it without a limit."""
 
-    @property
-    def for_watch(self) -> Clock | None:
-        """The clock on which the watch of a fake kernel waits; a real one has the machine's."""
-
-    def now(self) -> float:
-        """Monotonic seconds: only differences are meaningful."""
-
     def processor_time(self) -> float:
         """How many seconds this process has worked."""
-
-    def sleep(self, seconds: float) -> None:
-        """Wait that long."""
 
 
 class MachineClock:

@@ -24,9 +24,9 @@ from hostrouting.host.interpreter import TO_INSTALL
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import check_host
 from hostrouting.install.installed import read_installed
+from hostrouting.node.fight import read_fight
 from hostrouting.tasks.configure import Configure
 from hostrouting.text import spoken
-from hostrouting.upkeep.fight import read_fight
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport

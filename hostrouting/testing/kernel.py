@@ -428,7 +428,6 @@ class FakeWatch(Watch):
         """
         self._happenings = happenings
         self._is_reported = False
-        self._is_woken = False
         self._is_closed = False
         self._clock: Clock | None = None
 
@@ -445,22 +444,15 @@ class FakeWatch(Watch):
         if clock is not None:
             self._clock = clock
             clock.wait(self._is_over, clock.now() + timeout)
-        if self._is_woken:
-            self._is_woken = False
-            return False
         is_changed = self._is_reported
         self._is_reported = False
         return is_changed
-
-    def wake(self) -> None:
-        self._is_woken = True
-        self._end_wait()
 
     def close(self) -> None:
         self._is_closed = True
 
     def _is_over(self) -> bool:
-        return self._is_reported or self._is_woken
+        return self._is_reported
 
     def _end_wait(self) -> None:
         if self._clock is not None:

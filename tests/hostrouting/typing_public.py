@@ -16,7 +16,6 @@ from hostrouting import fleet
 from hostrouting.check import CheckReport, Escape, Repair, Verdict
 from hostrouting.fib import Decision, Fib
 from hostrouting.finding import Remedy
-from hostrouting.host.effects import Effects
 from hostrouting.kernel import Answer, Outcome, RouteRequest
 from hostrouting.model import NextHop, Prefix, default_rules
 from hostrouting.routes.apply import apply_plan
@@ -51,9 +50,11 @@ assert_type(hr.HostRoutingError().to_mapping(), dict[str, object])
 host = hr.Host.local()
 assert_type(host, hr.Host)
 assert_type(hr.Host.offline("/mnt/image"), hr.Host)
-assert_type(phases.execute(hr.ConfigureStaticRoutes(config, host=host)), Effects | phases.Skip)
-assert_type(phases.execute(hr.CheckRouteOverlap(config, host=host)), Effects | phases.Skip)
-assert_type(phases.execute(hr.RewriteProbeSource(config, host=host)), Effects | phases.Skip)
+assert_type(
+    phases.execute(hr.ConfigureStaticRoutes(config, host=host)), hr.CheckResult | phases.Skip
+)
+assert_type(phases.execute(hr.CheckRouteOverlap(config, host=host)), hr.CheckResult | phases.Skip)
+assert_type(phases.execute(hr.RewriteProbeSource(config, host=host)), hr.CheckResult | phases.Skip)
 assert_type(phases.execute(hr.Configure(config, host=host)), hr.CheckResult | phases.Skip)
 assert_type(phases.run(hr.Configure(config, host=host)), phases.Step)
 assert_type(phases.run(hr.Remove(host=host)), phases.Step)

@@ -106,11 +106,6 @@ def paths_on(host: FakeHost) -> set[str]:
     return {*host.files.texts, *host.files.programs, *host.files.links}
 
 
-def before_it_sets_routes(host: FakeHost, happens: Callable[[], object]) -> None:
-    """Let this happen in the next run, just before it sets the routes."""
-    host.faults.meanwhile("snapshot", happens, nth=3)  # the first two are of two plans
-
-
 def lose_routes(host: FakeHost) -> None:
     """Delete our routes as another program would."""
     for route in our_routes(host):

@@ -14,9 +14,9 @@ TEXTS = {**units.UNITS, "the drop-in": units.DROP_IN_TEXT}
 FLUSHERS = " nftables-flush.service nftables.service"
 RUN = {
     LAYOUT.guard_unit: ("guard", "guard", "", ("always", "1")),
-    LAYOUT.routes_unit: ("boot", "routes", "", ("on-failure", "60")),
-    LAYOUT.check_unit: ("boot", "check", "", ("", "")),
-    LAYOUT.probe_unit: ("boot", "probes", FLUSHERS, ("on-failure", "10")),
+    LAYOUT.routes_unit: ("boot", "static_routes", "", ("on-failure", "60")),
+    LAYOUT.check_unit: ("boot", "route_overlap", "", ("", "")),
+    LAYOUT.probe_unit: ("boot", "probe_rewrite", FLUSHERS, ("on-failure", "10")),
 }
 """By unit: the function of `hostrouting.node` that it runs, with which argument, what comes
 first, and when systemd starts it again, and after how many seconds.

@@ -6,9 +6,9 @@ import phases
 from hostrouting.check.check import check_snapshot
 from hostrouting.finding import Finding
 from hostrouting.host.effects import Effects, Operation, effects_of, recorded_in_errors
+from hostrouting.install.results import CheckResult
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.route import Route
-from hostrouting.tasks.overlap_check import CheckResult
 from hostrouting.testing import plain_vm
 from tests.support.tasks import config
 

@@ -17,12 +17,12 @@ from hostrouting.config.settings import (
     ProbeRewriteConfig,
 )
 from hostrouting.host.effects import effects_of
-from hostrouting.install.install import InstallTask
 from hostrouting.install.plan import Plan
 from hostrouting.model.route import Route
 from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
+from hostrouting.tasks.task import InstallTask
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, FakeManager, h200, plain_vm
 from hostrouting.testing.interpreter import FakeInterpreter
 from phases.testing import FakeClock

@@ -17,12 +17,12 @@ from hostrouting.config.settings import MACHINES, GuardConfig, gated_units
 from hostrouting.errors import ConfigError, RequirementError
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
-from hostrouting.install.task import SectionTask
 from hostrouting.probe.table import TABLE, probe_comments
 from hostrouting.routes.plan import reply_routes
 from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
+from hostrouting.tasks.task import InstallTask
 from hostrouting.testing import FakeFiles, FakeHost, h200
 from tests.support.examples import scaled
 from tests.support.mishaps import Killed, Mishaps, full, killed, mishap_host
@@ -214,7 +214,7 @@ class TestLaws:
     )
     @given(possible(), possible(), st.sampled_from(TASKS))
     def test_a_task_alone(
-        self, old: HostRoutingConfig, new: HostRoutingConfig, kind: type[SectionTask]
+        self, old: HostRoutingConfig, new: HostRoutingConfig, kind: type[InstallTask]
     ) -> None:
         """A task alone is Configure of the installed configuration with its own section.
 
@@ -227,6 +227,7 @@ class TestLaws:
         undo = phases.task("undo")(task.undo)
         for section, step in ((new, task), (old, undo), (old, undo)):
             installed = read_installed(host)
+            assert kind.section is not None
             whole = installed.replaced(kind.section, section)
             if section is old and whole.has_work and not installed.has_work:
                 whole = whole._replace(guard=old.guard)

@@ -12,12 +12,12 @@ from hostrouting.config.settings import (
     HostRoutingConfig,
 )
 from hostrouting.errors import ConfigError
-from hostrouting.install.install import InstallTask
 from hostrouting.install.installed import read_installed
 from hostrouting.install.losses import find_losses
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
+from hostrouting.tasks.task import InstallTask
 from hostrouting.testing import FakeHost, h200
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, REPAIR, config, configured, failure_of, ours, run, undo

@@ -10,12 +10,14 @@ from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.config.settings import MACHINES, ProbeRewriteConfig
 from hostrouting.errors import HostError, RequirementError, RouteConflict, RouteOverlapError
 from hostrouting.host.effects import effects_of
-from hostrouting.install.install import InstallTask
 from hostrouting.install.installed import read_installed
+from hostrouting.install.results import CheckResult
 from hostrouting.model.route import Route
 from hostrouting.tasks.configure import Configure, Remove
-from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
+from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
+from hostrouting.tasks.task import InstallTask
 from hostrouting.testing import FakeHost, FakeManager, h200
 from phases.testing import FakeClock
 from tests.support.tasks import (
@@ -26,6 +28,7 @@ from tests.support.tasks import (
     WANTED,
     config,
     configured,
+    context,
     failure_of,
     left_to_do,
     lose_routes,
@@ -177,6 +180,42 @@ def test_what_was_done_before_a_part_failed() -> None:
     assert [str(change.route) for change in effects.changes] == ours(host)
 
 
+@pytest.mark.parametrize("is_cancelled", [False, True])
+@pytest.mark.parametrize("make", [Configure, RewriteProbeSource])
+def test_what_a_run_has_done_before_it_ends(make: type[Configure], *, is_cancelled: bool) -> None:
+    """The error has the effects of the parts before the one that failed, or was cancelled."""
+    wanted = HostRoutingConfig(probe_rewrite=PROBES)
+    host, ctx = FakeHost(kernel=h200()), context()
+
+    def ends() -> None:
+        if is_cancelled:
+            ctx.cancel("enough")
+            raise phases.Cancelled("enough")
+        host.nftables.fault = HostError("nft failed", what="nft", kind="not-permitted")
+
+    host.nftables.meanwhile(ends, nth=3)
+    with pytest.raises(phases.Cancelled if is_cancelled else phases.TaskFailed) as caught:
+        phases.execute(make(wanted, host=host), ctx)
+    effects = effects_of(caught.value)
+    assert [str(change.route) for change in effects.changes] == ours(host) != []
+    assert LAYOUT.config_path in effects.files
+
+
+def test_what_the_passes_before_have_done() -> None:
+    """The error has it: here, Linux refuses a route that it does not delete again, and each second
+    the same.
+    """
+    host = FakeHost(kernel=h200())
+    host.faults.fail("change", errno.ENOBUFS, nth=2)
+    host.faults.fail("change", errno.ENOBUFS, nth=3)
+    ctx = context()
+    host.kernel.later(lambda: ctx.cancel("enough"))
+    host.faults.meanwhile("change", lambda: ctx.cancel("enough"), nth=4)
+    with pytest.raises(phases.Cancelled) as caught:
+        phases.execute(Configure(config(*REPAIR), host=host), ctx)
+    assert [str(change.route) for change in effects_of(caught.value).changes] == ours(host) != []
+
+
 CANCELLED = {
     "/etc/systemd/system/kubelet.service": "[Service]\nExecStart=/bin/true\n",
     "/etc/systemd/system/kubelet.service.d/zz.conf": "[Service]\nExecCondition=\n",
@@ -240,6 +279,6 @@ def test_what_could_not_be_rolled_back() -> None:
     host.faults.fail("change", errno.ENOBUFS, nth=2)
     host.faults.fail("change", errno.EPERM, nth=3)
     with pytest.raises(phases.TaskFailed) as caught:
-        run(Configure(config(*REPAIR), host=host))
+        run(Configure(config(*REPAIR), host=host, wait=0))
     [left] = effects_of(caught.value).changes
     assert [str(left.route)] == ours(host)

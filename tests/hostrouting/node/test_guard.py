@@ -20,10 +20,10 @@ from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.node import guard
 from hostrouting.node.ending import Stopped, TimeIsUp
+from hostrouting.node.fight import read_fight
 from hostrouting.node.guard import Guard, run_guard
 from hostrouting.node.journal import describe_failure
 from hostrouting.testing import FakeHost, FaultyBackend
-from hostrouting.upkeep.fight import read_fight
 from tests.support.node import (
     HALVES,
     PROBES,

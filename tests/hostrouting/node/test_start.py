@@ -1,8 +1,9 @@
 """hostrouting.node.start: what holds a unit back before it starts, and what the journal says."""
 
+import errno
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from unittest.mock import Mock
 
 import attrs
@@ -12,6 +13,8 @@ from hostrouting.boot.files import render_config
 from hostrouting.errors import BackendError
 from hostrouting.host.files import Entry
 from hostrouting.host.layout import HostLayout
+from hostrouting.kernel.base import Outcome, RouteRequest
+from hostrouting.kernel.refusals import refusal
 from hostrouting.node import start
 from hostrouting.node.ending import Stopped, TimeIsUp
 from hostrouting.release import PASSED, REFUSED
@@ -207,6 +210,22 @@ def test_a_change_that_is_not_reported() -> None:
     clock.at(20, lambda: kernel.ip_route("add", DEFAULT))
     assert decide(host, clock=clock) == PASSED
     assert 20 < clock.now() < 21.1
+
+
+def test_a_route_that_linux_refuses_for_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a pass takes back does not wake the next one at once, again and again."""
+    host = node(REPAIRED)
+    change = host.kernel.change
+
+    def refuse_the_second(requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        first, *others = requests
+        refused = [Outcome(each, refusal(each, errno.ENOBUFS)) for each in others]
+        return (*change([first]), *refused)
+
+    monkeypatch.setattr(host.kernel, "change", refuse_the_second)
+    lock = FakeLock()
+    assert decide(host, lock=lock) == REFUSED
+    assert lock.times < 70
 
 
 def test_a_default_route_that_does_not_come(capfd: pytest.CaptureFixture[str]) -> None:

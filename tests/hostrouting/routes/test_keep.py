@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from hostrouting.config.settings import ProbeRewriteConfig, StaticRoute
-from hostrouting.errors import ApplyError, RouteConflict
+from hostrouting.errors import ApplyError, NotReady, RouteConflict
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import OURS, Route
@@ -32,13 +32,14 @@ def kernel() -> FakeKernel:
 
 
 def test_a_route_that_waits(kernel: FakeKernel) -> None:
-    """Nothing is changed, and the plan says for what it waits."""
+    """Nothing is changed, and the error says for what, and that it may come."""
     before = kernel.snapshot()
     config = configured(static("20.1.0.0/16"), static("20.3.0.0/16", dev="eth9"))
-    plan = keep_routes(kernel, config, done=[])
-    [[waits], [failed]] = plan.route_waits, plan.failed_waits
+    with pytest.raises(NotReady) as caught:
+        keep_routes(kernel, config, done=[])
+    [waits] = caught.value.findings
     assert "the device eth9" in waits.sentence
-    assert (waits.severity, failed.severity) == ("warning", "error")
+    assert (waits.severity, caught.value.can_retry) == ("error", True)
     assert kernel.snapshot() == before
 
 
@@ -115,7 +116,7 @@ def test_far_routes_do_not_matter(there: list[Route], desired: list[StaticRoute]
         done: list[RouteRequest] = []
         try:
             plan = keep_routes(backend_of(kernel), configured(*desired), done=done)
-        except (RouteConflict, ApplyError) as error:
+        except (RouteConflict, ApplyError, NotReady) as error:
             return str(error), done, str(kernel)
         return plan, done, str(kernel)
 

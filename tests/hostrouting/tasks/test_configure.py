@@ -9,8 +9,8 @@ import pytest
 import phases
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
+from hostrouting.install.results import CheckResult
 from hostrouting.tasks.configure import TASKS, Configure, Remove
-from hostrouting.tasks.overlap_check import CheckResult
 from hostrouting.testing import FakeHost, h200
 from tests.support.tasks import (
     LAYOUT,
@@ -31,7 +31,7 @@ def test_nothing_is_configured(make: type[Any]) -> None:
     before = host.kernel.snapshot()
     result = run(make(HostRoutingConfig(), host=host))
     assert isinstance(result, phases.Skip)
-    assert result.reason == make.reason_to_skip
+    assert result.reason == "nothing is configured, and nothing is installed"
     assert host.files.writes == []
     assert manager_of(host).calls == []
     assert host.kernel.snapshot() == before
@@ -42,7 +42,7 @@ def test_nothing_is_configured_here(make: type[Any]) -> None:
     """The same where another section is installed."""
     host = configured(HostRoutingConfig(manage_foreign="keep"))
     result = run(make(HostRoutingConfig(), host=host))
-    assert result == phases.Skip(make.reason_to_skip)
+    assert result == phases.Skip("everything is as it should be")
 
 
 def test_report() -> None:
@@ -55,12 +55,13 @@ def test_report() -> None:
     assert ["/".join(step.path) for step in report.walk()] == [
         "configure-host-routing",
         "configure-host-routing/install-files",
+        "configure-host-routing/ask-systemd",
         "configure-host-routing/configure-static-routes",
         "configure-host-routing/rewrite-probe-source",
         "configure-host-routing/check-route-overlap",
     ]
     children = json.loads(report.to_json())["children"]
-    files, routes, probes, check = (child["result"] for child in children)
+    files, _, routes, probes, check = (child["result"] for child in children)
     assert files["files"][0] == LAYOUT.program_path
     assert routes["changes"] == [
         "add 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting",

@@ -9,19 +9,19 @@ import pytest
 import phases
 from hostrouting.check.results import CheckReport
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import NotReady, RouteOverlapError
+from hostrouting.errors import BackendError, NotReady, RouteOverlapError
 from hostrouting.host.effects import effects_of
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.testing import FakeFiles, FakeHost, h200, plain_vm
 from phases.testing import FakeClock
+from tests.support.mishaps import mishap_host
 from tests.support.sections import expect
 from tests.support.tasks import (
     CIDR,
     LAYOUT,
     config,
-    configured,
     context,
     failure_of,
     paths_on,
@@ -81,7 +81,7 @@ class TestModes:
         assert "10.0.0.4, the address" not in str(report.error)
         [record] = [each for each in caplog.records if "10.0.0.4, the address" in each.getMessage()]
         assert record.levelname == "WARNING"
-        assert "verdict" in vars(record)["phases"], "the command leaves it out"
+        assert "finding" in vars(record)["phases"], "the command leaves it out"
         assert ("ACTION: " in lines_of_tasks(caplog)) is (mode == "WARN")
 
     def test_warn(self, caplog: pytest.LogCaptureFixture) -> None:
@@ -124,7 +124,7 @@ class TestModes:
         clock = FakeClock()
         report = phases.run(task, ctx=phases.Context(clock=clock))
         assert report.ok is comes
-        assert clock.now() == (0 if comes else 40)
+        assert int(clock.now()) == (0 if comes else 40)
         assert [*markers(host)] == ["ok" if comes else "detected"]
 
 
@@ -158,21 +158,24 @@ class TestMarkersThatFail:
     """Only the routes decide: no failure to write or remove a marker changes the result."""
 
     def test_no_marker_is_better_than_a_wrong_one(self, caplog: pytest.LogCaptureFixture) -> None:
-        """An earlier marker goes if the lock for that of this check cannot be taken."""
+        """An earlier marker goes if that of this check cannot be written."""
         host = FakeHost(kernel=h200())
         checked(host, "10.0.0.0/8")
         assert [*markers(host)] == ["ok"]
         host.kernel.ip_route("add", Route.to("10.9.0.0/16", dev="ib0"))
         host.files.broken[LAYOUT.lock_path] = "Read-only file system"
+        host.files.broken[LAYOUT.detected_path] = "No space left on device"
         assert checked(host, "10.0.0.0/8").report.verdict == "overlap"
         assert markers(host) == {}
         assert f"{LAYOUT.lock_path}: Read-only file system" in caplog.text
+        assert f"{LAYOUT.detected_path}: No space left on device" in caplog.text
 
     def test_another_configuration_meanwhile(self) -> None:
         """It leaves the markers of the other run."""
-        host = configured(config(cidrs=(CIDR,), mode="WARN"))
+        host, mishaps = mishap_host()
+        checked(host, CIDR)
         other = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host, allow_removal=True)
-        host.faults.meanwhile("snapshot", lambda: run(other), nth=1)
+        mishaps.meanwhile(f"lock {LAYOUT.lock_path}", lambda: run(other))
         failure_of(
             checked,
             host,
@@ -194,7 +197,7 @@ def test_no_answer(*, is_cancelled: bool) -> None:
         host.kernel.ip_route("delete", default)
         host.kernel.later(lambda: ctx.cancel("enough"))
     else:
-        host.faults.fail("snapshot", 5)
+        host.faults.fail("snapshot", BackendError("no answer", kind="not-permitted"))
     task = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",), mode="WARN"), host=host)
     with pytest.raises(phases.Cancelled if is_cancelled else phases.TaskFailed):
         phases.execute(task, ctx)

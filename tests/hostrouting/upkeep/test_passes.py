@@ -45,7 +45,7 @@ def make_pass(
     parts: tuple[Part, ...] = PARTS,
 ) -> PassOutcome:
     """A pass, with the faults that a test has set."""
-    return run_pass(host, host.faults, config, parts=parts)
+    return run_pass(host, host.faults, config, done=[], parts=parts)
 
 
 def ours(host: FakeHost) -> list[str]:
@@ -63,10 +63,11 @@ def test_nothing_is_configured() -> None:
     before = str(host.kernel)
     config = wanting(cidrs=())
     assert [*configured_parts(config)] == []
-    assert [*configured_parts(wanting(cidrs=(), probe_rewrite=PROBES))] == ["probes"]
+    assert [*configured_parts(wanting(cidrs=(), probe_rewrite=PROBES))] == ["probe_rewrite"]
     with_route = PROBES._replace(ensure_route=True)
-    assert [*configured_parts(wanting(cidrs=(), probe_rewrite=with_route))] == ["routes", "probes"]
-    assert make_pass(host, config) == PassOutcome()
+    parts = ["static_routes", "probe_rewrite"]
+    assert [*configured_parts(wanting(cidrs=(), probe_rewrite=with_route))] == parts
+    assert make_pass(host, config) == PassOutcome(config=config)
     assert (str(host.kernel), host.files.writes, host.nftables.tables) == (before, [], {})
 
 
@@ -182,7 +183,7 @@ def test_what_linux_does_not_take_back() -> None:
     assert [str(change.route.prefix) for change in outcome.changes] == ours(host) == [HALVES[0]]
 
 
-@pytest.mark.parametrize("parts", [PARTS, ("routes",)])
+@pytest.mark.parametrize("parts", [PARTS, ("static_routes",)])
 def test_routes_are_no_longer_configured(parts: tuple[Part, ...]) -> None:
     """Somebody has taken all routes out of config.json: ours go, and no other. Where Linux does
     not list them, that holds no unit back: nothing is missing.
@@ -237,7 +238,9 @@ def test_verdicts(verdict: str, mode: Mode, *, can_write: bool) -> None:
     assert outcome.waits == (
         "there is no IPv4 default route" if verdict == "no-default-route" else ""
     )
-    assert bool(outcome.verdicts) is (verdict == "ok")
+    assert outcome.report is not None
+    assert outcome.report.verdict == verdict
+    assert (outcome.error is not None) is outcome.refuses
     assert marker_of(host) == (MARKERS[verdict] if can_write else "")
     assert any(finding.severity == "error" for finding in outcome.findings) is outcome.refuses
     warnings = [finding for finding in outcome.findings if finding.name == "file"]
@@ -252,7 +255,7 @@ def test_no_verdict(mode: Mode, *, can_come: bool) -> None:
     make_pass(host, wanting())
     kind = "timeout" if can_come else "not-permitted"
     host.faults.fail("snapshot", BackendError("no answer", kind=kind))
-    outcome = make_pass(host, wanting(mode=mode), parts=("check",))
+    outcome = make_pass(host, wanting(mode=mode), parts=("route_overlap",))
     assert outcome.refuses is (mode == "STRICT")
     assert ("no answer" in outcome.waits) is can_come
     assert marker_of(host) == ""
@@ -282,7 +285,8 @@ def test_a_second_pass(kernel: Callable[[], FakeKernel], destinations: tuple[str
     after = (str(host.kernel), dict(host.nftables.tables), [*host.files.writes])
     watch = host.kernel.watch()
     second = make_pass(host, config)
-    assert second == first._replace(changes=(), table_was="")
+    assert second._replace(error=None) == first._replace(changes=(), table_was="", error=None)
+    assert str(second.error) == str(first.error)
     assert (str(host.kernel), host.nftables.tables, host.files.writes) == after
     assert not watch.wait(0.0)
 
@@ -320,7 +324,7 @@ def test_cidrs_that_are_no_longer_configured() -> None:
     host = node()
     make_pass(host, wanting(mode="WARN"))
     without = REPAIRED._replace(route_overlap=RouteOverlapConfig())
-    make_pass(host, without, parts=("routes",))
+    make_pass(host, without, parts=("static_routes",))
     assert marker_of(host) == "detected", "that part says nothing of it"
     make_pass(host, without)
     assert marker_of(host) == ""
