@@ -52,11 +52,11 @@ def check_lines(check: HostCheck) -> Iterator[str]:
         return
     [action] = check.named("action")
     yield action.sentence
-    yield "Permanently, as root:"
+    yield "Permanently, as root on the node:"
     yield f"  {repair_line(check.repair_options)}"
     commands = repair_commands(check.report)
     if commands:
-        yield "Or, only until the next boot, as root:"
+        yield "Or, only until the next boot, as root on the node:"
         for command in commands:
             yield f"  {command}"
     # In STRICT, a unit that does not start tempts to allow what should be repaired.

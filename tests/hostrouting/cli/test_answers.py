@@ -102,8 +102,8 @@ def test_a_repair_that_was_typed_already() -> None:
     """
     host = FakeHost(kernel=h200())
     lines = say("check", CIDR, host=host).lines
-    first = lines.index("Permanently, as root:")
-    assert first < lines.index("Or, only until the next boot, as root:")
+    first = lines.index("Permanently, as root on the node:")
+    assert first < lines.index("Or, only until the next boot, as root on the node:")
     sentence = "nothing escapes now, so no route is added"
     assert sentence not in say("repair", CIDR, host=host).err
     type_routes(host, *REPAIR, protocol=3)

@@ -162,7 +162,7 @@ def test_the_second_card_of_a_cni_may_be_allowed() -> None:
     lines = say("check", "10.41.0.0/16", kernel=kernel).lines
     [allowing] = [line for line in lines if "--allow eth1 | hostrouting apply" in line]
     assert "if Calico reaches them through eth1" in allowing
-    assert lines.index(allowing) < lines.index("Permanently, as root:")
+    assert lines.index(allowing) < lines.index("Permanently, as root on the node:")
 
 
 def test_what_a_repair_costs() -> None:
