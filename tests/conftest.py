@@ -30,7 +30,7 @@ _PATIENT = hypothesis.settings(
 hypothesis.settings.register_profile(
     "default",
     _PATIENT,
-    max_examples=20,  # the long profile looks for what is rare
+    max_examples=15,  # the long profile looks for what is rare
     derandomize=CI,
     phases=[phase for phase in hypothesis.Phase if not (CI and phase is hypothesis.Phase.shrink)],
 )

@@ -181,20 +181,21 @@ class Field:
             commands += [*up(name), *up(f"p{at}")]
         commands += [f"address add {_ADDRESSES[family]} dev {dev}" for family in self.families]
         commands += [_DEFAULTS[family].format(dev) for family in self.families]
-        first = len(commands)
         of_ipv6: list[str] = []
+        later: list[str] = []
         for line in self.ip.splitlines():
             if line.startswith("-6 "):
                 of_ipv6.append(line.removeprefix("-6 "))
             else:
-                commands.append(line)
+                later.append(line)
         with private_namespace() as namespace:
-            made, further = commands[:first], commands[first:]
-            namespace.batch(made)
+            if self.sysctl:
+                namespace.batch(commands)
+                commands = []
             for setting in self.sysctl:
                 path, value = setting.split()
                 namespace.sysctl(path, int(value))
-            namespace.batch(further)
+            namespace.batch([*commands, *later])
             if of_ipv6:
                 namespace.batch(of_ipv6, family=6)
             yield namespace

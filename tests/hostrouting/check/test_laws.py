@@ -38,7 +38,7 @@ from tests.support.topologies import vm_of
 # A node of which a law says nothing does not count: Hypothesis makes another, and fails if it finds
 # none. So each example costs as much as several of other laws.
 often_assumed = settings(
-    max_examples=scaled(60),
+    max_examples=scaled(80),
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
 
@@ -328,7 +328,7 @@ def test_a_repair_keeps_nothing_from_a_cni(node: tuple[int, Snapshot]) -> None:
     assert led_astray(judge, report.repair.resolved, addresses_of(block)) == []
 
 
-@settings(often_assumed, max_examples=scaled(40))
+@settings(often_assumed, max_examples=scaled(55))
 @given(nodes(), st.integers(0, 15))
 def test_no_set_of_prefixes_repairs_more_or_as_much_with_fewer(
     node: tuple[int, Snapshot], place: int
