@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
     from hostrouting.fib.engine import Decision, Outcome
     from hostrouting.model.prefix import IP
+    from hostrouting.model.route import NextHop
+    from hostrouting.model.snapshot import Address
 
 FINE = Opinion(Grade.FINE)
 """It has no name, because of other packets, only what is wrong is shown."""
@@ -175,21 +177,36 @@ def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | 
 
 
 def _sources_of(judge: Judge, decision: Decision) -> list[IP]:
-    """The addresses that Linux may write as the source into packets with this decision: of the
-    device, of lo, or of any device. IPv4 takes the first one; in IPv6 the destination decides.
+    """The addresses that Linux may write as the source into packets with this decision: that of the
+    route or, for each next hop, some of its device.
     """
     route = decision.route
     if route is None:
         return []
     if route.prefsrc is not None:
         return [route.prefsrc]
-    addresses = judge.devices.global_addresses
-    of_devices = [address for address in addresses if address.dev in route.devs]
-    of_lo = [address for address in addresses if address.dev == "lo"]
-    candidates = of_devices or of_lo or addresses
-    if judge.fib.family == IPV4:
-        candidates = candidates[:1]
-    return [address.ip for address in candidates]
+    addresses: list[Address] = []
+    for hop in route.next_hops:
+        addresses += _addresses_for(hop, judge)
+    return [address.ip for address in addresses]
+
+
+def _addresses_for(hop: NextHop, judge: Judge) -> list[Address]:
+    """Which addresses are the source of what leaves by this next hop: in IPv4 the first whose
+    network has the gateway, or the first of the device, of lo, or of any device; in IPv6 the
+    destination decides between all of the device or, if that has none, of any.
+
+    Field state: unnumbered-fabric-and-a-second-card-ipv6.
+    """
+    every = judge.devices.global_addresses
+    own = [address for address in every if address.dev == hop.dev]
+    if judge.fib.family != IPV4:
+        return own or every
+    around: list[Address] = []
+    if hop.gateway is not None:
+        around = [address for address in own if hop.gateway in address.network]
+    of_lo = [address for address in every if address.dev == "lo"]
+    return (around or own or of_lo or every)[:1]
 
 
 def bound_to_its_device(_: Judge, other: OtherPackets) -> Opinion | None:

@@ -245,6 +245,13 @@ what connections lose is one range across the parts and own addresses inside
 what escapes both as plain packets and as connections is named as plain packets
 + link ib1 ib; 172.16.0.0/16 dev ib0
   overlap, escape ib0 | 172.16.0.0/16 dev ib1 table 100; rule from 10.0.0.4/32
+IPv4 writes the address as the source whose network has the gateway, or else the first
++ link flannel.1 vxlan; address 10.9.0.4/32 dev flannel.1; address 10.8.0.4/24 dev flannel.1
++ default via 10.0.0.1 dev eth0 table 100; rule from 10.8.0.4/32
+  undecided | 172.16.0.0/16 via 10.8.0.1 dev flannel.1
+  ok        | 172.16.0.0/16 via 10.9.0.1 dev flannel.1 onlink
+  ok        | 172.16.0.0/16 dev flannel.1
+  undecided | 172.16.0.0/16 nexthop dev flannel.1 nexthop via 10.8.0.1 dev flannel.1
 nothing is expected of packets that pods send
 + link cali1 veth; default dev eth1 table 7; rule from 10.244.1.0/24 lookup 7
   ok
