@@ -1,13 +1,14 @@
-"""The sources that Linux writes into packets, in private network namespaces. Where a rule selects by
-source, TCP looks up twice: the second time with the source of the first.
+"""The sources that Linux writes into packets. Where a rule selects by source, TCP looks up twice:
+the second time with the source of the first.
 """
+
+from itertools import pairwise
 
 import pytest
 from hypothesis import event, given, settings, strategies as st
 
 from hostrouting.check.check import check_snapshot
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.model.snapshot import Link
 from tests.support.commands import ports
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
@@ -31,9 +32,7 @@ ASKED = {4: ["172.16.1.1"], 6: ["fd16:1::9", "fd16:2::9", "fd16:3::9"]}
 @given(data=st.data())
 def test_connections_of_a_host_that_is_ok(family: int, data: st.DataObject) -> None:
     """They leave by the device of their first packet, whatever the addresses are."""
-    on_devs = st.dictionaries(
-        st.sampled_from(ADDRESSES[family]), st.sampled_from(DEVS), min_size=1
-    )
+    on_devs = st.dictionaries(st.sampled_from(ADDRESSES[family]), st.sampled_from(DEVS), min_size=1)
     addresses = {ON_LO[family]: "lo", **data.draw(on_devs)}
     gateway = st.sampled_from(GATEWAYS[family])
     source, _, _ = data.draw(st.sampled_from(sorted(addresses))).partition("/")
@@ -52,11 +51,10 @@ def test_connections_of_a_host_that_is_ok(family: int, data: st.DataObject) -> N
         namespace.settle()
         snapshot = namespace.snapshot()
         ways = [connection(namespace, family, address) for address in ASKED[family]]
-    links: list[Link] = []
-    for link in snapshot.links:
-        links.append(link._replace(kind="vxlan" if link.name == "flannel.1" else ""))
+    kinds = {"flannel.1": "vxlan"}
+    links = tuple(link._replace(kind=kinds.get(link.name, "")) for link in snapshot.links)
     config = HostRoutingConfig(route_overlap=expect(PODS[family], expected_devs=["eth0"]))
-    report = check_snapshot(snapshot._replace(links=tuple(links)), config)
+    report = check_snapshot(snapshot._replace(links=links), config)
     event(report.verdict)
     for first, second in ways:
         assert report.verdict != "ok" or first == second, snapshot
@@ -74,4 +72,4 @@ def answer(namespace: Namespace, family: int, *words: str) -> dict[str, str]:
     done = namespace.ip(f"-{family}", "route", "get", *words)
     assert done.returncode == 0, done.stderr
     told = done.stdout.split()
-    return dict(zip(told, told[1:], strict=False))
+    return dict(pairwise(told))
