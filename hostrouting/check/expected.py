@@ -62,19 +62,18 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     counting = _devs_that_count(default_routes, links)
     defaults = _routes_that_count(default_routes, counting, links)
     devs = configured
+    doubtful: frozenset[str] = frozenset()
     if defaults and not configured:
         devs = frozenset(defaults[0].devs)
+        doubtful = doubtful_devs(defaults, fib.snapshot)
+        all_devs = devs_of(defaults)
+        if len(all_devs) > 1 and _is_for_root_alone(fib, defaults[0]):
+            doubtful |= all_devs
     hidden = devs_hidden_by_a_tunnel(devs, defaults, links)
     card = _card_below_tunnel(hidden, devs, devices)
     hidden_card = None
     if has_tunnel(devs & counting, links):  # a named tunnel may have no default route
         hidden_card = card
-    doubtful: frozenset[str] = frozenset()
-    if defaults and not configured:
-        doubtful = doubtful_devs(defaults, fib.snapshot)
-        all_devs = devs_of(defaults)
-        if len(all_devs) > 1 and _is_for_root_alone(fib, defaults[0]):
-            doubtful |= all_devs
     # Each device in doubt may be the intended one.
     expected = devs | doubtful
     is_named = bool(configured) or any(map(devices.may_be_card, expected))

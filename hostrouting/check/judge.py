@@ -68,8 +68,6 @@ if TYPE_CHECKING:
 
     from hostrouting.config.cni import Cni, Device
     from hostrouting.config.settings import Network, RouteOverlapConfig
-    from hostrouting.model.prefix import IP
-    from hostrouting.model.rule import Rule
 
 PROTOCOLS_THAT_KNOW_THE_LINK = {PROTOCOL_KERNEL, PROTOCOL_RA, PROTOCOL_DHCP}
 """Protocols whose routes without a gateway are right: their makers know who is on the link.
@@ -154,24 +152,6 @@ class Judge:
                 devs = decision.devs if route.type == "unicast" else ()
                 return Opinion(Grade.ESCAPE, PODS_HIDDEN, devs=devs, hidden=pods)
         return opinion
-
-    def with_routes(self, added: Iterable[Route]) -> Judge:
-        """The judge of the same host with more routes."""
-        return Judge(self.fib.with_routes(added), self.config)
-
-    def with_rules(self, added: Iterable[Rule]) -> Judge:
-        """The judge of the same host with more rules."""
-        return Judge(self.fib.with_rules(added), self.config)
-
-    @property
-    def node_ips(self) -> list[IP]:
-        """The addresses of the expected devices."""
-        addresses = self.devices.global_addresses
-        return [address.ip for address in addresses if address.dev in self.uplinks.devs]
-
-    def is_intended(self, rule: Rule) -> bool:
-        """Whether the configuration says that the rule is right (`intendedRules`)."""
-        return rule.selection in self.config.intended_rules
 
     def is_allowed(self, dev: str) -> bool:
         """Whether the configuration allows the device (`allowedDevs`)."""

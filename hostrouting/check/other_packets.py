@@ -69,7 +69,8 @@ def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
 
     Field states: policy-routing-intended, vpn-for-one-user-intended.
     """
-    return FINE if judge.is_intended(other.outcome.rule) else None
+    is_intended = other.outcome.rule.selection in judge.config.intended_rules
+    return FINE if is_intended else None
 
 
 def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -88,7 +89,9 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
     is_inside = bool(other.met)  # or these are the packets from all other sources
     are_taken = [(ip in block) is is_inside for ip in _sources_of(judge, other.plain)]
     if other.on_route.name == PODS_HIDDEN and not any(are_taken):
-        are_taken = [(ip in block) is is_inside for ip in judge.node_ips]
+        addresses = judge.devices.global_addresses
+        node_ips = [each.ip for each in addresses if each.dev in judge.uplinks.devs]
+        are_taken = [(ip in block) is is_inside for ip in node_ips]
     if not any(are_taken):
         return None
     is_diverted = judge.opinion(other.plain).is_fine_elsewhere and other.on_route.name == EXPECTED

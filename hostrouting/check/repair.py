@@ -25,6 +25,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts, ranges_of
 from hostrouting.check.results import Grade, Part, Repair, Unrepairable, Why
 from hostrouting.config.settings import is_configurable_dev
@@ -35,7 +36,7 @@ from hostrouting.model.rule import Rule
 from hostrouting.routes.uplink import Need, Uplink
 
 if TYPE_CHECKING:
-    from hostrouting.check.judge import Judge
+    from hostrouting.fib.engine import Fib
 
 _NO_GATEWAY = Why("no-gateway", "name the device in routeOverlap.expectedDevs first")
 _NOT_PROVEN = Why("not-proven", "no route is more specific there, or packets would still be lost")
@@ -67,11 +68,11 @@ def propose_repair(
             [block] = [each for each in blocks if each.first <= part.first <= each.last]
             prefixes.update(_prefixes_for(judge, part, block))
     dev, routes, missing = _routes_to(judge, sorted(prefixes))
-    changes = _changes(parts, judge.with_routes(routes), blocks)
+    changes = _changes(judge, parts, judge.fib.with_routes(routes), blocks)
     useful = _useful_routes(routes, changes)
     if len(useful) < len(routes):
         routes = useful
-        changes = _changes(parts, judge.with_routes(routes), blocks)
+        changes = _changes(judge, parts, judge.fib.with_routes(routes), blocks)
     if _is_worse(changes):
         routes = []
         changes = [Change(part, part) for part in parts]
@@ -204,7 +205,7 @@ def _with_rule(judge: Judge, destination: Prefix, reasons: Reasons) -> Reasons:
     if priority is None:
         return reasons
     rule = Rule(judge.fib.family, priority, table=TABLE_MAIN, dst=destination)
-    changes = _changes(before, judge.with_rules([rule]), [destination])
+    changes = _changes(judge, before, judge.fib.with_rules([rule]), [destination])
     if _is_worse(changes):
         return reasons
     for old, new in changes:
@@ -246,13 +247,16 @@ def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
 # The proof.
 
 
-def _changes(parts: Sequence[Part], judge: Judge, blocks: Sequence[Prefix]) -> list[Change]:
-    """The blocks as this judge sees them, who knows what is proposed, beside these parts. What is
-    proposed only adds borders, so each new part lies in one old part.
+def _changes(
+    judge: Judge, parts: Sequence[Part], proposed: Fib, blocks: Sequence[Prefix]
+) -> list[Change]:
+    """The parts of these blocks, before and after: judged by the tables that have what is proposed.
+    That only adds borders, so each new part lies in one old part.
     """
+    after = Judge(proposed, judge.config)
     changes: list[Change] = []
     for block in blocks:
-        new_parts = find_parts(judge, block.first, block.last)
+        new_parts = find_parts(after, block.first, block.last)
         changes += [Change(_part_around(parts, new.first), new) for new in new_parts]
     return changes
 
