@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timezone
 from functools import partial
-from inspect import isasyncgen, isawaitable, isgenerator
+from inspect import isasyncgen, isawaitable, iscoroutine, isgenerator
 
 from phases.context import (
     Context,
@@ -31,8 +31,6 @@ in_dry_run = ContextVar("in_dry_run", default=False)
 
 class Block:
     """A `with` block that is a step: its context, and what the block says that it has done."""
-
-    __slots__ = ("ctx", "result")
 
     def __init__(self, ctx: Context) -> None:
         self.ctx = ctx
@@ -162,6 +160,8 @@ def _record_result(step: Step, result: object) -> None:
     """Keep what the method returned. Raises WouldFail if it is a plan that says so; the step then
     still shows the plan.
     """
+    if iscoroutine(result):
+        result.close()  # Python would warn of it later, somewhere else
     is_future = isawaitable(result) or isinstance(result, Future)
     if is_future or isgenerator(result) or isasyncgen(result):
         raise InvalidTask(f"nobody waits for the {type(result).__name__} that it returned")
