@@ -61,10 +61,11 @@ def a_refused_unit(escaping: System) -> None:
     """Given an overlap, kubelet is refused; after the repair, it is to be started."""
     assert escaping.run("systemctl", "start", KUBELET).returncode == 1
 
+    reason = "    when it failed: hostrouting: OVERLAP: 172.16.0.0/16 leaves through ib0"
+    wait_for("its words", lambda: reason in hostrouting(escaping, "status").stdout)
     page = status(escaping)
     assert page.startswith("DIFFERS: 172.16.0.0/16 leaves through ib0")
     assert f"  {KUBELET} has failed, and systemd does not start it again" in page
-    assert "    when it failed: hostrouting: OVERLAP: 172.16.0.0/16 leaves through ib0" in page
     type_line(escaping, proposed(page, REPAIR))
 
     page = status(escaping)

@@ -107,7 +107,8 @@ def a_crash_loop(system: System) -> None:
     override(system, f"{MAIN_FAILS}Restart=always\nRestartSec=1h\n")
     begin_start(system)
     await_state(system, "fails")
-    override(system, f"{MAIN_FAILS}Restart=always\nRestartSec=10ms\n")
+    limit = "[Unit]\nStartLimitIntervalSec=1h\n"
+    override(system, f"{MAIN_FAILS}Restart=always\nRestartSec=10ms\n{limit}")
     begin_start(system)
     wait_for("systemd to give up", lambda: system.show(UNIT, "ActiveState") == "failed")
     assert state(system).state == "stuck"
