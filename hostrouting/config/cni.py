@@ -51,7 +51,7 @@ class Refusal(NamedTuple):
     proof: Proof = "inside"
     """What proves that such a route is the CNI's."""
     is_shown_by_protocol: bool = False
-    """Whether other routes of the protocol are the CNI's, too."""
+    """Whether other routes of the protocol that have a gateway are the CNI's, too."""
 
 
 class Cni(NamedTuple):
@@ -67,7 +67,7 @@ class Cni(NamedTuple):
 
     @property
     def protocols(self) -> set[int]:
-        """The protocols of its routes, where these are known."""
+        """The protocols of its routes through gateways, where these are known."""
         return {row.protocol for row in self.refusals if row.is_shown_by_protocol}
 
 
@@ -130,7 +130,16 @@ CNIS = (
             "cilium_wg0 wireguard, cilium_ipip4 ipip, cilium_ipip6 ip6tnl",
             pod="lxc* veth netkit",
         ),
-        (Refusal(PROTOCOL_KERNEL, ("unreachable",), {4: (32, 32), 6: (128, 128)}, proof="device"),),
+        (
+            # Linux itself makes no route through a gateway with this protocol.
+            Refusal(
+                PROTOCOL_KERNEL,
+                ("unreachable",),
+                {4: (32, 32), 6: (128, 128)},
+                proof="device",
+                is_shown_by_protocol=True,
+            ),
+        ),
         serves=("AWS VPC CNI", "Azure CNI", "GKE"),  # chained behind them
     ),
     # flannel pkg/backend/*, main.go --ip-blackhole-route
