@@ -2,12 +2,10 @@
 
 from ipaddress import ip_address
 
-import pytest
 from hypothesis import assume, event, given
 
 from hostrouting.fib.engine import NO_ROUTE, Decision, Fib
 from hostrouting.model.prefix import Prefix, ip_at
-from hostrouting.model.route import TABLE_MAIN, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import plain_vm
@@ -119,50 +117,11 @@ def end_of_met(fib: Fib, met: Rule, address: int) -> Decision:
     return decision._replace(rule=original)
 
 
-def test_the_other_family() -> None:
-    """A family has its own engine: an address of the other one is refused."""
-    fib = Fib(plain_vm().snapshot(), 4)
-    with pytest.raises(ValueError, match="::1 is not an IPv4 address"):
-        fib.lookup(ip_address("::1"))
-
-
 def test_ipv4_without_the_rule_for_table_main() -> None:
     """Linux follows the rule that is left. Only in IPv6 may it use the table all the same."""
     fib = Fib(plain_vm().snapshot()._replace(rules=default_rules(4)[:1]), 4)
     assert fib.lookup("8.8.8.8") == NO_ROUTE
     assert str(NO_ROUTE) == "no-route"
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [
-        pytest.param(Rule(family=4, priority=0, action="nop"), id="it does nothing"),
-        pytest.param(Rule(4, 9, "unreachable", l3mdev=True), id="it is for packets in a VRF"),
-    ],
-)
-def test_a_rule_that_is_passed_over(rule: Rule) -> None:
-    """A lookup goes on to the next rule."""
-    host = plain_vm().snapshot()
-
-    decision = Fib(host._replace(rules=(rule, *host.rules)), 4).lookup("8.8.8.8")
-
-    assert decision.devs == ("eth0",)
-    assert decision == Fib(host, 4).lookup("8.8.8.8")
-    assert str(decision) == str(decision.route)
-
-
-def test_rules_of_one_priority() -> None:
-    """They are asked in the order in which they were added, which is that of the list."""
-    host = vm_with_table_7(Rule(family=4, priority=9, table=7))
-    added_first = Rule(family=4, priority=9, table=TABLE_MAIN)
-    fib = Fib(host._replace(rules=(added_first, *host.rules)), 4)
-    assert fib.lookup("8.8.8.8").rule == added_first
-
-
-def vm_with_table_7(rule: Rule) -> Snapshot:
-    """A plain VM with this rule before its own. Table 7 leads everything to eth1."""
-    host = vm_of("default dev eth1 table 7")
-    return host._replace(rules=(rule, *host.rules))
 
 
 @host_rows("""
@@ -195,23 +154,3 @@ def test_what_becomes_of_a_packet(row: HostRow) -> None:
     """The devices by which 10.9.0.1 leaves, or what refuses it."""
     decision = Fib(vm_of(row.host), 4).lookup("10.9.0.1")
     assert (" ".join(decision.devs) or decision.kind) == row.answer
-
-
-def test_equal_default_routes_of_another_preference() -> None:
-    """As one with a worse metric: a router that calls itself the second choice is no rival."""
-    first = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
-    equal = Route.to("::/0", dev="eth1", gateway="fe80::1", metric=1024)
-    second_choice = Route.to("::/0", dev="eth2", gateway="fe80::1", metric=1024)
-    routes = [first, equal, second_choice._replace(preference="low")]
-    fib = Fib(plain_vm().snapshot().with_routes(routes), 6)
-    assert fib.possible_devs(fib.lookup("2001:db8::1")) == ("eth0", "eth1")
-
-
-def test_routes_to_a_prefix() -> None:
-    """Those that are for any source: one that is for some says nothing about plain packets."""
-    anywhere = Prefix.parse("::/0")
-    by_eth1 = Route.to("::/0", dev="eth1")._replace(source=Prefix.parse("fd00::/64"))
-    by_eth0 = Route.to("::/0", dev="eth0", metric=2048)
-    host = plain_vm().snapshot().with_routes([by_eth1, by_eth0])
-    fib = Fib(host, 6)
-    assert fib.tables[TABLE_MAIN].routes_to(anywhere) == [by_eth0]

@@ -366,15 +366,6 @@ def test_one_snapshot() -> None:
     assert snapshots == [1]
 
 
-def test_the_text_of_a_plan() -> None:
-    """Each route has a line, as in the output of `plan`."""
-    plan = phases.plan(Configure(REPAIRED, host=FakeHost(kernel=h200())))
-    lines = [line.strip() for line in str(plan).splitlines()]
-    assert isinstance(plan.result, Plan)
-    assert set(plan.result.work) <= set(lines)
-    assert "Step(" not in str(plan)
-
-
 def test_the_tasks_one_after_the_other() -> None:
     """In one pipeline, each judges the host as the tasks before it leave it, also in the dry run; a
     second run changes nothing, and the undo leaves nothing.

@@ -41,7 +41,6 @@ from tests.support.tasks import (
 
 CONFLICTING = config("172.16.0.0/16")
 PROBES = ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
-CHECKED = config(cidrs=("10.9.0.0/16",))
 
 
 def report_of(task: InstallTask) -> phases.Step:
@@ -271,14 +270,3 @@ class SilentAfterReload(FakeManager):
         if self.is_silent:
             raise HostError("systemd does not answer", what="systemd", kind="no-answer")
         return super().show(names, *units)
-
-
-def test_what_could_not_be_rolled_back() -> None:
-    """It is in the error of the whole, too."""
-    host = FakeHost(kernel=h200())
-    host.faults.fail("change", errno.ENOBUFS, nth=2)
-    host.faults.fail("change", errno.EPERM, nth=3)
-    with pytest.raises(phases.TaskFailed) as caught:
-        run(Configure(config(*REPAIR), host=host, wait=0))
-    [left] = effects_of(caught.value).changes
-    assert [str(left.route)] == ours(host)

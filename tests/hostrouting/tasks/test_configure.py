@@ -16,7 +16,6 @@ from tests.support.tasks import (
     LAYOUT,
     WANTED,
     config,
-    configured,
     manager_of,
     paths_on,
     run,
@@ -35,14 +34,6 @@ def test_nothing_is_configured(make: type[Any]) -> None:
     assert host.files.writes == []
     assert manager_of(host).calls == []
     assert host.kernel.snapshot() == before
-
-
-@pytest.mark.parametrize("make", TASKS)
-def test_nothing_is_configured_here(make: type[Any]) -> None:
-    """The same where another section is installed."""
-    host = configured(HostRoutingConfig(manage_foreign="keep"))
-    result = run(make(HostRoutingConfig(), host=host))
-    assert result == phases.Skip("everything is as it should be")
 
 
 def test_report() -> None:
