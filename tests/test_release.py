@@ -12,8 +12,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 from hostrouting.boot.program import sources_of_program
 from hostrouting.cli.parser import COMMANDS, command_of
@@ -125,6 +123,10 @@ def the_single_file(dist: Path) -> None:
 def the_bill_of_materials(dist: Path) -> None:
     """It is valid, and names what hostrouting.pyz contains beside hostrouting: attrs."""
     text = (dist / "hostrouting.cdx.json").read_text(encoding="utf-8")
+    # To import it takes two seconds, which all tests would wait for.
+    from cyclonedx.schema import SchemaVersion  # noqa: PLC0415
+    from cyclonedx.validation.json import JsonStrictValidator  # noqa: PLC0415
+
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     bill = json.loads(text)
     [component] = bill["components"]
