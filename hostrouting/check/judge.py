@@ -404,26 +404,22 @@ def device_of_a_cni(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None
             is_rival = owner in judge.uplinks.devs or judge.devices.is_used_as(owner, "bridge")
             if is_rival and owner != dev:
                 return Opinion(Grade.DOUBT, TWO_CNIS, f"{dev} beside the network of {owner}")
-    makers = [(cni, row) for cni, row in rows if row.use in {"network", "bridge"}]
+    makers = [cni for cni, row in rows if row.use in {"network", "bridge"}]
     for pod_dev, pods_cni in judge.devices.pod_devs_with_cni:
-        if makers and not any(_leads_to_pods_of(cni, row, pods_cni) for cni, row in makers):
+        if makers and not any(_serves(cni, pods_cni) for cni in makers):
             reason = f"{dev} beside pods of {pods_cni.name} ({pod_dev})"
             return Opinion(Grade.DOUBT, TWO_CNIS, reason)
     names = dict.fromkeys(f"{row.pattern} ({cni.name})" for cni, row in rows)
     return Opinion(Grade.FINE, ALLOWED, spoken([*names], last="or"))
 
 
-def _leads_to_pods_of(cni: Cni, row: Device, pods_cni: Cni) -> bool:
-    """Whether this device of a CNI can lead to the pods of the other one.
-
-    Every CNI may have attached its own pods with the plain bridge plugin. A CNI that serves any
-    other (`serves` is None) does so by its tunnels, and not by its bridge.
+def _serves(cni: Cni, pods_cni: Cni) -> bool:
+    """Whether devices of a CNI can lead to the pods of the other one. Every CNI may have attached
+    its own pods with the plain bridge plugin.
     """
     if pods_cni.name in {cni.name, BRIDGE_PLUGIN}:
         return True
-    if cni.serves is None:
-        return row.use == "network"
-    return pods_cni.name in cni.serves
+    return cni.serves is None or pods_cni.name in cni.serves
 
 
 def card_that_may_be_meant(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:

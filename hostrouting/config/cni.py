@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 
-from hostrouting.model.route import PROTOCOL_BOOT, PROTOCOL_KERNEL, REFUSING, RouteType
+from hostrouting.model.route import PROTOCOL_BOOT, PROTOCOL_KERNEL, RouteType
 
 Use: TypeAlias = Literal["network", "pod", "bridge", "marked"]
 """What a device is for:
@@ -103,12 +103,11 @@ CNIS = (
     Cni(
         "Antrea",
         _devices("antrea-gw* openvswitch tun, antrea-wg0 wireguard", marked="antrea-ext.* vlan"),
-        serves=None,
     ),
     # amazon-vpc-cni-k8s cmd/routed-eni-cni-plugin
     Cni("AWS VPC CNI", _devices(pod="eni* veth, vlan* veth", marked="vlan.eth.* vlan")),
     # azure-container-networking network/
-    Cni("Azure CNI", _devices(bridge="azure* bridge", pod="azv* veth")),
+    Cni("Azure CNI", _devices(pod="azv* veth")),
     # calico confd bird_ipam.cfg; felix route_mgr.go; the block size of an IPPool
     Cni(
         "Calico",
@@ -119,17 +118,13 @@ CNIS = (
         ),
         (
             Refusal(BIRD, ("blackhole",), _BLOCKS, is_shown_by_protocol=True),
-            Refusal(CALICO, tuple(REFUSING), _BLOCKS, proof="device", is_shown_by_protocol=True),
+            Refusal(CALICO, ("blackhole",), _BLOCKS, proof="device", is_shown_by_protocol=True),
         ),
     ),
     # cilium pkg/defaults, pkg/datapath/linux/routing
     Cni(
         "Cilium",
-        _devices(
-            "cilium_host veth, cilium_net veth, cilium_vxlan vxlan, cilium_geneve geneve, "
-            "cilium_wg0 wireguard, cilium_ipip4 ipip, cilium_ipip6 ip6tnl",
-            pod="lxc* veth netkit",
-        ),
+        _devices("cilium_host veth, cilium_wg0 wireguard", pod="lxc* veth netkit"),
         (
             # Linux itself makes no route through a gateway with this protocol.
             Refusal(
@@ -140,7 +135,6 @@ CNIS = (
                 is_shown_by_protocol=True,
             ),
         ),
-        serves=("AWS VPC CNI", "Azure CNI", "GKE"),  # chained behind them
     ),
     # flannel pkg/backend/*, main.go --ip-blackhole-route
     Cni(
@@ -157,11 +151,11 @@ CNIS = (
     Cni("kindnet", _devices(pod="knet* veth")),
     # istio cni/pkg/ambient: tunnels to this node's ztunnel, for the pods of any CNI
     Cni("Istio", _devices("istioin geneve, istioout geneve"), serves=None),
-    # squat/kilo --interface, and the bridge of its manifests
-    Cni("Kilo", _devices("kilo0 wireguard", bridge="kube-bridge bridge"), serves=None),
+    # squat/kilo --interface; --compatibility says whose pods they are
+    Cni("Kilo", _devices("kilo0 wireguard"), serves=("Cilium",)),
     Cni("KubeSpan", _devices("kubespan wireguard"), serves=None),
     Cni("kube-router", _devices("tun-* ipip ip6tnl", bridge="kube-bridge bridge")),
-    Cni("Kube-OVN", _devices("ovn0 openvswitch tun"), serves=None),
+    Cni("Kube-OVN", _devices("ovn0 openvswitch tun"), serves=("Cilium",)),  # chained behind it
     Cni("kubenet", _devices(bridge="cbr0 bridge")),
     # --ovnkube-node-mgmt-port-netdev renames a virtual function, which has no kind, beside a DPU
     Cni(
@@ -182,12 +176,11 @@ CNIS = (
         "unbounded-net",
         _devices(
             "unbounded0 dummy, wg518## wireguard, vxlan0 vxlan, gn######### geneve, "
-            "gn########## geneve, ip######### ipip, ip########## ipip",
-            bridge="cbr0 bridge",
+            "gn########## geneve, ip######### ipip, ip########## ipip"
         ),
-        serves=None,
+        serves=None,  # with manageCniPlugin: false, another CNI has the pods
     ),
-    Cni("Weave Net", _devices("weave bridge openvswitch")),
+    Cni("Weave Net", _devices("weave bridge")),
 )
 
 

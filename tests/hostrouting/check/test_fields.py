@@ -36,6 +36,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
@@ -44,18 +45,20 @@ from typing import Any, cast
 import attrs
 import pytest
 
-from hostrouting.check import judge as routes_and_devices, other_packets
+from hostrouting.check import expected, judge as routes_and_devices, other_packets, refusals
 from hostrouting.check.check import check_kernel, check_snapshot
 from hostrouting.check.judge import Judge
 from hostrouting.check.results import CheckReport, FamilyReport, Grade
 from hostrouting.check.sentences import check_findings
+from hostrouting.config import cni
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.fib.engine import Fib
 from hostrouting.kernel.base import RouteBackend
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import Prefix, ip_at
-from hostrouting.model.route import OURS
+from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
+from hostrouting.routes import default_route
 from hostrouting.routes.plan import plan_static_routes
 from tests.support.commands import up
 from tests.support.namespace import Namespace, private_namespace
@@ -388,17 +391,40 @@ def test_a_node(name: str) -> None:
         the_proposed_commands_work(field, report, namespace, as_meant)
 
 
-RULES = [
-    *(
-        (routes_and_devices, "RULES_FOR_ROUTES", rule)
-        for rule in routes_and_devices.RULES_FOR_ROUTES
-    ),
-    *(
-        (routes_and_devices, "RULES_FOR_DEVICES", rule)
-        for rule in routes_and_devices.RULES_FOR_DEVICES
-    ),
-    *((other_packets, "RULES_FOR_OUTCOMES", rule) for rule in other_packets.RULES_FOR_OUTCOMES),
+@cache
+def snapshot_of(name: str) -> Snapshot:
+    """The snapshot of a node on Linux."""
+    field = Field.read(name)
+    with field.made() as namespace, namespace.inside(), NetlinkBackend() as backend:
+        return Dressed(cast("RouteBackend", backend), field).snapshot()
+
+
+def decides(
+    names: Iterable[str], monkeypatch: pytest.MonkeyPatch, *without: tuple[object, str, Any]
+) -> bool:
+    """Whether one of these nodes has another verdict, or another range, if each attribute (an
+    object, a name, a value) is replaced.
+    """
+    for name in names:
+        configuration = Field.read(name).configuration
+        right = what_is_said(check_snapshot(snapshot_of(name), configuration))
+        with monkeypatch.context() as patched:
+            for where, attribute, value in without:
+                patched.setattr(where, attribute, value)
+            cni.devices_of.cache_clear()
+            wrong = what_is_said(check_snapshot(snapshot_of(name), configuration))
+        cni.devices_of.cache_clear()
+        if wrong != right:
+            return True
+    return False
+
+
+LISTS = [
+    (routes_and_devices, "RULES_FOR_ROUTES"),
+    (routes_and_devices, "RULES_FOR_DEVICES"),
+    (other_packets, "RULES_FOR_OUTCOMES"),
 ]
+RULES = [(module, of, rule) for module, of in LISTS for rule in getattr(module, of)]
 LAST = {"by_its_devices", "escapes_by_the_device", "anything_else"}
 """Without these, a list has no opinion."""
 
@@ -417,17 +443,105 @@ def test_each_rule_decides_a_node(
     """Without the rule, a node that its docstring names has another verdict, or another range."""
     names = [word for word in re.findall("[a-z0-9-]+", rule.__doc__) if word in _FIELDS]
     others = tuple(other for other in getattr(module, of) if other is not rule)
-    for name in names:
-        field = Field.read(name)
-        with field.made() as namespace, namespace.inside(), NetlinkBackend() as backend:
-            snapshot = Dressed(cast("RouteBackend", backend), field).snapshot()
-        right = what_is_said(check_snapshot(snapshot, field.configuration))
-        with monkeypatch.context() as patched:
-            patched.setattr(module, of, others)
-            wrong = what_is_said(check_snapshot(snapshot, field.configuration))
-        if wrong != right:
-            return
-    pytest.fail(f"{rule.__name__} decides none of {names}")
+    assert decides(names, monkeypatch, (module, of, others)), names
+
+
+def no_devs(*_: object) -> frozenset[str]:
+    """In the place of a function that finds devices."""
+    return frozenset()
+
+
+def any_hops(defaults: Iterable[Route], *_: object) -> tuple[Route, ...]:
+    """In the place of a function that chooses between default routes."""
+    return tuple(defaults)
+
+
+def any_card(hidden: frozenset[str], *_: object) -> str | None:
+    """In the place of the function that finds the card below a tunnel."""
+    return min(hidden, default=None)
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "attribute", "value"),
+    [
+        pytest.param(*row, marks=linux, id=f"{row[2]} {row[0]}")
+        for row in [
+            ("second-card-for-root", expected, "_is_for_root_alone", no_devs),
+            ("wg-quick-full-tunnel", expected, "suppresses", no_devs),
+            ("openvpn-named-and-worse", expected, "devs_hidden_by_a_tunnel", no_devs),
+            ("rail-beside-a-named-full-tunnel", expected, "_card_below_tunnel", any_card),
+            ("bgp-halves-by-a-second-card", expected, "_routes_that_count", any_hops),
+            ("infiniband-has-the-default-route", expected, "leads_out", bool),
+            ("two-cards-with-one-metric", default_route, "_doubtful_by_equal_routes", no_devs),
+            ("openfortivpn", default_route, "_doubtful_by_a_tunnel", no_devs),
+            ("pppoe", default_route, "LINES", ()),
+            ("slirp-tap", default_route, "is_tap", no_devs),
+            ("frr-refuses-its-pods", refusals, "_SHORTEST_POD_BLOCK", {4: 33, 6: 129}),
+        ]
+    ],
+)
+def test_each_part_of_a_theory_decides_a_node(
+    name: str, where: ModuleType, attribute: str, value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it, the node has another verdict, or another range."""
+    assert decides([name], monkeypatch, (where, attribute, value))
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_networks_of_services_decide_a_node() -> None:
+    """Without their names, what is refused there is a CNI's."""
+    name = "refused-by-configured-services"
+    configuration = Field.read(name).configuration
+    check = configuration.route_overlap
+    cidrs = (*check.expected_cidrs, *check.service_cidrs)
+    unnamed = check._replace(expected_cidrs=cidrs, service_cidrs=())
+    without = configuration._replace(route_overlap=unnamed)
+    said = [check_snapshot(snapshot_of(name), each).verdict for each in (configuration, without)]
+    assert said == ["overlap", "ok"]
+
+
+def without_one_thing(row: cni.Cni) -> Iterator[tuple[str, cni.Cni]]:
+    """The row of a CNI without each of its devices, kinds, refusals and other CNIs."""
+    for device in row.devices:
+        others = tuple(each for each in row.devices if each is not device)
+        yield device.pattern, row._replace(devices=others)
+        kinds_beside_others = device.kinds if len(device.kinds) > 1 else ()
+        for kind in kinds_beside_others:
+            kinds = tuple(each for each in device.kinds if each != kind)
+            changed = (*others, device._replace(kinds=kinds))
+            yield f"{device.pattern} {kind}", row._replace(devices=changed)
+    for refusal in row.refusals:
+        kept = tuple(each for each in row.refusals if each is not refusal)
+        for family in refusal.lengths:
+            lengths = {key: value for key, value in refusal.lengths.items() if key != family}
+            changed_refusals = (*kept, refusal._replace(lengths=lengths))
+            yield f"proto {refusal.protocol} {family}", row._replace(refusals=changed_refusals)
+        proof: cni.Proof = "device" if refusal.proof == "inside" else "inside"
+        of_proof = (*kept, refusal._replace(proof=proof))
+        yield f"proof of {refusal.protocol}", row._replace(refusals=of_proof)
+    if row.serves is None:
+        yield "serves all", row._replace(serves=())
+    for other in row.serves or ():
+        kept_names = tuple(each for each in row.serves or () if each != other)
+        yield f"serves {other}", row._replace(serves=kept_names)
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, marks=linux, id=row.name) for row in cni.CNIS])
+def test_each_row_of_a_cni_decides_a_node(row: cni.Cni, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a device, a kind, a refusal or another CNI, a node that has a device of the CNI has
+    another verdict, or another range.
+    """
+    names: list[str] = []
+    for name in _FIELDS:
+        kinds = Field.read(name).kinds
+        owners = [cni.devices_of(dev, kind) for dev, (_, kind) in kinds.items()]
+        if any(owner is row for owner, _ in chain.from_iterable(owners)):
+            names.append(name)
+    for label, changed in without_one_thing(row):
+        rows = tuple(changed if each is row else each for each in cni.CNIS)
+        patches = [(cni, "CNIS", rows), (refusals, "CNIS", rows)]
+        assert decides(names, monkeypatch, *patches), f"{row.name}: {label} decides none of {names}"
 
 
 def what_is_said(report: CheckReport) -> list[tuple[object, ...]]:

@@ -95,13 +95,10 @@ while pods move from one CNI to another, those of both are right
 Cilium's device for all pods shows, as that of a single one, whose the pods of this node are
 + link cilium_host veth; link flannel.1 vxlan; 172.16.1.0/24 dev cilium_host
   undecided | 172.16.2.0/24 dev flannel.1
-a CNI that serves the pods of another does so by its tunnels, and not by its bridge
+a CNI's bridge does not lead to the pods of another one
 + link cali1 veth; link cbr0 bridge; 172.16.1.0/24 dev cbr0
   ok
   undecided | 172.16.2.7/32 dev cali1
-Cilium may be chained behind the CNI of GKE
-  ok | link gke1 veth; link cilium_vxlan vxlan; 172.16.1.0/24 dev cilium_vxlan; \
-172.16.2.7/32 dev gke1
 pods of this node may be hidden by an uplink that is named as a pod's device, or by a rule
 + link veth7 veth; 172.16.5.7/32 dev cali1
   overlap | 172.16.5.0/24 via 10.0.0.1 dev veth7 table 100; rule | 172.16.5.0/24 dev=veth7

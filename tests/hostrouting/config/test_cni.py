@@ -19,7 +19,7 @@ from hostrouting.config.cni import devices_of
         ("ovn-k8s-mp0", "", ["OVN-Kubernetes"]),
         ("ovn-k8s-mpx", "", []),
         ("ovn-k8s-mpx", "openvswitch", ["OVN-Kubernetes"]),
-        ("cbr0", "bridge", ["kubenet", "unbounded-net"]),
+        ("cbr0", "bridge", ["kubenet"]),
     ],
 )
 def test_whose_a_device_is(name: str, kind: str, cnis: list[str]) -> None:
