@@ -137,6 +137,15 @@ def overlap(system: System, verb: str) -> None:
     system.must("ip", "address", verb, "172.16.1.5/16", "dev", "ib0")
 
 
+def lock(system: System) -> None:
+    """Have holder.service lock the host."""
+    script = f"exec 9<>{LAYOUT.lock_path}; flock 9; exec sleep infinity"
+    system.must("mkdir", "-p", "/run/hostrouting")
+    system.must("systemd-run", "--quiet", "--unit=holder", "bash", "-c", script)
+    shared = ("flock", "--shared", "--nonblock", LAYOUT.lock_path, "true")
+    wait_for("the service to lock", lambda: system.run(*shared).returncode)
+
+
 def start(system: System) -> int:
     """Start the machine as an operator does; return the exit status."""
     return system.run("machinectl", "start", "kube1").returncode

@@ -69,16 +69,17 @@ def test_no_variable_reaches_the_gate() -> None:
         for fate in FATES:
             seen = system.must("cat", f"/run/seen-by-root-{fate}").split("\0")
             assert [each for each in seen if each.startswith(OBEYED)] == [], fate
+        one_that_its_unit_sets_is_named(system)
 
 
 SETS = "[Service]\nEnvironment=A=1 LD_PRELOAD=/x\nEnvironment='GCONV_PATH=/with blanks' TMPDIR=/x\n"
 
 
-def test_a_unit_that_sets_one_itself() -> None:
+def one_that_its_unit_sets_is_named(system: System) -> None:
     """The plan names the unit and the variables that it would lose, as systemd shows them."""
-    own = {"/etc/systemd/system/own.service": f"{SETS}ExecStart=/bin/sleep infinity\n"}
-    with host(more=own, machines=()) as system:
-        gated = config(*HALVES, mode="STRICT")._replace(gate=GateConfig(("own.service",)))
-        system.lay(CONFIG, json.dumps(gated.to_mapping()))
-        said = hostrouting(system, "plan", "--config", CONFIG).stdout
-        assert "own.service loses GCONV_PATH and LD_PRELOAD, which its Environment= sets" in said
+    system.lay("/etc/systemd/system/own.service", f"{SETS}ExecStart=/bin/sleep infinity\n")
+    system.must("systemctl", "daemon-reload")
+    gated = config(*HALVES, mode="STRICT")._replace(gate=GateConfig((*UNITS, "own.service")))
+    system.lay(CONFIG, json.dumps(gated.to_mapping()))
+    said = hostrouting(system, "plan", "--config", CONFIG).stdout
+    assert "own.service loses GCONV_PATH and LD_PRELOAD, which its Environment= sets" in said

@@ -116,14 +116,11 @@ def a_guard_that_has_failed(repaired: System) -> None:
 
 def a_unit_that_waits_for_a_lock(repaired: System) -> None:
     """Given a service that has locked the node, kubelet waits until it is stopped."""
-    script = f"exec 9<>{LAYOUT.lock_path}; flock 9; exec sleep infinity"
-    repaired.must("systemd-run", "--quiet", "--unit=backup", "bash", "-c", script)
-    shared = ("flock", "--shared", "--nonblock", LAYOUT.lock_path, "true")
-    wait_for("the service to lock", lambda: repaired.run(*shared).returncode)
+    gate.lock(repaired)
     repaired.must("systemctl", "restart", "--no-block", KUBELET)
     waits = f"WAITING: {KUBELET} waits in the gate"
     wait_for("the page to say it", lambda: waits in hostrouting(repaired, "status").stdout)
-    repaired.must("systemctl", "stop", "backup.service")
+    repaired.must("systemctl", "stop", "holder.service")
     wait_for("kubelet", lambda: repaired.show(KUBELET, "ActiveState") == "active")
 
 
