@@ -242,7 +242,7 @@ def test_exit_codes() -> None:
 def test_first_words() -> None:
     """docs/incident.md has each first word of `status` and of `status UNIT`, and no other."""
     section = PAGES["docs/incident.md"].partition("## What status says")[2].partition("\n## ")[0]
-    states = (*get_args(status.State), *get_args(unit_states.State))
+    states = (*get_args(status.HostState), *get_args(unit_states.State))
     assert {*re.findall(r"`([A-Z ]+)`", section)} == {state.upper() for state in states}
 
 

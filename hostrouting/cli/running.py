@@ -17,7 +17,7 @@ _ON_THE_PAGE = {"verdict", "finding", "status"}
 """The fields of log lines that the page repeats."""
 
 
-class Run(NamedTuple):
+class TaskRun(NamedTuple):
     """A finished run with its effects."""
 
     report: phases.Step
@@ -82,7 +82,7 @@ class Run(NamedTuple):
         }
 
 
-def run_task(task: phases.AnyTask, host: Host) -> Run:
+def run_task(task: phases.AnyTask, host: Host) -> TaskRun:
     """Run the task on this host. After a signal, the run stops, and rolls back the routes that it
     is changing. Standard error has what the run waits for, and warnings.
     """
@@ -94,7 +94,7 @@ def run_task(task: phases.AnyTask, host: Host) -> Run:
             effects += effects_of(step.result) + effects_of(step.error)  # it has one of the two
     wrote = tuple(path for path in effects.files if host.files.look(path) is not None)
     removed = tuple(path for path in effects.files if path not in wrote)
-    return Run(report, report.exit_code, effects, wrote, removed)
+    return TaskRun(report, report.exit_code, effects, wrote, removed)
 
 
 class _Escaped(logging.Formatter):

@@ -10,10 +10,10 @@ from hostrouting.boot.program import version
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hostrouting.status.status import Status
+    from hostrouting.status.status import HostStatus
 
 
-def metric_lines(status: Status) -> Iterator[str]:
+def metric_lines(status: HostStatus) -> Iterator[str]:
     """The state of the host, what is wrong, and the state of each gated unit and of the guard."""
     yield from _metric("build", "The program that says this.", {f'version="{version()}"': 1})
     yield from _metric("state", "What status begins with.", {f'state="{status.state}"': 1})

@@ -15,7 +15,7 @@ from hostrouting.text import counted
 
 if TYPE_CHECKING:
     from hostrouting.gate.unit_states import UnitState
-    from hostrouting.status.status import Status
+    from hostrouting.status.status import HostStatus
 
 _MODES = {
     "STRICT": "the gate refuses every start while an address escapes",
@@ -23,7 +23,7 @@ _MODES = {
 }
 
 
-def status_lines(status: Status) -> Iterator[str]:
+def status_lines(status: HostStatus) -> Iterator[str]:
     """The whole page. The unit that was asked about comes first."""
     for unit in status.asked:
         yield f"{unit.state.upper()}: {unit.sentence}"
@@ -56,7 +56,7 @@ def status_lines(status: Status) -> Iterator[str]:
     yield from _lines_to_type(status)
 
 
-def _mode_lines(status: Status) -> Iterator[str]:
+def _mode_lines(status: HostStatus) -> Iterator[str]:
     """The mode, and what it means unless a gate is open."""
     if not status.mode:
         return
@@ -73,7 +73,7 @@ def _below(unit: UnitState) -> Iterator[str]:
     yield from way_lines(unit.remedy, indent=4)
 
 
-def _route_lines(status: Status) -> Iterator[str]:
+def _route_lines(status: HostStatus) -> Iterator[str]:
     """The configured routes that are set."""
     if status.plan is None:
         return
@@ -83,7 +83,7 @@ def _route_lines(status: Status) -> Iterator[str]:
         yield from capped([f"    {step.route}" for step in kept])
 
 
-def _verdict_lines(status: Status) -> Iterator[str]:
+def _verdict_lines(status: HostStatus) -> Iterator[str]:
     """The verdict on what leaves as it should."""
     if status.check is None:
         return
@@ -92,7 +92,7 @@ def _verdict_lines(status: Status) -> Iterator[str]:
             yield str(family)
 
 
-def _lines_to_type(status: Status) -> Iterator[str]:
+def _lines_to_type(status: HostStatus) -> Iterator[str]:
     """What apply would do, and what to type."""
     work = [] if status.plan is None else status.plan.work
     if work:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hostrouting.install.plan import Plan
 
 T = TypeVar("T")
-State: TypeAlias = Literal["nothing", "in force", "differs", "waiting"]
+HostState: TypeAlias = Literal["nothing", "in force", "differs", "waiting"]
 """How a host is:
 
 - nothing: nothing is installed.
@@ -56,7 +56,7 @@ _CODES: dict[StateOfUnit, int] = {
 
 
 @attrs.frozen
-class Status:
+class HostStatus:
     """What the parts of a host have answered. A part that did not answer has its default."""
 
     config: HostRoutingConfig | None = None
@@ -83,7 +83,7 @@ class Status:
         return [finding for finding in self.findings if finding.severity != "note"]
 
     @property
-    def state(self) -> State:
+    def state(self) -> HostState:
         """How the host is."""
         if self.config == HostRoutingConfig():
             return "nothing"
@@ -109,7 +109,7 @@ class Status:
         return self.config.route_overlap.mode
 
 
-def find_status(host: Host, unit: str = "") -> Status:
+def find_status(host: Host, unit: str = "") -> HostStatus:
     """Ask each part of the host, and how this unit is. Nothing is changed."""
     answers = _Answers()
     config: HostRoutingConfig | None = None
@@ -130,7 +130,7 @@ def find_status(host: Host, unit: str = "") -> Status:
     guard = HostLayout.guard_unit
     units = answers.ask(lambda: _find_units(host, [*sorted(gated), guard], gated)) or ()
     units = [unit for unit in units if (unit.unit, unit.state) != (guard, "unknown")]
-    status = Status(config, bool(broken), units=tuple(units), asked=tuple(asked))
+    status = HostStatus(config, bool(broken), units=tuple(units), asked=tuple(asked))
     if config == HostRoutingConfig():
         return status
     if config is None:
@@ -142,8 +142,8 @@ def find_status(host: Host, unit: str = "") -> Status:
 
 
 def _with_routing(
-    status: Status, config: HostRoutingConfig, host: Host, answers: _Answers
-) -> Status:
+    status: HostStatus, config: HostRoutingConfig, host: Host, answers: _Answers
+) -> HostStatus:
     """The status with the plan and the check of this configuration, all findings, and what to
     type.
     """
@@ -203,7 +203,7 @@ def _without(remedy: Remedy, finding: Finding) -> Finding:
 
 
 def _what_to_type(plan: Plan | None, check: HostCheck | None) -> str:
-    """See `Status.command`: a command that would fail is not proposed."""
+    """See `HostStatus.command`: a command that would fail is not proposed."""
     if plan is None or plan.routes.waiting:
         return ""
     report = plan.report

@@ -21,7 +21,7 @@ from hostrouting.model import NextHop, Prefix, default_rules
 from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
-from hostrouting.status import Status, find_status
+from hostrouting.status import HostStatus, find_status
 
 # The configuration.
 config = hr.HostRoutingConfig.from_json("{}")
@@ -82,7 +82,7 @@ assert_type(report.families[0].repair, Repair)
 assert_type(report.routes, tuple[hr.StaticRoute, ...])
 assert_type(hr.check_findings(report, mode="WARN"), tuple[hr.Finding, ...])
 assert_type(hr.check_findings(report, mode="WARN")[0].remedy, Remedy | None)
-assert_type(find_status(hr.Host.local()), Status)
+assert_type(find_status(hr.Host.local()), HostStatus)
 plan = plan_static_routes(config, snapshot)
 assert_type(plan, RoutePlan)
 

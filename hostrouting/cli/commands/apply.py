@@ -15,7 +15,7 @@ import argparse
 
 from hostrouting.cli.confirming import is_confirmed, require_terminal
 from hostrouting.cli.output import Answer
-from hostrouting.cli.running import Run, run_task
+from hostrouting.cli.running import TaskRun, run_task
 from hostrouting.codes import PROBLEM
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     return Answer(outcome.code, document, [*lines, *undo, "", *status_lines(status)])
 
 
-def _run_confirmed(task: Configure, host: Host, seconds: float) -> tuple[Run, list[str]]:
+def _run_confirmed(task: Configure, host: Host, seconds: float) -> tuple[TaskRun, list[str]]:
     """Apply, and install what was installed before again unless Enter is pressed; how that went."""
     former = read_installed(host)  # one that cannot be read cannot come back
     require_terminal()

@@ -19,7 +19,7 @@ from hostrouting.cli.output import Answer
 from hostrouting.host.host import Host
 from hostrouting.host.systemd import unit_name
 from hostrouting.install.plan import Plan
-from hostrouting.status import Status, find_status, metric_lines, status_lines
+from hostrouting.status import HostStatus, find_status, metric_lines, status_lines
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     return Answer(status.code, _document(status), lines)
 
 
-def _document(status: Status) -> dict[str, object]:
+def _document(status: HostStatus) -> dict[str, object]:
     plan = Plan() if status.plan is None else status.plan
     return {
         "schema": "hostrouting/status/1",

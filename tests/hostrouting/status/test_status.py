@@ -15,7 +15,7 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.gate.health import find_faults
 from hostrouting.gate.unit_gates import APPLY
 from hostrouting.gate.unit_states import State
-from hostrouting.status import Status, find_status, metric_lines, status_lines
+from hostrouting.status import HostStatus, find_status, metric_lines, status_lines
 from hostrouting.testing import FakeHost
 from hostrouting.testing.interpreter import FakeInterpreter
 from tests.support.cli import say
@@ -51,7 +51,7 @@ STATES = {"open": "differs", "shut": "differs"}
 """What a unit that starts unchecked, or that cannot start, makes of the state of the host."""
 
 
-def assert_state(name: str, status: Status) -> None:
+def assert_state(name: str, status: HostStatus) -> None:
     """The state is that of the incident."""
     state = name.partition(":")[0]
     if name not in {"waiting: for a device to be named", "waiting: the verdict is undecided"}:
@@ -162,7 +162,7 @@ def test_a_unit_where_systemd_does_not_run() -> None:
 
 def test_an_image_on_which_nothing_is_installed() -> None:
     """It has no kernel, which is not asked."""
-    assert find_status(FakeHost.image()) == Status(HostRoutingConfig())
+    assert find_status(FakeHost.image()) == HostStatus(HostRoutingConfig())
 
 
 def test_where_nothing_is_expected() -> None:
@@ -262,7 +262,7 @@ def test_what_a_killed_guard_has_left() -> None:
     assert "fight" not in {finding.name for finding in find_status(host).findings}
 
 
-def page_of(name: str, status: Status) -> list[str]:
+def page_of(name: str, status: HostStatus) -> list[str]:
     """The page; of lines that the page of a right host has, only the number."""
     page = [f"# {name}: {status.code}"]
     for is_known, group in groupby(status_lines(status), key=set(RIGHT[1:]).__contains__):
