@@ -36,6 +36,7 @@ from tests.support.children import LONGEST, enter_namespaces
 # not exist inside the system.
 _LATER = (
     "concurrent.futures",
+    "difflib",
     "encodings.ascii",
     "encodings.idna",
     "encodings.latin_1",
