@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(3 * os.cpu_count(), 12))")
 SCRIPTS := .ci/run $(shell git ls-files '*.sh' 2>/dev/null)
 
-.PHONY: help demo test check docs roots releases kernels bench pyz dist deb clean
+.PHONY: help demo test check docs roots releases kernels bench soak pyz dist deb clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -58,6 +58,11 @@ kernels: ## run the tests that ask Linux on older kernels, in about six minutes 
 
 bench: $(VENV)/ready ## measure the speed next to other programs; ARGS=--quick takes half a minute, and ARGS=ROW one row
 	$(BIN)/python -m tests.benchmarks.bench $(ARGS)
+
+MINUTES := 60
+SEED :=
+soak: $(VENV)/ready ## shake a node in a box for MINUTES=60, perhaps with SEED=1; requires root
+	$(BIN)/python -m tests.system.soak $(MINUTES) $(SEED:%=--seed=%)
 
 DIST := dist
 define MAKE_PYZ
