@@ -135,7 +135,7 @@ class Context:
         """Empty outside of a run: several runs can share a context."""
         self.run_scope = Scope(self.clock)
         self.scopes = (self.run_scope,)
-        """Those around the task, the innermost first."""
+        """The scopes around the task, the innermost first."""
         self.step: Step | None = None
         self.root: Step | None = None
         self.skip: frozenset[str] = frozenset()

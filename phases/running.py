@@ -163,7 +163,7 @@ class _Run:
         self.result: object = None
         self.error: BaseException | None = None
         self.signals: list[int] = []
-        """Those that came meanwhile; runs that are awaited side by side share the list."""
+        """The signals that came meanwhile; runs that are awaited side by side share the list."""
         self._stopped_for = 0
         """How many of them have stopped the run."""
         self._task, self._verb = task, verb
@@ -229,11 +229,11 @@ class _Run:
 
 
 _awaited_runs: set[_Run] = set()
-"""Those that the main thread waits for."""
+"""The runs that the main thread waits for."""
 _noted: list[int] = []
 """The signals since the first of these runs began."""
 _former_handlers: dict[int, Any] = {}
-"""Those of the program, by the number of the signal."""
+"""The handlers of the program, by the number of the signal."""
 
 
 def _note(number: int, _frame: object) -> None:

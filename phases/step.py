@@ -96,7 +96,7 @@ class Step(Generic[T_co]):
 
     @property
     def label(self) -> str:
-        """Its path and, if that is not do, its action."""
+        """The path and, if that is not do, the action."""
         path = "/".join(self.path)
         if self.action == "do":
             return path

@@ -18,7 +18,7 @@ T_co = TypeVar("T_co", covariant=True)
 Verb: TypeAlias = Literal["do", "plan", "undo"]
 """The methods of a task, by name."""
 Method: TypeAlias = Callable[["Context"], object]
-"""One of these methods, and what it is called with."""
+"""A method of a task, which is called with the context."""
 
 
 class Task(Protocol[T_co]):
