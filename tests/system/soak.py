@@ -20,8 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
-
-import attrs
+from typing import NamedTuple
 
 from hostrouting.config.settings import GateConfig, GuardConfig
 from tests.support.gate import CONFIG, HALVES, LAYOUT, apply, config, host, ours
@@ -36,13 +35,20 @@ STARTED = "/run/started"
 """When the unit has started, in seconds since the boot of the machine: a line for each start."""
 WATCHED = "/run/watched"
 """What happened to any route at any moment, as `ip monitor` wrote it."""
+STARTS = f"while :; do systemctl start {UNIT}; sleep 0.5; systemctl stop {UNIT}; done"
 FILES = {
     LINK_PATH: LINK,
     **AS_OFTEN_AS_ASKED,
     f"/etc/systemd/system/{UNIT}": "[Unit]\nStartLimitIntervalSec=0\n[Service]\n"
     f"ExecStart=/bin/sh -c 'cut -d\" \" -f1 /proc/uptime >>{STARTED}; exec sleep infinity'\n",
+    "/etc/systemd/system/starts.service": f"[Service]\nExecStart=/bin/sh -c '{STARTS}'\n",
+    "/etc/systemd/system/watch.service": "[Unit]\nBefore=systemd-networkd.service\n"
+    f"[Service]\nStandardOutput=file:{WATCHED}\nExecStart=/usr/bin/env ip -N -o monitor route\n",
+    "/etc/systemd/system/multi-user.target.d/soak.conf": "[Unit]\n"
+    "Wants=systemd-networkd.service watch.service\n",
 }
-STARTS = f"while :; do systemctl start {UNIT}; sleep 0.5; systemctl stop {UNIT}; done"
+# Once the unit is gated.
+LATER = "/etc/systemd/system/multi-user.target.d/starts.conf"
 # eth1 is a card that no manager has.
 THEIRS = (
     "10.50.0.0/16 via 10.1.0.1 dev eth1 proto 4",
@@ -51,15 +57,13 @@ THEIRS = (
     "10.53.0.0/16 via 10.1.0.1 dev eth1 table 77 proto 11",
     "192.168.99.0/24 dev ib0",
 )
-PREPARE = """\
+AT_BOOT = """\
 ip link add eth1 type veth peer name peer-eth1
 ip link set eth1 up
 ip link set peer-eth1 up
 ip address add 10.1.0.4/24 dev eth1
 ip rule add to 10.53.0.0/16 lookup 77
 ip address flush dev eth0
-systemctl start systemd-networkd
-/usr/lib/systemd/systemd-networkd-wait-online --interface=eth0
 """
 ESCAPE = "172.16.200.7 dev ib0"
 BASE = config(*HALVES, mode="STRICT")._replace(
@@ -83,33 +87,43 @@ def must(holds: object, sentence: str) -> None:
         raise BrokenError(sentence)
 
 
-@attrs.define
-class Size:
+class Size(NamedTuple):
     """What a process holds."""
 
-    memory: int
-    """In KiB."""
+    kib: int
     descriptors: int
 
 
-@attrs.define
 class Sizes:
-    """How a process began, and the largest that it was since, by its number."""
+    """What processes hold, by their names."""
 
-    first: dict[str, Size] = attrs.field(factory=dict)
-    largest: dict[str, Size] = attrs.field(factory=dict)
-    since: dict[str, float] = attrs.field(factory=dict)
+    def __init__(self) -> None:
+        self.first: dict[str, Size] = {}
+        """At the end of the first minute."""
+        self.last: dict[str, Size] = {}
+        self._began: dict[str, float] = {}
+        self._seen: dict[str, float] = {}
 
     def note(self, name: str, now: Size) -> None:
         """Compare with the first minute of the process."""
-        began = self.since.setdefault(name, time.monotonic())
-        if time.monotonic() - began < 60:
+        self._seen[name] = time.monotonic()
+        began = self._began.setdefault(name, self._seen[name])
+        if self._seen[name] - began < 60:
             self.first[name] = now
-        self.largest[name] = now
+        self.last[name] = now
         first = self.first[name]
-        grown = now.memory - first.memory
-        must(grown < LARGER, f"{name} has {grown} KiB more than at first")
+        must(now.kib < first.kib + LARGER, f"{name} had {first.kib} KiB, and has {now.kib}")
         must(now.descriptors <= first.descriptors + 8, f"{name} has {now.descriptors} descriptors")
+
+    def lines(self) -> Iterator[str]:
+        """The processes that lived for longer than a minute."""
+        for name, last in self.last.items():
+            seconds = self._seen[name] - self._began[name]
+            if seconds > 60:
+                first = self.first[name]
+                memory = f"{first.kib} -> {last.kib} KiB"
+                descriptors = f"{first.descriptors} -> {last.descriptors} descriptors"
+                yield f"{name}, {seconds:.0f} s: {memory}, {descriptors}"
 
 
 class Soak:
@@ -124,7 +138,7 @@ class Soak:
         """When no start was left that had begun before the escape; 0 if nothing escapes."""
         self.counts = Counter[str]()
         self.sizes = Sizes()
-        self._lines_read = 0
+        self._changes_read = 0
         self._starts_read = 0
 
     def step(self) -> str:
@@ -181,6 +195,16 @@ class Soak:
         time.sleep(self._chance.random())
         self.system.must("ip", "link", "set", "eth0", "up")
 
+    def reboot(self) -> None:
+        """The machine starts again: what was typed is gone."""
+        self.check_starts()
+        self.check_watched()
+        self._escaping_since = 0.0
+        self._starts_read = 0
+        self._changes_read = 0
+        self.system.reboot()
+        wait_for("a start", self.check_starts)
+
     # What has to hold.
 
     def check(self) -> None:
@@ -233,8 +257,8 @@ class Soak:
         number of changes.
         """
         lines = (self.system.read(WATCHED) or "").splitlines()
-        new = lines[self._lines_read :]
-        self._lines_read = len(lines)
+        new = lines[self._changes_read :]
+        self._changes_read = len(lines)
         configured = {str(route.destination) for route in (*HALVES, MORE)}
         for line in new:
             is_gone = line.startswith("Deleted ")
@@ -250,9 +274,9 @@ class Soak:
     def check_sizes(self) -> None:
         """Of the guard, as long as it is the same process, and of systemd."""
         guard = self.system.show(LAYOUT.guard_unit, "MainPID")
-        for name, pid in ((f"guard {guard}", guard), ("systemd", "1")):
+        for name, pid in (("guard", guard), ("systemd", "1")):
             if pid != "0":
-                self.sizes.note(name, self._size_of(pid))
+                self.sizes.note(f"{name} {self.system.leader}/{pid}", self._size_of(pid))
 
     def _size_of(self, pid: str) -> Size:
         place = self.system.outside(f"/proc/{pid}")
@@ -302,18 +326,20 @@ def command(*words: str) -> Callable[[Soak], None]:
 
 
 STEPS: dict[str, tuple[int, Callable[[Soak], None]]] = {
-    "escape": (6, Soak.escape),
-    "fight": (4, Soak.fight),
-    "edit": (3, Soak.edit),
-    "garbage": (2, Soak.garbage),
-    "device": (2, Soak.lose_device),
+    "escape": (60, Soak.escape),
+    "fight": (40, Soak.fight),
+    "edit": (30, Soak.edit),
+    "garbage": (20, Soak.garbage),
+    "device": (20, Soak.lose_device),
+    "reload": (30, command("systemctl", "daemon-reload")),
+    "reexec": (10, command("systemctl", "daemon-reexec")),
+    "networkd": (20, command("systemctl", "restart", "systemd-networkd")),
+    "reconfigure": (20, command("networkctl", "reconfigure", "eth0")),
+    "services": (20, command("systemctl", "restart", LAYOUT.routes_unit)),
+    # Seldom, so that a guard lives for minutes.
     "upgrade": (2, Soak.upgrade),
-    "reload": (3, command("systemctl", "daemon-reload")),
-    "reexec": (1, command("systemctl", "daemon-reexec")),
-    "networkd": (2, command("systemctl", "restart", "systemd-networkd")),
-    "reconfigure": (2, command("networkctl", "reconfigure", "eth0")),
-    "services": (2, command("systemctl", "restart", LAYOUT.routes_unit)),
     "kill": (1, command("systemctl", "kill", "--signal=KILL", LAYOUT.guard_unit)),
+    "reboot": (1, Soak.reboot),
 }
 """How often a step comes up, and what it does."""
 
@@ -322,14 +348,13 @@ STEPS: dict[str, tuple[int, Callable[[Soak], None]]] = {
 def node(chance: Random) -> Iterator[Soak]:
     """The node, with everything that is not left alone."""
     add = "\n".join(f"ip route add {route}" for route in THEIRS)
-    with host(more=FILES, machines=()) as system:
-        system.must("sh", "-euc", PREPARE + add)
+    with host(more=FILES, then=AT_BOOT + add, machines=()) as system:
         system.outside(NEWER).write_bytes(newer_program())
         soak = Soak(system, chance)
-        apply(system, BASE)
-        output = f"--property=StandardOutput=file:{WATCHED}"
-        system.must("systemd-run", "--unit=watch", output, "ip", "-N", "-o", "monitor", "route")
-        system.must("systemd-run", "--unit=starts", "sh", "-c", STARTS)
+        apply(system, BASE, wait=60)
+        system.lay(LATER, "[Unit]\nWants=starts.service\n")
+        system.must("systemctl", "daemon-reload")
+        system.must("systemctl", "start", "starts.service")
         soak.check()
         yield soak
 
@@ -349,8 +374,8 @@ def run(seed: int, *, until: Callable[[int], bool], say: Callable[[str], object]
             raise
         starts = soak.check_starts()
         say(f"SEED={seed}: {steps} steps, {starts} starts, {dict(soak.counts)}")
-        for name, first in soak.sizes.first.items():
-            say(f"  {name}: {first} at first, {soak.sizes.largest[name]} at last")
+        for line in soak.sizes.lines():
+            say(f"  {line}")
 
 
 def main() -> None:
