@@ -223,7 +223,7 @@ class AppliedRule(NamedTuple):
     @property
     def is_for_a_device(self) -> bool:
         """Whether it selects what arrives on a device, which this host forwards."""
-        return self.rule.iif is not None and not self.invert
+        return self.rule.iif not in {None, "lo"} and not self.invert
 
     def _is_inside(self, address: int) -> bool:
         return self.to is None or self.to.first <= address <= self.to.last

@@ -128,6 +128,8 @@ def test_ipv4_without_the_rule_for_table_main() -> None:
 a rule that refuses packets decides; Linux suppresses no refusal
   prohibit  | rule pref 9 prohibit
   blackhole | blackhole default table 8; rule pref 9 lookup 8 suppress 0
+a rule for what the host sends leaves none of it to another
+  eth0 | rule pref 8 iif lo lookup 254; rule pref 9 from 0.0.0.0/8 iif lo prohibit
 a rule with two selectors selects only packets that meet both; the plain one has user 0
 + default dev eth1 table 7
   eth1 | rule pref 9 uidrange 0-0 lookup 7
