@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from hostrouting.config.cni import Cni, Device
+    from hostrouting.config.cni import Cni
     from hostrouting.config.settings import Network, RouteOverlapConfig
 
 PROTOCOLS_THAT_KNOW_THE_LINK = {PROTOCOL_KERNEL, PROTOCOL_RA, PROTOCOL_DHCP}
@@ -188,7 +188,7 @@ def _misses(judge: Judge, route: Route, pods: Route) -> bool:
     if route.type != "unicast":
         return route.prefix == pods.prefix and pods.prefix.is_single
     for dev in {*route.usable_devs}.difference(pods.devs):
-        if dev in judge.uplinks.devs or not judge.devices.cni_rows(dev):
+        if dev in judge.uplinks.devs or judge.devices.cni_row(dev) is None:
             return True
     return False
 
@@ -390,27 +390,23 @@ def device_of_a_cni(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None
     cni-ptp-wide, antrea-egress; cilium-pool-is-the-node-subnet; cni0-left-beside-calico,
     flannel-beside-cilium.
     """
-    rows: list[tuple[Cni, Device]] = []
-    for cni, row in judge.devices.cni_rows(dev):
-        if row.use == "pod" and taken.is_wide:
-            continue
-        if row.use == "marked" and not taken.are_marked:
-            continue
-        rows.append((cni, row))
-    if not rows:
+    cni_row = judge.devices.cni_row(dev)
+    if cni_row is None:
+        return None
+    cni, row = cni_row
+    if (row.use == "pod" and taken.is_wide) or (row.use == "marked" and not taken.are_marked):
         return None
     if taken.is_wide:
         for owner in judge.devices.devs_with_network_around(taken.route.prefix):
             is_rival = owner in judge.uplinks.devs or judge.devices.is_used_as(owner, "bridge")
             if is_rival and owner != dev:
                 return Opinion(Grade.DOUBT, TWO_CNIS, f"{dev} beside the network of {owner}")
-    makers = [cni for cni, row in rows if row.use in {"network", "bridge"}]
-    for pod_dev, pods_cni in judge.devices.pod_devs_with_cni:
-        if makers and not any(_serves(cni, pods_cni) for cni in makers):
-            reason = f"{dev} beside pods of {pods_cni.name} ({pod_dev})"
-            return Opinion(Grade.DOUBT, TWO_CNIS, reason)
-    names = dict.fromkeys(f"{row.pattern} ({cni.name})" for cni, row in rows)
-    return Opinion(Grade.FINE, ALLOWED, spoken([*names], last="or"))
+    if row.use in {"network", "bridge"}:
+        for pod_dev, pods_cni in judge.devices.pod_devs_with_cni:
+            if not _serves(cni, pods_cni):
+                reason = f"{dev} beside pods of {pods_cni.name} ({pod_dev})"
+                return Opinion(Grade.DOUBT, TWO_CNIS, reason)
+    return Opinion(Grade.FINE, ALLOWED, f"{row.pattern} ({cni.name})")
 
 
 def _serves(cni: Cni, pods_cni: Cni) -> bool:

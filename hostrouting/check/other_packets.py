@@ -170,7 +170,7 @@ def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | 
     if "from" not in other.met or sources is None:
         return None
     owners = {each.dev for each in judge.devices.addresses if each.ip in sources}
-    owners = {dev for dev in owners if not judge.devices.cni_rows(dev)}
+    owners = {dev for dev in owners if judge.devices.cni_row(dev) is None}
     if not owners:  # the addresses of pods, and of the devices that lead to them
         return FINE
     devs = judge.fib.possible_devs(other.outcome.decision)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from hostrouting.check.parts import ranges_of
 from hostrouting.check.results import OVERLAP, CheckReport, Escape, FamilyReport, Opinion
-from hostrouting.config.cni import devices_of
+from hostrouting.config.cni import cni_row
 from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity
 from hostrouting.model.link_kinds import is_card
 from hostrouting.model.prefix import IPV4, extent, ip_at
@@ -131,9 +131,9 @@ def _cni_that_leads_there(escape: Escape, family: FamilyReport) -> str:
     if route is None or not route.has_gateway or escape.kind != OVERLAP:
         return ""
     for link in family.snapshot.links:
-        for cni, _ in devices_of(link.name, link.kind):
-            if route.protocol in cni.protocols:
-                return cni.name
+        row = cni_row(link.name, link.kind)
+        if row is not None and route.protocol in row[0].protocols:
+            return row[0].name
     return ""
 
 

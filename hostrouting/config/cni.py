@@ -185,12 +185,13 @@ CNIS = (
 
 
 @lru_cache(4096)  # the devices of pods come and go, each with a new name
-def devices_of(name: str, kind: str) -> tuple[tuple[Cni, Device], ...]:
-    """The rows that a device with this name and kind fits."""
-    rows: list[tuple[Cni, Device]] = []
+def cni_row(name: str, kind: str) -> tuple[Cni, Device] | None:
+    """The CNI that makes devices with this name and kind, and the row for these."""
     for cni in CNIS:
-        rows += [(cni, device) for device in cni.devices if _fits(device, name, kind)]
-    return tuple(rows)
+        for device in cni.devices:
+            if _fits(device, name, kind):
+                return cni, device
+    return None
 
 
 def _fits(device: Device, name: str, kind: str) -> bool:

@@ -411,9 +411,9 @@ def decides(
         with monkeypatch.context() as patched:
             for where, attribute, value in without:
                 patched.setattr(where, attribute, value)
-            cni.devices_of.cache_clear()
+            cni.cni_row.cache_clear()
             wrong = what_is_said(check_snapshot(snapshot_of(name), configuration))
-        cni.devices_of.cache_clear()
+        cni.cni_row.cache_clear()
         if wrong != right:
             return True
     return False
@@ -535,8 +535,8 @@ def test_each_row_of_a_cni_decides_a_node(row: cni.Cni, monkeypatch: pytest.Monk
     names: list[str] = []
     for name in _FIELDS:
         kinds = Field.read(name).kinds
-        owners = [cni.devices_of(dev, kind) for dev, (_, kind) in kinds.items()]
-        if any(owner is row for owner, _ in chain.from_iterable(owners)):
+        rows_of_devs = [cni.cni_row(dev, kind) for dev, (_, kind) in kinds.items()]
+        if any(each is not None and each[0] is row for each in rows_of_devs):
             names.append(name)
     for label, changed in without_one_thing(row):
         rows = tuple(changed if each is row else each for each in cni.CNIS)
