@@ -66,7 +66,7 @@ FATES: dict[str, str] = {
 
 
 class Opinion(NamedTuple):
-    """What is to be said of packets with one decision, or with one other outcome."""
+    """What is to be said of packets with one decision, or with one other end."""
 
     grade: Grade
     name: str = ""

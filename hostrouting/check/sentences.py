@@ -15,10 +15,9 @@ from hostrouting.check.parts import ranges_of
 from hostrouting.check.results import OVERLAP, CheckReport, Escape, FamilyReport, Opinion
 from hostrouting.config.cni import cni_row
 from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity
-from hostrouting.model.link_kinds import is_card
+from hostrouting.model.link_kinds import is_card, leads_out
 from hostrouting.model.prefix import IPV4, extent, ip_at
 from hostrouting.model.route import OURS, TABLE_MAIN, Route, deletion_command
-from hostrouting.model.snapshot import ARPHRD_INFINIBAND
 from hostrouting.routes.uplink import TO_HAVE_DEFAULT
 from hostrouting.text import command_of, counted, grouped, spoken
 
@@ -108,15 +107,15 @@ def _is_stuck(escape: Escape, family: FamilyReport) -> bool:
 
 def _may_be_intended(escape: Escape, family: FamilyReport) -> bool:
     """Whether packets leave by tunnels or bridges of guests alone, and hide nothing by that. To
-    allow a network card or InfiniBand would only silence the check: these are the outage that it is
-    for.
+    allow a network card, InfiniBand or a dummy would only silence the check: these are the outage
+    that it is for.
     """
     if escape.kind != OVERLAP or _is_stuck(escape, family):
         return False
     links = family.snapshot.links_by_name
     for dev in escape.devs:
         link = links.get(dev)
-        if link is None or not link.kind or link.type == ARPHRD_INFINIBAND or is_card(link, links):
+        if link is None or not link.kind or not leads_out(link) or is_card(link, links):
             return False
     return True
 

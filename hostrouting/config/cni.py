@@ -103,6 +103,7 @@ CNIS = (
     Cni(
         "Antrea",
         _devices("antrea-gw* openvswitch tun, antrea-wg0 wireguard", marked="antrea-ext.* vlan"),
+        serves=None,
     ),
     # amazon-vpc-cni-k8s cmd/routed-eni-cni-plugin
     Cni("AWS VPC CNI", _devices(pod="eni* veth, vlan* veth", marked="vlan.eth.* vlan")),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hostrouting.errors import Fault
     from hostrouting.host.effects import Operation
     from hostrouting.model.snapshot import Snapshot
-    from hostrouting.routes.steps import Step
+    from hostrouting.routes.steps import RouteStep
 
 ALLOWED_BY = "--allow-removal, in Python allow_removal=True"
 """How a removal is allowed: on the command line, and in a task."""
@@ -161,5 +161,5 @@ class Plan:
         return "\n".join(map(str, lines))
 
 
-def _step_mapping(step: Step) -> dict[str, str]:
+def _step_mapping(step: RouteStep) -> dict[str, str]:
     return {"action": step.action, "route": str(step.route), "reason": step.reason}

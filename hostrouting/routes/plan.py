@@ -32,7 +32,7 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.release import call
-from hostrouting.routes.steps import Incomplete, RoutePlan, Step
+from hostrouting.routes.steps import Incomplete, RoutePlan, RouteStep
 from hostrouting.routes.uplink import Need, Uplink
 
 TO_MOVE = Remedy("to have that now", call(f"apply --config {HostLayout.config_path}"))
@@ -126,7 +126,7 @@ def present_by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKe
     return present
 
 
-def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> list[Step]:
+def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> list[RouteStep]:
     """The steps for one key, from the wanted route (None: delete ours) and the routes that have the
     key now. A conflict is the only step.
     """
@@ -146,17 +146,17 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> list[Step]:
     stale.reverse()
     stale.sort(key=lambda route: len(route.next_hops))
     reason = "not configured" if wanted is None else "leads elsewhere"
-    deletions = [Step("delete", route, reason) for route in stale]
+    deletions = [RouteStep("delete", route, reason) for route in stale]
     if wanted is None:
         return deletions
     if not left:
-        return [*deletions, Step("add", wanted, "missing")]
+        return [*deletions, RouteStep("add", wanted, "missing")]
     used = left[0]
     if _way(used) == _way(wanted):
         owner = "" if used.protocol == OURS else f" (proto {protocol_name(used.protocol)})"
-        return [Step("keep", used, f"exists{owner}"), *deletions]
+        return [RouteStep("keep", used, f"exists{owner}"), *deletions]
     reason = f"a route that is not hostrouting's has the same destination and metric: [{used}]"
-    return [Step("conflict", wanted, reason, used)]
+    return [RouteStep("conflict", wanted, reason, used)]
 
 
 def deletion_could_take(deleted: Route, other: Route) -> bool:

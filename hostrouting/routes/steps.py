@@ -23,7 +23,7 @@ Action: TypeAlias = Literal["conflict", "keep", "delete", "add"]
 _SIGNS: dict[Action, str] = {"conflict": "!", "keep": " ", "delete": "-", "add": "+"}
 
 
-class Step(NamedTuple):
+class RouteStep(NamedTuple):
     """What becomes of one route, or why it cannot be installed."""
 
     action: Action
@@ -67,7 +67,7 @@ class Incomplete(NamedTuple):
 class RoutePlan(NamedTuple):
     """The steps in their order, and the configured routes that wait, or stay as they are."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[RouteStep, ...] = ()
     waiting: tuple[Incomplete, ...] = ()
     staying: tuple[Incomplete, ...] = ()
     reply_findings: tuple[Finding, ...] = ()
@@ -100,12 +100,12 @@ class RoutePlan(NamedTuple):
         return self._replace(reply_findings=warnings)
 
     @property
-    def changes(self) -> tuple[Step, ...]:
+    def changes(self) -> tuple[RouteStep, ...]:
         """The steps that change the kernel."""
         return tuple(step for step in self.steps if step.action in {"add", "delete"})
 
     @property
-    def conflicts(self) -> tuple[Step, ...]:
+    def conflicts(self) -> tuple[RouteStep, ...]:
         """The steps for routes that cannot be installed, because each has a rival."""
         return tuple(step for step in self.steps if step.action == "conflict")
 

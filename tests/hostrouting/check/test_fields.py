@@ -365,7 +365,7 @@ def only_what_escapes_moves(judge: Judge, after: Fib, cidr: Prefix) -> None:
     for first, _ in after.cells(cidr.first, cidr.last):
         before = judge.fib.lookup(ip_at(cidr.family, first))
         if judge.opinion(before).grade is not Grade.ESCAPE:
-            decision, _ = after.outcomes(first)
+            decision, _ = after.ends(first)
             assert before.devs == decision.devs
 
 
@@ -422,7 +422,7 @@ def decides(
 LISTS = [
     (routes_and_devices, "RULES_FOR_ROUTES"),
     (routes_and_devices, "RULES_FOR_DEVICES"),
-    (other_packets, "RULES_FOR_OUTCOMES"),
+    (other_packets, "RULES_FOR_OTHER_ENDS"),
 ]
 RULES = [(module, of, rule) for module, of in LISTS for rule in getattr(module, of)]
 LAST = {"by_its_devices", "escapes_by_the_device", "anything_else"}

@@ -136,6 +136,7 @@ def test_no_device_is_to_be_allowed_while_a_route_hides_pods() -> None:
         pytest.param(Link("bond1", index=10, kind="bond"), id="a card"),
         pytest.param(Link("eth1", index=10, kind="veth"), id="a card of a machine"),
         pytest.param(Link("lo", index=1, type=772), id="no device to leave by"),
+        pytest.param(Link("dummy0", index=10, kind="dummy"), id="a dead end"),
     ],
 )
 def test_to_allow_a_card_is_no_remedy(link: Link) -> None:
@@ -144,6 +145,7 @@ def test_to_allow_a_card_is_no_remedy(link: Link) -> None:
     [escape, *_] = findings(host, mode="WARN")
     assert escape.name == "overlap"
     assert escape.remedy is None
+    assert "mayAllow" not in escape.facts
 
 
 def test_the_route_and_the_rule_of_an_escape() -> None:

@@ -32,7 +32,7 @@ def test_a_lookup_is_a_naive_scan(node: tuple[int, Snapshot]) -> None:
 
 @given(nodes())
 def test_cells_are_a_partition_of_the_block(node: tuple[int, Snapshot]) -> None:
-    """A cell begins where a prefix begins or ends; its addresses have the same outcomes."""
+    """A cell begins where a prefix begins or ends; its addresses have the same ends."""
     family, snapshot = node
     fib = Fib(snapshot, family)
     block = block_of(family)
@@ -44,7 +44,7 @@ def test_cells_are_a_partition_of_the_block(node: tuple[int, Snapshot]) -> None:
     assert [first for first, _ in cells] == [block.first, *borders]
     assert [last for _, last in cells] == [*(border - 1 for border in borders), block.last]
     for first, last in cells:
-        assert len({fib.outcomes(address) for address in range(first, last + 1)}) == 1
+        assert len({fib.ends(address) for address in range(first, last + 1)}) == 1
 
 
 def test_not_is_about_all_that_a_rule_selects_by() -> None:
@@ -87,7 +87,7 @@ def test_no_end_of_a_packet_is_missed(node: tuple[int, Snapshot]) -> None:
     assume(conditional)
     for met in conditional:
         for address in (block.first, block.last):
-            plain, others = fib.outcomes(address)
+            plain, others = fib.ends(address)
             ends = [plain, *(other.decision for other in others)]
             assert end_of_met(fib, met, address) in ends
 
@@ -112,7 +112,7 @@ def end_of_met(fib: Fib, met: Rule, address: int) -> Decision:
             rules.append(rule)
     other = Fib(fib.snapshot, fib.family)
     other.rules = tuple(rules)
-    decision, _ = other.outcomes(address)
+    decision, _ = other.ends(address)
     original = replaced.get(id(decision.rule), decision.rule)
     return decision._replace(rule=original)
 
