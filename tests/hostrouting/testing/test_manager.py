@@ -117,6 +117,9 @@ def test_a_unit_that_does_not_start() -> None:
     results = manager.show(("Result", "ExecMainStatus"), "a", "masked")
     assert [" ".join(each.values()) for each in results] == ["exit-code 1", "success 0"]
     assert shown(manager, "MainPID", "a") == ["0"]
+    manager.errors["a.service"] = ("no certificate",)
+    assert manager.errors_of("a", "today") == ("no certificate",)
+    assert manager.errors_of("a", "") == (), "it has not started"
 
 
 @pytest.mark.parametrize(
