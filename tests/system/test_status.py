@@ -86,6 +86,20 @@ def a_start_that_was_not_checked(repaired: System) -> None:
     repaired.must("systemctl", "daemon-reload")
 
 
+def a_python_that_is_gone(repaired: System) -> None:
+    """Given a link to a Python that was removed, kubelet is refused. The line of the page finds
+    another one, and nothing has to be installed.
+    """
+    repaired.must("ln", "-sfn", "/usr/bin/python3.99", LAYOUT.python_path)
+    assert repaired.run("systemctl", "restart", KUBELET).returncode == 1
+
+    page = status(repaired)
+    assert page.startswith(f"DIFFERS: {LAYOUT.python_path} cannot run {LAYOUT.program_path}: ")
+    assert "install Python" not in page
+    type_line(repaired, proposed(page, f"hostrouting apply --config {LAYOUT.config_path}"))
+    type_line(repaired, proposed(page, f"systemctl start {KUBELET}"))
+
+
 LIMITED = "[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=1\n[Service]\nRestartSec=1100ms\n"
 WITHOUT_NETLINK = "RestrictAddressFamilies=\nRestrictAddressFamilies=AF_UNIX\n"
 
@@ -127,6 +141,7 @@ def a_unit_that_waits_for_a_lock(repaired: System) -> None:
 INCIDENTS = (
     a_refused_unit,
     a_start_that_was_not_checked,
+    a_python_that_is_gone,
     a_unit_that_waits_for_a_lock,
     a_guard_that_has_failed,
 )
