@@ -33,6 +33,7 @@ def build(folder: Path, dist: Path, **environment: str) -> None:
 
 
 @pytest.mark.linux
+@pytest.mark.freezes
 @pytest.mark.needs("make", "dpkg-deb")
 def test_a_release(tmp_path: Path, subtests: pytest.Subtests) -> None:
     """The sdist alone gives the same release, in another folder, time zone and umask. Everything

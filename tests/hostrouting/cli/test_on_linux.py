@@ -120,7 +120,7 @@ def test_a_read_only_disk(machine: Machine, repaired: str) -> None:
 def test_not_root(machine: Machine, repaired: str) -> None:
     """Without root one can look; what would change the host says that it requires root."""
     machine.shell("mkdir -p /run/hostrouting && chown 4242 /run/hostrouting /run /etc")
-    for words, code in {f"check {CIDR}": 1, f"plan --config {repaired}": 1, "status": 0}.items():
+    for words, code in {f"check {CIDR}": 1, "status": 0}.items():
         assert machine.hostrouting(*words.split(), before=AS_ANYONE).returncode == code, words
     said = machine.hostrouting("apply", "--config", repaired, before=AS_ANYONE)
     assert said.returncode == 3
