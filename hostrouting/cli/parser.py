@@ -173,12 +173,9 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose help is as wide as the terminal; that of a command begins with the docstring
-    of its module.
-    """
+    """A parser: the help of a command begins with the docstring of its module."""
 
     def format_help(self) -> str:
-        self.formatter_class = _Help
         name = self.prog.rpartition(" ")[2]
         if name in COMMANDS:
             self.description = command_of(name).__doc__
@@ -202,7 +199,7 @@ def command_of(name: str) -> Any:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    # With a width, argparse does not ask the terminal for each option.
+    # While options are added, a fixed width: argparse would ask the terminal for each.
     common: dict[str, Any] = {
         "epilog": EXIT_CODES,
         "formatter_class": partial(_Help, width=80),
@@ -218,4 +215,6 @@ def make_parser() -> argparse.ArgumentParser:
             if argument == "--config":
                 settings["required"] = name in _NEED_A_FILE
             command.add_argument(argument, **settings)
+        command.formatter_class = _Help
+    parser.formatter_class = _Help
     return parser

@@ -19,8 +19,11 @@ from hostrouting.tasks.configure import Configure
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = HostRoutingConfig.load(arguments.config)
     plan = Configure(config, host=host, allow_removal=arguments.allow_removal).plan()
-    document = {"schema": "hostrouting/plan/1", **plan.to_mapping()}
-    return Answer(plan_code(plan), document, plan_lines(plan))
+    return Answer(
+        plan_code(plan),
+        {"schema": "hostrouting/plan/1", **plan.to_mapping()},
+        plan_lines(plan),
+    )
 
 
 def plan_code(plan: Plan) -> int:
