@@ -74,9 +74,7 @@ class Bench:
     def times(
         self, methods: Mapping[str, Method], *, rounds: int, before: Method = lambda: None
     ) -> dict[str, list[float]]:
-        """The seconds that each method took in each round, after one that is not counted; `before`
-        is nobody's time.
-        """
+        """The seconds of each method in each counted round; `before` is nobody's time."""
         times: dict[str, list[float]] = {name: [] for name in methods}
         if self.is_quick:
             rounds = max(3, rounds // 4)

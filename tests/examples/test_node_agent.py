@@ -75,9 +75,7 @@ def run_and_fail(host: FakeHost) -> None:
 
 
 def test_a_kubelet_that_runs() -> None:
-    """A second run of the agent tells systemd nothing: kubelet is not restarted. If that run fails
-    later, what the first one did stays.
-    """
+    """The kubelet is not restarted. If that run fails later, what the first one did stays."""
     host = FakeHost(kernel=h200())
     assert phases.run(agent(host)).ok
     calls, files = list(manager_of(host).calls), dict(host.files.texts)
@@ -89,9 +87,7 @@ def test_a_kubelet_that_runs() -> None:
 
 
 def test_a_kubelet_that_gets_another_address() -> None:
-    """It is restarted with it. If a later task fails, it runs again with the address that it had;
-    one that did not run is stopped.
-    """
+    """It is restarted with it; if a later task fails, it runs again with the one before."""
     former = '[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--node-ip=10.9.9.9"\n'
     host = FakeHost(kernel=h200(), files=FakeFiles(texts={DROP_IN: former}))
     manager = manager_of(host)

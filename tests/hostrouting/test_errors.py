@@ -84,9 +84,7 @@ def test_every_error_is_data(error: errors.HostRoutingError) -> None:
 
 
 def test_facts_that_are_not_plain() -> None:
-    """Faults are mappings; earlier changes are included, and notes under a name that is not
-    Python's; what is as large as a table is left out.
-    """
+    """Faults are mappings, changes and notes are there, and no large thing is."""
     faults = errors.ConfigError([DEV]).to_mapping()["faults"]
     assert faults == [{"path": "dev", "value": "", "rule": "missing", "remedy": ""}]
     overlap = errors.RouteOverlapError("it escapes", report=object(), check={"verdict": "overlap"})

@@ -87,9 +87,7 @@ def test_a_callback_on_cancellation(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize("seconds", [60, 0.0001])
 def test_a_callback_is_never_forgotten(seconds: float) -> None:
-    """A block that is left by a cancellation, or by the deadline of a part of it, has its callback
-    called before it ends, also if the block is quicker than the callback's thread.
-    """
+    """Its callback is called before the block ends, also if its thread is late."""
     for _ in range(200):
         ctx, called = Context(), list[str]()
         cancels = threading.Timer(0.0002, ctx.cancel)
@@ -179,9 +177,7 @@ def found(ctx: Context, *names: str) -> list[object]:
 
 
 def test_a_later_task_reads_an_earlier_result() -> None:
-    """By the task, its name or the end of the path, also in a group, and after several attempts the
-    last; what is left out or running has not run.
-    """
+    """By the task, its name or the end of the path; what is left out has not run."""
     disk = phases.retry(StubTask("disk", result="/dev/a", errors=[OSError("busy")]))
 
     @phases.task("mount")
@@ -238,9 +234,7 @@ def test_the_nearest_of_several_steps() -> None:
 
 
 def test_an_undo_reads_what_its_task_did() -> None:
-    """The undo of a run finds the results of the run, and not those of an undo, also if that has
-    done the same task once more.
-    """
+    """It finds the results of the run, and not those of an undo."""
     results: list[object] = []
     disks = iter(["/dev/a", "/dev/b", "/dev/c"])
     disk = phases.task("disk", plan=print, undo=print)(lambda _: next(disks))

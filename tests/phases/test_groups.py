@@ -76,9 +76,7 @@ def test_no_thread_to_be_had(threads: int) -> None:
 
 
 def test_threads_are_joined() -> None:
-    """A group ends after its threads, not only after its tasks, and so does a block of on_cancel; a
-    group has no more threads than it needs.
-    """
+    """A group ends after its threads, as does on_cancel, and has no more than it needs."""
     threads: list[threading.Thread] = []
 
     class Slow(phases.Clock):

@@ -64,9 +64,7 @@ def boot() -> phases.AnyTask:
 
 
 def test_words_and_levels_of_log_lines(caplog: pytest.LogCaptureFixture) -> None:
-    """Each line is a readable sentence with a suitable level. The text of an error is in one line,
-    in no other.
-    """
+    """Each is a readable sentence, and has the text of an error once."""
     records = logged(boot(), caplog)
     lines = [(record.levelname, record.message) for record in records]
     assert [line for line in lines if not line[1].endswith("started")] == [
@@ -84,9 +82,7 @@ def test_words_and_levels_of_log_lines(caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_a_logger_of_ones_own(caplog: pytest.LogCaptureFixture) -> None:
-    """A context takes it; a task's own lines have its run, path and extras under one key. The
-    observers of a context come after the log.
-    """
+    """A context takes it; a task's lines have its run, path and extras under one key."""
 
     @phases.task("download")
     def download(ctx: Context) -> None:
@@ -107,9 +103,7 @@ def test_a_logger_of_ones_own(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.linux
 @pytest.mark.parametrize("is_configured", [False, True])
 def test_the_logging_of_a_program(is_configured: bool) -> None:  # noqa: FBT001  a parameter
-    """A dictConfig silences nothing: it disables the loggers that exist, and ours does not before
-    the first run. Without any, nothing is printed: a failure is in the report.
-    """
+    """A dictConfig silences nothing; without any, nothing is printed."""
     program = """
 import logging.config, phases
 
@@ -172,9 +166,7 @@ assert logging.getLogger().handlers[0].stream is stream is sys.stderr
 @pytest.mark.linux
 @pytest.mark.parametrize("is_piped", [False, True])
 def test_the_live_tree(is_piped: bool) -> None:  # noqa: FBT001  a parameter
-    """On a terminal the tree appears while tasks run, with log lines and what is printed
-    above it, and the report after it. What is printed into a pipe arrives there.
-    """
+    """The tree appears while tasks run, and the report after it; a pipe has what is printed."""
     terminal, stdout, returned = on_a_terminal(is_piped=is_piped)
     assert returned == 0, terminal
     hidden, shown = "\x1b[?25l", "\x1b[?25h"

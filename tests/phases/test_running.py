@@ -141,9 +141,7 @@ def test_a_task_that_raises_no_exception(stop: BaseException) -> None:
     ],
 )
 def test_the_reason_of_a_cancellation(reason: str | signal.Signals, words: str, code: int) -> None:
-    """Whoever cancels a run by its context gives it, and the run still reports. A program that
-    handles a signal itself passes it on.
-    """
+    """Whoever cancels a run by its context gives it, and the run still reports."""
     undone = phases.task("undone", undo=print)(print)
 
     @phases.task("stop")

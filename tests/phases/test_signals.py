@@ -36,9 +36,7 @@ def test_a_signal_stops_a_run(number: signal.Signals) -> None:
 
 @pytest.mark.linux
 def test_a_second_signal_interrupts_nothing() -> None:
-    """A second signal interrupts nothing: the program logs what it is waiting for, an undo too. The
-    report has the first signal. A task that fails meanwhile has failed: the exit code is 1.
-    """
+    """It interrupts nothing; the report has the first, and a failure is exit code 1."""
     code = """
         @phases.task("routes", undo=deaf.do)
         def routes(ctx):

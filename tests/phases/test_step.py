@@ -93,9 +93,7 @@ def test_the_exit_code_of_an_error(errors: list[Exception], code: int) -> None:
 
 
 def test_an_undo_in_a_report(caplog: pytest.LogCaptureFixture) -> None:
-    """Each step of it is marked, also what its tasks run, in the text and in the log; it has the
-    path that the task had in the run.
-    """
+    """Each step of it is marked, and has the path that the task had in the run."""
     caplog.set_level("INFO")
 
     def install(ctx: phases.Context) -> None:

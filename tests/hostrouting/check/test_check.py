@@ -69,9 +69,7 @@ def test_linux_without_ipv6() -> None:
     ],
 )
 def test_a_host_that_never_rests(kernel: FakeKernel, verdict: str) -> None:
-    """If the tables change during each reading, a verdict that would be ok is undecided, because a
-    route may be missing in what was read; an escape stays one. The host is read three times.
-    """
+    """After three readings, what would be ok is undecided, and an escape stays one."""
     faulty = FaultyBackend(kernel)
     faulty.is_restless = True
     readings = mock.Mock(wraps=kernel.snapshot)

@@ -97,9 +97,7 @@ def test_a_deletion_is_proposed_once() -> None:
 
 
 def test_a_repair_that_was_typed_already() -> None:
-    """Nothing escapes any more, so `repair` has no route for the next boot, and says so. Who types
-    the lines of `check` in their order types the one that stays first.
-    """
+    """`repair` has no route for the next boot then, and says so."""
     host = FakeHost(kernel=h200())
     lines = say("check", CIDR, host=host).lines
     first = lines.index("Permanently, as root on the node:")
@@ -124,9 +122,7 @@ def test_what_is_piped_is_empty() -> None:
 
 
 def test_a_stopped_run() -> None:
-    """After Ctrl-C the page says what was changed until then, and how the host is now; the document
-    has the reason, which it has not after a failure.
-    """
+    """The page says what was changed, and how the host is; the document has the reason."""
     host = FakeHost(kernel=FakeKernel())  # without a default route, so apply waits
     host.faults.meanwhile("snapshot", lambda: signal.raise_signal(signal.SIGINT), nth=2)
     said = apply(host, routes_to("9.0.0.0/8"))

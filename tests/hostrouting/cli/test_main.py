@@ -121,10 +121,7 @@ def test_a_device_that_is_typed() -> None:
 
 
 def test_a_device_that_is_allowed() -> None:
-    """`check` says how where a tunnel or a bridge leads there, which may be intended; and `repair
-    --allow` writes it beside what the configuration allows, and a CIDR beside those that it
-    expects.
-    """
+    """`check` says how, and `repair --allow` writes it beside what is configured."""
     kernel = with_docker()
     shown = say("check", "172.17.0.0/16", kernel=kernel)
     assert shown.lines[-2:] == [

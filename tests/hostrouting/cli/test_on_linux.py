@@ -144,9 +144,7 @@ CONDITION = re.search(r"/bin/sh -c '(.*)' hostrouting-gate", DROP_IN_TEXT)
 def test_what_is_printed_does_what_the_page_says(
     *, applied: bool, happens: list[str], page: str, typed: str
 ) -> None:
-    """Nothing escapes after it was typed in a shell, also when a unit has started and the guard has
-    made a pass. test_incidents types all that is printed, on fake hosts.
-    """
+    """Nothing escapes after it was typed, also when a unit and the guard made a pass."""
     wanted = config(*REPAIR, guard=GUARDED)
     of_check = HostRoutingConfig.from_mapping(config())
     with private_machine() as machine:

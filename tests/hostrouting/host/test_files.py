@@ -241,10 +241,7 @@ def test_another_device(tmp_path: Path) -> None:
 
 @pytest.mark.needs("root")
 def test_a_file_of_another_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It differs from what is wanted, because its owner could change it at any time; it is replaced
-    by one of ours. Its owner is told so, too; but whoever prepares an image without being root owns
-    the files.
-    """
+    """Its owner could change it at any time, so it is replaced; in an image it may stay."""
     path, file = tmp_path / "script", File(str(tmp_path / "script"), "text")
     file.write(HERE)
     assert not is_open_to_others(path)
@@ -350,9 +347,7 @@ def test_what_a_killed_run_left(tmp_path: Path) -> None:
 
 
 def test_power_that_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After write, link and remove return, the file, its entry, and those of new folders are on the
-    disk; and the text is there before the name, so a power loss leaves no empty file.
-    """
+    """The text is on the disk before its name, and both when the call returns."""
     flushed: list[object] = []
 
     def fsync(descriptor: int) -> None:

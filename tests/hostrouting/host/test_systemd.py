@@ -44,11 +44,7 @@ class Systemctl(Programs):
     ],
 )
 def test_a_start_that_fails(journal: dict[str, Answer], words: str) -> None:
-    """The error has systemd's reason and the unit's own words from that run; the journal is synced
-    before.
-
-    Nothing that is tied to the unit is touched.
-    """
+    """The error has systemd's reason and the unit's own words from that run."""
     run = Systemctl(
         start=Ended(1, "", "Job failed"), show=[Ended(0, INACTIVE), Ended(0, FAILED)], **journal
     )
@@ -78,10 +74,7 @@ def test_a_start_that_fails(journal: dict[str, Answer], words: str) -> None:
     ],
 )
 def test_a_start(state: str, verbs: list[str]) -> None:
-    """It ends with the unit's. A unit that runs is left alone: not restarted, and not stopped by an
-    answer that is late. An administrator may limit the starts of a unit: systemd 257 would refuse
-    one above the limit.
-    """
+    """A unit that runs is left alone, and no limit of starts refuses one of ours."""
     run = Systemctl(start="", show=f"ActiveState={state}\n", reset_failed="")
     SystemdManager(run=run).start(UNIT, timeout=10)
     assert [words.split()[-2] for words in run.commands[1:]] == verbs

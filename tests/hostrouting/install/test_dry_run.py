@@ -233,9 +233,7 @@ CASES: dict[str, Case] = {
 
 
 def foreseen(task: phases.Task[Any]) -> phases.Step:
-    """The dry run, which agrees with the run that follows it: that does what the plan has, if it
-    does not fail.
-    """
+    """The dry run, which agrees with the run that follows it."""
     dry = phases.plan(task)
     report = phases.run(task, ctx=phases.Context(clock=FakeClock()))
     assert dry.ok is report.ok, f"{dry}\n{report}"
@@ -267,9 +265,7 @@ def planned(plan: object) -> tuple[set[str], set[str], set[object]]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_each_cause(name: str) -> None:
-    """A dry run is not ok if the run would fail on this host;
-    it says why, and still has the plan.
-    """
+    """It is not ok if the run would fail; it says why, and still has the plan."""
     reason, make, wanted, kind = CASES[name]
     host = make()
     before, texts = host.kernel.snapshot(), dict(host.files.texts)
@@ -309,9 +305,7 @@ def test_each_cause(name: str) -> None:
     ids=["configured ones", "typed ones in WARN"],
 )
 def test_routes_that_go_while_one_waits(make: Callable[[], FakeHost]) -> None:
-    """Whoever takes them out of the configuration knows it, and in WARN there is nothing that typed
-    ones protect: only the wait is in the way.
-    """
+    """Only the wait is in the way."""
     dry = foreseen(ConfigureStaticRoutes(OTHER_ROUTE, host=make()))
     assert isinstance(dry.result, Plan)
     assert dry.result.would_fail.startswith("10.77.0.0/16 needs an IPv4 default route")
@@ -367,9 +361,7 @@ def test_one_snapshot() -> None:
 
 
 def test_the_tasks_one_after_the_other() -> None:
-    """In one pipeline, each judges the host as the tasks before it leave it, also in the dry run; a
-    second run changes nothing, and the undo leaves nothing.
-    """
+    """Each judges the host as the tasks before it leave it, also in the dry run."""
     host = FakeHost(kernel=h200())
     tasks = [task(REPAIRED, host=host) for task in TASKS]
     pipeline = phases.serial(*tasks, name="routing")

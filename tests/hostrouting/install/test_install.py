@@ -291,9 +291,7 @@ class TestOrder:
 
     @pytest.mark.parametrize("change", ["the program", "the configuration"])
     def test_no_unit_changes(self, change: str) -> None:
-        """Systemd has nothing to read after the one reload of the first run. The guard sees a new
-        configuration by itself, and is started again for a new program.
-        """
+        """Systemd reloads once, and the guard starts again only for a new program."""
         host, mishaps = mishap_host()
         run(Configure(GUARDED, host=host))
         assert mishaps.events.count("reload") == 1
@@ -321,9 +319,7 @@ class TestOrder:
         assert events == [f"stop {LAYOUT.guard_unit}", f"start {LAYOUT.guard_unit}"]
 
     def test_removal(self) -> None:
-        """The marker goes first, then drop-ins and units; one reload, so that systemd forgets them
-        before the program goes; config.json is last. What the gate has left about starts goes, too.
-        """
+        """Marker, drop-ins and units, a reload, then the program, and config.json last."""
         host, mishaps = mishap_host()
         run(Configure(WANTED, host=host))
         mishaps.disarm()
@@ -431,9 +427,7 @@ class TestRequirements:
         assert host.files.writes == []
 
     def test_what_an_image_lacks(self, caplog: pytest.LogCaptureFixture) -> None:
-        """It is a warning: it may be installed later. The run logs it, has it in its result, and
-        writes the program all the same, and the link to where the interpreter will be.
-        """
+        """It is a warning: it may be installed later, so the program is written all the same."""
         host = FakeHost(backend=None, manager=None)
         host.interpreter.path = ""
         wanted = WANTED._replace(probe_rewrite=PROBES.probe_rewrite)
@@ -490,9 +484,7 @@ def test_a_run_that_installs_while_another_one_reads() -> None:
     ],
 )
 def test_an_unusable_config_json(text: str | None, rule: str) -> None:
-    """Nobody knows what is installed: a task alone fails and changes nothing, and so does one that
-    must take nothing away. A whole configuration that may takes its place, as a removal does.
-    """
+    """Only what may take something away replaces it: nobody knows what is installed."""
     removing = partial(Configure, allow_removal=True)
     tasks: list[tuple[Callable[..., phases.Task[object]], HostRoutingConfig | None]] = [
         (ConfigureStaticRoutes, None),

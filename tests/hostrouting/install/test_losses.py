@@ -108,9 +108,7 @@ EMPTYING: list[tuple[HostRoutingConfig, type[InstallTask], HostRoutingConfig]] =
 def test_no_task_takes_protection_away_unasked(
     old: HostRoutingConfig, make: Callable[..., InstallTask], empty: HostRoutingConfig
 ) -> None:
-    """An agent that has failed to read its configuration, and gives an empty one, changes nothing;
-    one that means it says so. What undo brings back may protect less.
-    """
+    """An empty configuration changes nothing unless that is said; undo may protect less."""
     host = configured(old)
     before = dict(host.files.texts), ours(host)
     failure_of(run, make(empty, host=host), of=ConfigError, match="would remove protection")

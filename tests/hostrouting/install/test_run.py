@@ -137,10 +137,7 @@ class TestNothingToDo:
         assert "reload systemd" in left_to_do(Configure(only_machines, host=host))
 
     def test_a_masked_unit(self) -> None:
-        """Of a masked unit with our drop-in, systemd says at all times that it has to reload. Of
-        one without, this means that the mask is gone, and until systemd has read that, it does not
-        start the unit.
-        """
+        """With our drop-in, it needs no reload; without one, its mask is gone."""
         gated = WANTED._replace(gate=GateConfig(("kubelet.service", MACHINES)))
         host = configured(gated)
         properties = {"LoadState": "masked", "NeedDaemonReload": "yes"}
@@ -201,9 +198,7 @@ def test_what_a_run_has_done_before_it_ends(make: type[Configure], *, is_cancell
 
 
 def test_what_the_passes_before_have_done() -> None:
-    """The error has it: here, Linux refuses a route that it does not delete again, and each second
-    the same.
-    """
+    """Linux refuses a route that it does not delete again: the error has it."""
     host = FakeHost(kernel=h200())
     host.faults.fail("change", errno.ENOBUFS, nth=2)
     host.faults.fail("change", errno.ENOBUFS, nth=3)

@@ -172,9 +172,7 @@ class TestFormer:
         assert ours(host) == ["10.8.0.0/16 via 10.0.0.9 dev eth0 proto hostrouting"]
 
     def test_no_wait(self) -> None:
-        """Undo does not wait for what may come: `apply --confirm` promises it for now. A route that
-        cannot be set any more does not keep the configuration from coming back.
-        """
+        """Undo waits for nothing, and brings the configuration back all the same."""
         host = configured(WANTED)
         task = Configure(config(*REPAIR, "9.0.0.0/8"), host=host, allow_removal=True)
         run(task)
@@ -188,9 +186,7 @@ class TestFormer:
 
     @pytest.mark.parametrize("is_former", [False, True])
     def test_what_cannot_be_read(self, *, is_former: bool) -> None:
-        """If that was what the run has replaced, undo fails and takes nothing away. If it is what
-        the run has installed, undo brings the former one back.
-        """
+        """Undo fails if that is what it would bring back; what is installed it replaces."""
         host = configured(FORMER)
         task = Configure(OTHER, host=host, allow_removal=True)
         if is_former:

@@ -47,11 +47,7 @@ def table(name: str = "first") -> str:
 
 
 def test_what_is_loaded_is_listed(nft: Nftables) -> None:
-    """A listing has the comments and no counts; the same text is listed alike, and another one
-    differently.
-
-    A table is deleted whether it exists or not, because the text adds it first; others stay.
-    """
+    """A listing shows any difference; a table is deleted whether it exists or not."""
     nft.load(table("second"))
     assert nft.listing("first") is None
     nft.load(table())

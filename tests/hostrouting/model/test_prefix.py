@@ -56,9 +56,7 @@ def test_containment(pair: tuple[Prefix, Prefix]) -> None:
 
 
 def test_joined_blocks() -> None:
-    """Two halves are one block, and a block inside another is not named; a border of two blocks is
-    named once.
-    """
+    """Two halves are one block, one inside another goes, and a border is named once."""
     texts = ["10.128.0.0/9", "10.0.0.0/9", "10.1.0.0/16", "11.0.0.0/9"]
     blocks = [*map(Prefix.parse, texts)]
     assert [*map(str, joined(blocks))] == ["10.0.0.0/8", "11.0.0.0/9"]

@@ -223,9 +223,7 @@ def test_what_is_found_is_logged_once(capfd: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_fault_that_comes_again(capfd: pytest.CaptureFixture[str]) -> None:
-    """It is logged each time that a pass before has not found it, and so is its end. A pass that
-    only sets the routes does not end a fault of the check, although it succeeds.
-    """
+    """It is logged each time that it is new, and so is its end, by a whole pass only."""
     guarded = Guarded()
     kernel = guarded.host.kernel
     for moment in (30, 150):

@@ -191,9 +191,7 @@ def test_all_routes_or_none(linux: NetlinkBackend) -> None:
 
 
 def may_be_misread(host: Snapshot) -> bool:
-    """Whether an IPv6 route has several next hops, which Linux may not list as they are: one of
-    another program is listed as ours, and one without a gateway is left out between others.
-    """
+    """Whether an IPv6 route has several next hops, which Linux may list otherwise."""
     routes = [route for route in host.routes if route.prefix in PREFIXES[IPV6]]
     return any(len(route.next_hops) > 1 for route in routes)
 
@@ -527,9 +525,7 @@ class LookingBackend(FaultyBackend):
 def test_packets_never_lack_a_route_that_changes(
     linux: NetlinkBackend, family: int, data: st.DataObject, refused: int | None
 ) -> None:
-    """Not while it moves to other next hops, nor if Linux refuses a change, and all is taken back;
-    except where a route of several next hops begins with those of the old one.
-    """
+    """Not while it moves, unless its new next hops begin with those of the old one."""
     hops = HOPS[family]
     ways: list[tuple[NextHop, ...]] = [(hop,) for hop in hops]
     if family == IPV4:

@@ -44,9 +44,7 @@ def test_a_route_that_waits(kernel: FakeKernel) -> None:
 
 
 def test_a_conflict_beside_a_route_that_waits(kernel: FakeKernel) -> None:
-    """One error has both: waiting would not end the conflict, and the next run would fail again.
-    All that an undo does then is to delete, and not a route whose place another one takes.
-    """
+    """One error has both: waiting would not end the conflict."""
     kernel.ip_route("add", route_of("20.1.0.0/16 dev eth1 proto 4"))
     config = configured(static("20.1.0.0/16"), static("20.1.0.0/24", dev="eth9"))
     with pytest.raises(RouteConflict) as caught:

@@ -220,9 +220,7 @@ default dev eth1               |                     |                  | add
 """
     )
     def test_who_may_not_move_routes(self, row: list[str]) -> None:
-        """A route of ours that works stays where it is although another default route is the best
-        one now, also that of a tunnel; a finding says where it leads after a reboot.
-        """
+        """It stays, whatever default route is the best one now; a finding says what a boot does."""
         better, present, wish, steps = row
         for short, long in WORDS.items():
             present = re.sub(rf"\b{short}\b", long, present)
@@ -316,9 +314,7 @@ class TestReplyRoute:
         assert 'write another "metric"' not in str(finding)  # the reply route has none
 
     def test_wanted(self) -> None:
-        """There is one for the device of the probe rewrite, also without a default route. Without
-        ensureRoute there is none, and a configured route with its key takes its place.
-        """
+        """One for the device of the probe rewrite, unless a configured route has its key."""
         [step] = plan_static_routes(self.config, plain_vm().snapshot()).steps
         assert step.action == "add"
         assert step.route == Route.to(self.prefix, dev="eth0", metric=1024, protocol=OURS)

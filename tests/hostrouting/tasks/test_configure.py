@@ -37,10 +37,7 @@ def test_nothing_is_configured(make: type[Any]) -> None:
 
 
 def test_report() -> None:
-    """Files, routes, probes, and the check last, which sees what the others did. Each result is
-    data, without a repr; that of the whole has what all did, with the report of the check. A second
-    run changes nothing.
-    """
+    """The check is last, and sees what the others did. A second run changes nothing."""
     host = FakeHost(kernel=h200())
     report = phases.run(Configure(WANTED, host=host))
     assert ["/".join(step.path) for step in report.walk()] == [

@@ -98,12 +98,7 @@ table ip6 translation {
     ids=["straight", "DNAT", "DNAT and MASQUERADE"],
 )
 def test_each_way_to_the_pod(lab: Lab, destination: str, seen: str, translation: str) -> None:
-    """A ping, a datagram in fragments and a megabyte arrive, and come back. The pod sees an address
-    that may be forwarded.
-
-    The balancer's sockets are connected, so they receive only what comes from the address that was
-    probed.
-    """
+    """All arrive and come back, and the pod sees an address that may be forwarded."""
     assert not is_answered(lab)
     put_rules(lab)
     balancer.nft(lab.node, translation)

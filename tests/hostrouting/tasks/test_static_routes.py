@@ -82,9 +82,7 @@ class TestDefaultRoute:
         assert locked == [set()]
 
     def test_never_comes(self, host: FakeHost) -> None:
-        """After the deadline the failure says what was waited for; the files stay, and so does a
-        route that is no longer configured: it is all or none.
-        """
+        """The failure says what was waited for; the files and our other routes stay."""
         host.kernel.ip_route("add", Route.to("10.7.0.0/16", dev="eth0", protocol=OURS))
         task = ConfigureStaticRoutes(config("10.9.0.0/16"), host=host, wait=30)
         error = failure_of(
@@ -103,9 +101,7 @@ class TestDefaultRoute:
 
     @pytest.mark.parametrize(("seconds", "end"), [(12, 11.4), (600, 60)])
     def test_a_run_with_a_deadline(self, host: FakeHost, seconds: float, end: float) -> None:
-        """The deadline ends the wait a little earlier, with what is missing; a later one changes
-        nothing.
-        """
+        """It ends the wait a little earlier; a later one changes nothing."""
         task = ConfigureStaticRoutes(config("10.9.0.0/16"), host=host)
         ctx = context()
         words = f"gave up after {end:g} s: 10.9.0.0/16 needs an IPv4 default route"
@@ -164,9 +160,7 @@ def test_another_section_is_installed_meanwhile() -> None:
 
 
 def test_what_linux_does_not_take_back() -> None:
-    """The second route is refused, and so is the deletion of the first one: the error has it. A
-    task that can wait tries again.
-    """
+    """The error has the first one. A task that can wait tries again."""
     host = FakeHost(kernel=h200())
     host.faults.fail("change", errno.ENOBUFS, nth=2)
     host.faults.fail("change", errno.ENOBUFS, nth=3)

@@ -95,9 +95,7 @@ def test_a_manager_starts_what_does_not_run() -> None:
 
 
 def test_a_unit_that_does_not_start() -> None:
-    """It has failed, whatever state the test gave it. One that is masked, or is an instance of a
-    masked template, is as before. Each reason is told.
-    """
+    """It has failed; one that is masked, or whose template is, is as before."""
     masked = (f"{UNITS}/masked.service", f"{UNITS}/node@.service")
     manager = FakeManager(
         failing={"a.service": ("no certificate",)},

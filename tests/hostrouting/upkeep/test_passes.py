@@ -150,9 +150,7 @@ def test_routes_that_cannot_be_set(happens: Happens, name: Name, waits: str, mod
 
 
 def test_another_default_route_becomes_the_best() -> None:
-    """That of a new card: our routes stay where they are, and the check says that packets do not
-    leave by the new card. Once they are gone, as after a reboot, the new default route counts.
-    """
+    """Our routes stay until they are gone, as after a reboot."""
     host = node()
     make_pass(host, REPAIRED)
     better = Route.to("0.0.0.0/0", dev="eth1", gateway="10.5.0.1", metric=1, protocol=16)
@@ -185,9 +183,7 @@ def test_what_linux_does_not_take_back() -> None:
 
 @pytest.mark.parametrize("parts", [PARTS, ("static_routes",)])
 def test_routes_are_no_longer_configured(parts: tuple[Part, ...]) -> None:
-    """Somebody has taken all routes out of config.json: ours go, and no other. Where Linux does
-    not list them, that holds no unit back: nothing is missing.
-    """
+    """Ours go, and no other. No answer of Linux holds a unit back then."""
     host = node()
     make_pass(host, REPAIRED)
     host.kernel.ip_route("add", Route.to("10.9.0.0/16", dev="eth0", protocol=4))
@@ -225,9 +221,7 @@ def test_probes_hold_no_unit_back(mode: Mode) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("verdict", KERNELS)
 def test_verdicts(verdict: str, mode: Mode, *, can_write: bool) -> None:
-    """STRICT holds units back for two of them, WARN for none. A marker that cannot be written adds
-    a warning, and changes nothing else. Only a default route is awaited, in either mode.
-    """
+    """STRICT refuses two, WARN none; a marker that cannot be written is a warning."""
     files = OddFiles()
     host = node(kernel=KERNELS[verdict](), files=files)
     if not can_write:
@@ -304,9 +298,7 @@ class Shown(FakeKernel):
 
 @given(nodes())
 def test_strict_refuses_what_the_check_finds(node_of_family: tuple[int, Snapshot]) -> None:
-    """Without static routes, exactly the nodes where the check says that an address escapes, or
-    that there is no default route. The marker is that of the verdict. WARN refuses none.
-    """
+    """STRICT refuses just what the check finds, WARN nothing; the marker is the verdict's."""
     family, snapshot = node_of_family
     strict = wanting(cidrs=(str(block_of(family).to_network()),))
     host = node(kernel=Shown(snapshot))
