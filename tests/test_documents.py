@@ -232,7 +232,7 @@ def test_exit_codes() -> None:
             assert f'"{kind}"' in CODE
             error = cls.__new__(cls)
             HostRoutingError.__init__(error, kind=kind)
-            error.errno = None
+            error.errno = error.report = None
             if name in {"ApplyError", "NotReady"}:
                 error.can_retry = True
             assert error.exit_code == int(code), (name, kind)

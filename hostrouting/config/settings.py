@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from ipaddress import IPv4Network, IPv6Address, IPv6Network
 from os import PathLike
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, as_ip, as_ipv4, is_reserved
@@ -34,6 +34,10 @@ Mode: TypeAlias = Literal["WARN", "STRICT"]
 """What to do about an overlap: WARN logs it and passes; STRICT fails and keeps the gated unit from
 starting.
 """
+
+Part: TypeAlias = Literal["static_routes", "probe_rewrite", "route_overlap"]
+"""A part of a pass (`upkeep.passes`), which has the name of its section of the configuration."""
+PARTS: tuple[Part, ...] = get_args(Part)
 
 MACHINES = "systemd-nspawn@.service"
 """The template of the units of machines, which are the containers of systemd-nspawn."""
@@ -298,6 +302,8 @@ class RouteOverlapConfig(NamedTuple):
     expected_cidrs: tuple[Masked, ...] = ()
     """In the given order, with host bits masked."""
     mode: Mode = "WARN"
+    undecided: Literal["warn", "refuse"] = "warn"
+    """What STRICT does about a verdict that is UNDECIDED."""
     expected_devs: tuple[DeviceName, ...] = ()
     """If empty, the devices of the default route, for the CIDRs of each family its own."""
     allowed_devs: tuple[Pattern, ...] = ()
@@ -318,6 +324,9 @@ class RouteOverlapConfig(NamedTuple):
         if self.mode == "STRICT" and not self.cidrs:
             rule = "STRICT, but no CIDRs are given, so nothing is checked"
             yield Fault("mode", "", rule, "add expectedCidrs or serviceCidrs")
+        if self.undecided == "refuse" and not self.is_strict:
+            rule = '"refuse", but the mode is WARN, in which nothing is refused'
+            yield Fault("undecided", "", rule, 'set "mode": "STRICT"')
 
     @property
     def cidrs(self) -> tuple[Network, ...]:
@@ -328,6 +337,20 @@ class RouteOverlapConfig(NamedTuple):
     def is_strict(self) -> bool:
         """Whether no gated unit starts while an address of these CIDRs escapes."""
         return self.mode == "STRICT"
+
+    @property
+    def effect(self) -> str:
+        """What the mode means for a start, in words."""
+        if not self.is_strict:
+            return "gated units start even while an address escapes"
+        doubt = " or may escape" if self.undecided == "refuse" else ""
+        return f"the gate refuses every start while an address escapes{doubt}"
+
+    def refuses(self, verdict: str) -> bool:
+        """Whether no gated unit starts with this verdict of a check, and a run fails."""
+        if verdict == "undecided":
+            return self.undecided == "refuse"  # so it is STRICT
+        return self.is_strict and verdict != "ok"
 
 
 @section
@@ -468,11 +491,23 @@ class HostRoutingConfig(NamedTuple):
         return dict(json_value(self))
 
     @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts of a pass that have anything to set or to check, in their order. The route for
+        replies to probes is one of the static routes.
+        """
+        probes = self.probe_rewrite
+        has_reply_route = probes.enabled and probes.ensure_route
+        work = (
+            self.static_routes.routes or has_reply_route,
+            probes.enabled,
+            self.route_overlap.cidrs,
+        )
+        return tuple(part for part, has_work in zip(PARTS, work, strict=True) if has_work)
+
+    @property
     def has_work(self) -> bool:
         """Whether there is anything to wait for, or to guard."""
-        return bool(
-            self.static_routes.routes or self.route_overlap.cidrs or self.probe_rewrite.enabled
-        )
+        return bool(self.parts)
 
     @property
     def asks_for_nothing(self) -> bool:

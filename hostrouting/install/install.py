@@ -44,6 +44,7 @@ from hostrouting.upkeep.passes import SHOWN, await_pass, run_pass
 from phases.execution import raise_together
 
 if TYPE_CHECKING:
+    from hostrouting.config.settings import Part
     from hostrouting.errors import Fault
     from hostrouting.finding import Finding
     from hostrouting.host.host import Host
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from hostrouting.kernel.base import RouteBackend, RouteRequest
     from hostrouting.probe.load import Difference
     from hostrouting.routes.keep import Purpose
-    from hostrouting.upkeep.passes import Part, PassOutcome
+    from hostrouting.upkeep.passes import PassOutcome
 
 STEPS: dict[Part, str] = {
     "static_routes": "configure-static-routes",
@@ -63,6 +64,10 @@ _NOTHING = "nothing is configured, and nothing is installed"
 _RIGHT = "everything is as it should be"
 _IMAGE = "an image has no kernel; this is done when it boots"
 """Why a run, or a part of one, is skipped."""
+_REPLACED = (
+    "another run has installed a different configuration in the meantime; run this again if this "
+    "configuration is the right one"
+)
 
 _WOULD_REMOVE = f"this would remove protection (to allow it: {ALLOWED_BY}):"
 _TABLE = f"nftables table ip6 {TABLE}"
@@ -264,29 +269,14 @@ def _make_part(
 ) -> CheckResult | phases.Skip:
     """Make this part of a pass until nothing may come any more; raise what failed the last time,
     with all changes.
+
+    If the run has an earlier deadline, the wait ends shortly before it, because DeadlineExceeded
+    does not say what was missing.
     """
     if host.is_image:
         return phases.Skip(_IMAGE)
     if part == "probe_rewrite" and not (wanted.config.probe_rewrite.enabled or plan.operations):
         return phases.Skip(_NOTHING)  # nft need not be there
-    outcome = _await_part(host, part, wanted, ctx, wait)
-    done = CheckResult(
-        outcome.changes,
-        operations=_OPERATIONS[outcome.table_was],
-        warnings=outcome.findings if outcome.report is None else (),
-        report=outcome.report,
-    )
-    if done == CheckResult():
-        return phases.Skip(_RIGHT)
-    return done
-
-
-def _await_part(
-    host: Host, part: Part, wanted: Wanted, ctx: phases.Context, wait: float
-) -> PassOutcome:
-    """The last pass, in which nothing has failed. If the run has an earlier deadline, the wait ends
-    shortly before it, because DeadlineExceeded does not say what was missing.
-    """
     remaining = ctx.remaining()
     if remaining is not None:
         wait = min(wait, _SHARE * remaining)
@@ -294,7 +284,10 @@ def _await_part(
     done: list[RouteRequest] = []
 
     def make_pass(backend: RouteBackend) -> PassOutcome:
-        with _locked_config(host, part, wanted, ctx) as config:
+        with host.locked(ctx):
+            config = read_installed(host)  # other sections say something about the part, too
+            if getattr(config, part) != getattr(wanted.config, part):
+                raise NotReady(_REPLACED, kind="busy")
             return run_pass(
                 host,
                 backend,
@@ -309,37 +302,21 @@ def _await_part(
         outcome = await_pass(host, make_pass, clock=_RunClock(ctx), wait=wait, say=ctx.log.info)
         error = outcome.error
         told = error.findings if error is not None else ()
-        _log(ctx, [each for each in outcome.to_log if each not in told])
+        _log(ctx, [finding for finding in outcome.to_log if finding not in told])
         if isinstance(error, NotReady):
             sentence = f"gave up after {round(wait, 1):g} s: {error}"
             raise NotReady(sentence, findings=error.findings) from error
         if error is not None:
             raise error
-    return outcome
-
-
-@contextmanager
-def _locked_config(
-    host: Host, part: Part, wanted: Wanted, ctx: phases.Context
-) -> Iterator[HostRoutingConfig]:
-    """Hold the lock during the block, which gets the installed configuration: other sections say
-    something about a part, too. NotReady if another run has replaced this section.
-
-    If /run is full or read-only, there is no lock, but then no other writer can have one either.
-    """
-    with ExitStack() as locked:
-        try:
-            locked.enter_context(host.locked(ctx))
-        except HostError as error:
-            ctx.log.warning("this runs without a lock, as there is none: %s", error)
-        installed = read_installed(host)
-        if getattr(installed, part) != getattr(wanted.config, part):
-            sentence = (
-                "another run has installed a different configuration in the meantime; run this "
-                "again if this configuration is the right one"
-            )
-            raise NotReady(sentence, kind="busy")
-        yield installed
+    result = CheckResult(
+        outcome.changes,
+        operations=_OPERATIONS[outcome.table_was],
+        warnings=outcome.findings if outcome.report is None else (),
+        report=outcome.report,
+    )
+    if result == CheckResult():
+        return phases.Skip(_RIGHT)
+    return result
 
 
 class _RunClock:

@@ -9,11 +9,11 @@ import attrs
 
 from hostrouting.check.check import check_snapshot
 from hostrouting.check.document import check_document
-from hostrouting.check.sentences import check_findings
-from hostrouting.finding import WRONG, Finding, Remedy, worst_first
+from hostrouting.finding import Finding, Remedy, worst_first
 from hostrouting.host.fileset import FileChanges
 from hostrouting.routes.steps import RoutePlan
 from hostrouting.text import first_of
+from hostrouting.upkeep.passes import findings_of
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
@@ -51,6 +51,8 @@ class Plan:
     """
     mode: Mode = "WARN"
     """What happens if an address escapes in this check."""
+    check_findings: tuple[Finding, ...] = ()
+    """The findings of this check: an error makes the run fail."""
 
     @property
     def is_empty(self) -> bool:
@@ -104,16 +106,8 @@ class Plan:
         A run waits for what its routes need and for a default route. It fails if they do not come.
         """
         failures = [*self.errors, *self.routes.route_waits]
-        if self.mode == "STRICT":
-            failures += [finding for finding in self.check_findings if finding.name in WRONG]
+        failures += [finding for finding in self.check_findings if finding.severity == "error"]
         return tuple(dict.fromkeys(failures))
-
-    @property
-    def check_findings(self) -> tuple[Finding, ...]:
-        """The findings of the check of the host as it would be."""
-        if self.report is None:
-            return ()
-        return check_findings(self.report, mode=self.mode)
 
     @property
     def would_fail(self) -> str:
@@ -134,12 +128,14 @@ class Plan:
                 return self
             snapshot = plan.routes.apply_to(snapshot)
         report = check_snapshot(snapshot, config)
-        return attrs.evolve(self, report=report, mode=config.route_overlap.mode)
+        settings = config.route_overlap
+        found = findings_of(report, settings)
+        return attrs.evolve(self, report=report, mode=settings.mode, check_findings=found)
 
     def to_mapping(self) -> dict[str, object]:
         check = None
         if self.report is not None:
-            check = check_document(self.report, mode=self.mode)
+            check = check_document(self.report, mode=self.mode, findings=self.check_findings)
         return {
             "wouldFail": self.would_fail,
             "steps": [_step_mapping(step) for step in self.routes.steps],

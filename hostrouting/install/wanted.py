@@ -11,8 +11,8 @@ from hostrouting.errors import HostError
 from hostrouting.install.installed import installed_or_none, read_installed
 
 if TYPE_CHECKING:
+    from hostrouting.config.settings import Part
     from hostrouting.host.host import Host
-    from hostrouting.upkeep.passes import Part
 
 
 @attrs.frozen

@@ -15,7 +15,7 @@ from hostrouting.node.installed import await_installed_pass
 from hostrouting.node.journal import lines_of, say, say_failure
 
 if TYPE_CHECKING:
-    from hostrouting.upkeep.passes import Part
+    from hostrouting.config.settings import Part
 
 
 def run_service(part: str) -> int:

@@ -5,9 +5,11 @@ load threads.
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from hostrouting.node.lock import HostLock
+from hostrouting.host.process_lock import ProcessLock
+from hostrouting.node.journal import say
 from hostrouting.upkeep.passes import PassClock
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ class NodeClock(PassClock, Protocol):
 class MachineClock:
     """The clock of this machine; see NodeClock."""
 
-    locked = HostLock
+    locked = partial(ProcessLock, say)
     for_watch = None
     now = staticmethod(time.monotonic)
     processor_time = staticmethod(time.process_time)

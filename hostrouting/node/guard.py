@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hostrouting.config.settings import PARTS, Part
 from hostrouting.errors import HostRoutingError
 from hostrouting.host.host import Host
 from hostrouting.node.clock import MachineClock
@@ -29,13 +30,7 @@ from hostrouting.node.journal import (
     say,
     say_failure,
 )
-from hostrouting.upkeep.passes import (
-    GATHER,
-    PARTS,
-    Part,
-    run_pass,
-    verdict_gone_after_failure,
-)
+from hostrouting.upkeep.passes import GATHER, run_pass, verdict_gone_after_failure
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.settings import PARTS, HostRoutingConfig, Part
 from hostrouting.errors import ConfigError, HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.node.journal import INFO, say
-from hostrouting.upkeep.passes import PARTS, Part, PassOutcome, await_pass, run_pass
+from hostrouting.upkeep.passes import PassOutcome, await_pass, run_pass
 
 if TYPE_CHECKING:
     from hostrouting.host.base import Files

@@ -42,21 +42,24 @@ def apply_plan(
     ApplyError if the kernel refuses a change, or if the table does not match the plan afterwards.
     Then the changes were rolled back as far as possible, and the error says what is in the table.
     `check` is called wherever the run can be cancelled; what it raises is raised again after the
-    rollback. `done`, an empty list, gets the changes that are in effect at the end, also if an
-    error is raised. A plan without changes writes nothing.
+    rollback. `done` gets the changes that are in effect at the end, also if an error is raised. A
+    plan without changes writes nothing.
     """
     plan.require_no_conflict()
     if not plan.changes:
         return
     present = _present(before, {step.route.key for step in plan.steps})
+    requests: list[RouteRequest] = []
     try:
-        problems = _carry_out(plan, backend, check, done)
+        problems = _carry_out(plan, backend, check, requests)
         if not problems:
             return
-        after = _undo(backend, present, done)
+        after = _undo(backend, present, requests)
     except BaseException as stopped:  # even during a rollback, which then begins again
-        _add_note(stopped, _undo(backend, present, done))
+        _add_note(stopped, _undo(backend, present, requests))
         raise
+    finally:
+        done += requests
     can_retry = all(problem.can_retry for problem in problems)
     raise ApplyError(*map(str, problems), after=after, can_retry=can_retry) from problems[0]
 

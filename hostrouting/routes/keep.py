@@ -29,8 +29,8 @@ def keep_routes(
     check: Callable[[], object] = lambda: None,
 ) -> RoutePlan:
     """Bring the routes of the host to those of the configuration, all or none; return the plan.
-    An undo deletes those that are not configured in any case. `done`, an empty list, gets the
-    changes that are in effect. Raises NotReady if a route has to wait, and what `apply_plan`
+    An undo deletes those that are not configured in any case. `done` gets the changes that
+    are in effect. Raises NotReady if a route has to wait, and what `apply_plan`
     raises, which has the other options.
 
     The route for replies to probes comes last, and holds nothing back: if Linux refuses it, as
@@ -47,12 +47,10 @@ def keep_routes(
     of_replies = RoutePlan(tuple(step for step in possible.steps if step.route.key in replies))
     others = tuple(step for step in possible.steps if step.route.key not in replies)
     apply_plan(RoutePlan(others), backend, before=before, done=done, check=check)
-    done_for_replies: list[RouteRequest] = []
     try:
-        apply_plan(of_replies, backend, before=before, done=done_for_replies)
+        apply_plan(of_replies, backend, before=before, done=done)
     except ApplyError as error:
         plan = plan.with_reply_warnings(error.findings)
-    done += done_for_replies
     plan.require_no_conflict()
     if plan.waiting:
         raise NotReady("; ".join(map(str, plan.route_waits)), findings=plan.failed_waits)

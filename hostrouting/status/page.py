@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from hostrouting.gate.unit_states import UnitState
     from hostrouting.status.status import HostStatus
 
-_MODES = {
-    "STRICT": "the gate refuses every start while an address escapes",
-    "WARN": "gated units start even while an address escapes",
-}
-
 
 def status_lines(status: HostStatus) -> Iterator[str]:
     """The whole page. The unit that was asked about comes first."""
@@ -58,12 +53,12 @@ def status_lines(status: HostStatus) -> Iterator[str]:
 
 def _mode_lines(status: HostStatus) -> Iterator[str]:
     """The mode, and what it means unless a gate is open."""
-    if not status.mode:
+    if status.config is None or not status.mode:
         return
-    if any(finding.name == "gate-open" for finding in status.findings):
-        yield f"  mode {status.mode}"
-    else:
-        yield f"  mode {status.mode}: {_MODES[status.mode]}"
+    line = f"  mode {status.mode}"
+    if all(finding.name != "gate-open" for finding in status.findings):
+        line += f": {status.config.route_overlap.effect}"
+    yield line
 
 
 def _below(unit: UnitState) -> Iterator[str]:

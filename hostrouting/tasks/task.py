@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 import phases
+from hostrouting.config.settings import PARTS, Part
 from hostrouting.errors import HostError
 from hostrouting.host.host import Host
 from hostrouting.install.install import STEPS, install, plan_install
 from hostrouting.install.plan import Plan
 from hostrouting.install.wanted import Request, read_wanted
-from hostrouting.upkeep.passes import PARTS, Part
 from phases.context import derived
 
 if TYPE_CHECKING:

@@ -19,13 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from hostrouting.check.check import check_kernel, find_what_may_come
 from hostrouting.check.document import check_document
 from hostrouting.check.marker import leave_marker, remove_markers
 from hostrouting.check.sentences import check_findings
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.settings import PARTS, HostRoutingConfig
 from hostrouting.errors import (
     ApplyError,
     BackendError,
@@ -41,16 +41,13 @@ from hostrouting.text import first_of
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
+    from hostrouting.config.settings import Part, RouteOverlapConfig
     from hostrouting.host.base import Files
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend, RouteRequest
     from hostrouting.probe.load import Difference
     from hostrouting.routes.keep import Purpose
     from phases import Clock
-
-Part: TypeAlias = Literal["static_routes", "probe_rewrite", "route_overlap"]
-"""A part of a pass has the name of the section of the configuration that it is about."""
-PARTS: tuple[Part, ...] = get_args(Part)
 
 SHOWN = 20
 """So many findings of a pass are in a log, and in an error; `hostrouting check` shows all."""
@@ -190,17 +187,6 @@ def run_pass(
     return outcome._replace(changes=tuple(done))
 
 
-def configured_parts(config: HostRoutingConfig) -> Iterator[Part]:
-    """The parts that have anything to set or to check, in their order."""
-    probes = config.probe_rewrite
-    if config.static_routes.routes or (probes.enabled and probes.ensure_route):
-        yield "static_routes"
-    if probes.enabled:
-        yield "probe_rewrite"
-    if config.route_overlap.cidrs:
-        yield "route_overlap"
-
-
 def _set_routes(
     backend: RouteBackend,
     config: HostRoutingConfig,
@@ -211,13 +197,10 @@ def _set_routes(
     """Set the routes. If one cannot be set, that holds units back in every mode; but not the route
     for replies to probes, which is only a warning, and not one that is no longer configured.
     """
-    changes: list[RouteRequest] = []
     try:
-        plan = keep_routes(backend, config, done=changes, purpose=purpose, check=check)
+        plan = keep_routes(backend, config, done=done, purpose=purpose, check=check)
     except HostRoutingError as error:
         return _failed(error, refuses=bool(config.static_routes.routes))
-    finally:
-        done += changes
     return PassOutcome(plan.warnings)
 
 
@@ -238,7 +221,8 @@ def _load_probes(host: Host, config: HostRoutingConfig) -> PassOutcome:
 
 def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> PassOutcome:
     """Check, and leave the marker. In STRICT, units are held back if the verdict is that addresses
-    escape or that there is no default route, or if Linux does not answer.
+    escape or that there is no default route, perhaps also if it is undecided, or if Linux does not
+    answer.
     """
     settings = config.route_overlap
     if not settings.cidrs:
@@ -249,9 +233,9 @@ def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> Pass
     except BackendError as error:
         remove_markers(host.files)
         return _failed(error, refuses=settings.is_strict)
-    findings = check_findings(report, mode=settings.mode)
+    findings = findings_of(report, settings)
     outcome = PassOutcome(findings, waits=find_what_may_come(report, config), report=report)
-    if settings.is_strict and report.verdict not in {"ok", "undecided"}:
+    if settings.refuses(report.verdict):
         outcome = outcome._replace(refuses=True, error=_overlap(report, findings))
     try:
         leave_marker(host.files, report, findings)
@@ -259,6 +243,16 @@ def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> Pass
         failures = [finding._replace(severity="warning") for finding in error.findings]
         outcome = outcome._replace(findings=(*findings, *failures))
     return outcome
+
+
+def findings_of(report: CheckReport, settings: RouteOverlapConfig) -> tuple[Finding, ...]:
+    """The findings of a check: an error is what units are held back for."""
+    findings = check_findings(report, mode=settings.mode)
+    if not settings.refuses("undecided"):
+        return findings
+    return tuple(
+        each._replace(severity="error") if each in report.doubts else each for each in findings
+    )
 
 
 def _overlap(report: CheckReport, findings: Sequence[Finding]) -> RouteOverlapError:

@@ -127,6 +127,7 @@ def _route_overlaps(draw: st.DrawFn) -> config.RouteOverlapConfig:
     return config.RouteOverlapConfig(
         expected_cidrs=expected,
         mode="STRICT" if is_strict else "WARN",
+        undecided="refuse" if is_strict and draw(st.booleans()) else "warn",
         expected_devs=tuple(draw(st.lists(device_names(), max_size=3))),
         allowed_devs=tuple(draw(st.lists(_PATTERNS, max_size=3))),
         service_cidrs=services,

@@ -161,8 +161,8 @@ def test_defaults_do_not_change() -> None:
     assert [str(section) for section in config] == [
         "StaticRoutesConfig(enabled=False, routes=())",
         (
-            "RouteOverlapConfig(expected_cidrs=(), mode='WARN', expected_devs=(), allowed_devs=(), "
-            "service_cidrs=(), intended_rules=())"
+            "RouteOverlapConfig(expected_cidrs=(), mode='WARN', undecided='warn', "
+            "expected_devs=(), allowed_devs=(), service_cidrs=(), intended_rules=())"
         ),
         (
             "ProbeRewriteConfig(enabled=False, interfaces=(), "
@@ -438,6 +438,13 @@ def test_a_mode_that_protects_nothing() -> None:
         "serviceCidrs"
     )
     assert expect(mode="STRICT", service_cidrs=["10.0.0.0/8"]).is_strict
+
+
+def test_undecided_in_warn() -> None:
+    """It would be refused, and in WARN, nothing is."""
+    with pytest.raises(ConfigError, match='undecided: "refuse", but the mode is WARN'):
+        expect("10.0.0.0/8", undecided="refuse")
+    assert expect("10.0.0.0/8", mode="STRICT", undecided="refuse").refuses("undecided")
     assert len(expect("10.0.0.0/8", service_cidrs=["10.0.0.0/8"]).cidrs) == 1, "it is judged once"
 
 

@@ -71,6 +71,21 @@ def test_both_families() -> None:
     ]
 
 
+def test_what_is_refused_no_longer() -> None:
+    """STRICT, and what is undecided."""
+    refuses = expect(CIDR, mode="STRICT", undecided="refuse")
+    old, strict, warn = (
+        OLD._replace(route_overlap=section)
+        for section in (refuses, expect(CIDR, mode="STRICT"), expect(CIDR))
+    )
+    undecided = '"refuse" is installed; without it, units start even if the verdict is UNDECIDED'
+    mode = "STRICT is installed; with WARN, units start even if addresses escape"
+    assert losses(old, strict) == [f"routeOverlap.undecided: {undecided}"]
+    assert losses(strict, warn) == [f"routeOverlap.mode: {mode}"]
+    assert losses(old, warn) == [*losses(strict, warn), *losses(old, strict)]
+    assert losses(warn, old) == []
+
+
 def test_cidrs_of_services() -> None:
     """They are checked like the others."""
     section = OLD.route_overlap._replace(service_cidrs=(IPv4Network("10.96.0.0/12"),))

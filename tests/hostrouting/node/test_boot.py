@@ -5,14 +5,13 @@ from unittest.mock import Mock
 import attrs
 import pytest
 
-from hostrouting.config.settings import StaticRoutesConfig
+from hostrouting.config.settings import PARTS, Part, StaticRoutesConfig
 from hostrouting.errors import BackendError, HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS
 from hostrouting.node.boot import make_part
 from hostrouting.node.ending import Stopped
 from hostrouting.testing import FakeHost
-from hostrouting.upkeep.passes import PARTS, Part
 from tests.support.node import (
     DEFAULT,
     PROBES,

@@ -8,8 +8,9 @@ import pytest
 
 import phases
 from hostrouting.check.results import CheckReport
+from hostrouting.codes import CANNOT_DECIDE
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import BackendError, NotReady, RouteOverlapError
+from hostrouting.errors import BackendError, HostError, NotReady, RouteOverlapError
 from hostrouting.host.effects import effects_of
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
@@ -101,6 +102,16 @@ class TestModes:
         assert str(report).startswith("UNDECIDED: ")
         assert markers(host) == {"undecided": f"{report}\n"}
 
+    def test_undecided_is_refused(self) -> None:
+        """It raises then, and the plan says so before."""
+        host = FakeHost(kernel=vpn_node())
+        section = expect(CIDR, mode="STRICT", undecided="refuse")
+        task = CheckRouteOverlap(HostRoutingConfig(route_overlap=section), host=host)
+        error = failure_of(run, task, of=RouteOverlapError)
+        assert {finding.severity for finding in error.findings} == {"error"}
+        assert error.exit_code == CANNOT_DECIDE
+        assert task.plan().would_fail == "; ".join(map(str, error.findings))
+
     def test_an_image(self) -> None:
         """It has no routes to check: the result has no verdict, in no form."""
         result = checked(FakeHost.image(), CIDR)
@@ -163,12 +174,18 @@ class TestMarkersThatFail:
         checked(host, "10.0.0.0/8")
         assert [*markers(host)] == ["ok"]
         host.kernel.ip_route("add", Route.to("10.9.0.0/16", dev="ib0"))
-        host.files.broken[LAYOUT.lock_path] = "Read-only file system"
         host.files.broken[LAYOUT.detected_path] = "No space left on device"
         assert checked(host, "10.0.0.0/8").report.verdict == "overlap"
         assert markers(host) == {}
-        assert f"{LAYOUT.lock_path}: Read-only file system" in caplog.text
         assert f"{LAYOUT.detected_path}: No space left on device" in caplog.text
+
+    def test_no_lock(self) -> None:
+        """The check fails, and an earlier marker goes: another run may change the routes now."""
+        host = FakeHost(kernel=h200())
+        checked(host, "10.0.0.0/8")
+        host.files.broken[LAYOUT.lock_path] = "Read-only file system"
+        failure_of(checked, host, "10.0.0.0/8", of=HostError, match="Read-only file system")
+        assert markers(host) == {}
 
     def test_another_configuration_meanwhile(self) -> None:
         """It leaves the markers of the other run."""

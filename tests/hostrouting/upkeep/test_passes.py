@@ -7,17 +7,20 @@ import pytest
 from hypothesis import given
 
 from hostrouting.check.check import check_kernel
+from hostrouting.codes import CANNOT_DECIDE
 from hostrouting.config.settings import (
+    PARTS,
     HostRoutingConfig,
     Mode,
+    Part,
     RouteOverlapConfig,
 )
-from hostrouting.errors import BackendError, HostError
+from hostrouting.errors import BackendError, HostError, RouteOverlapError
 from hostrouting.finding import Name
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeHost, FakeKernel, plain_vm
-from hostrouting.upkeep.passes import PARTS, Part, PassOutcome, configured_parts, run_pass
+from hostrouting.upkeep.passes import PassOutcome, run_pass
 from tests.support.node import (
     HALVES,
     KERNELS,
@@ -62,11 +65,11 @@ def test_nothing_is_configured() -> None:
     host = node()
     before = str(host.kernel)
     config = wanting(cidrs=())
-    assert [*configured_parts(config)] == []
-    assert [*configured_parts(wanting(cidrs=(), probe_rewrite=PROBES))] == ["probe_rewrite"]
+    assert config.parts == ()
+    assert wanting(cidrs=(), probe_rewrite=PROBES).parts == ("probe_rewrite",)
     with_route = PROBES._replace(ensure_route=True)
-    parts = ["static_routes", "probe_rewrite"]
-    assert [*configured_parts(wanting(cidrs=(), probe_rewrite=with_route))] == parts
+    parts = ("static_routes", "probe_rewrite")
+    assert wanting(cidrs=(), probe_rewrite=with_route).parts == parts
     assert make_pass(host, config) == PassOutcome(config=config)
     assert (str(host.kernel), host.files.writes, host.nftables.tables) == (before, [], {})
 
@@ -239,6 +242,21 @@ def test_verdicts(verdict: str, mode: Mode, *, can_write: bool) -> None:
     assert any(finding.severity == "error" for finding in outcome.findings) is outcome.refuses
     warnings = [finding for finding in outcome.findings if finding.name == "file"]
     assert [finding.severity for finding in warnings] == ["warning"] * (not can_write)
+
+
+def test_what_is_undecided_is_refused() -> None:
+    """If the configuration wants that: the doubt is what the unit is held back for."""
+    host = node(kernel=KERNELS["undecided"]())
+    section = wanting().route_overlap._replace(undecided="refuse")
+    outcome = make_pass(host, wanting()._replace(route_overlap=section))
+    assert outcome.refuses
+    assert outcome.report is not None
+    doubts = {finding.name for finding in outcome.report.doubts}
+    assert {each.name for each in outcome.findings if each.severity == "error"} == doubts
+    assert isinstance(outcome.error, RouteOverlapError)
+    assert (marker_of(host), outcome.error.exit_code) == ("undecided", CANNOT_DECIDE)
+    ok = make_pass(node(kernel=KERNELS["ok"]()), wanting()._replace(route_overlap=section))
+    assert not ok.refuses
 
 
 @pytest.mark.parametrize("can_come", [True, False])
