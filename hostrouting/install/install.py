@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from hostrouting.install.wanted import Request, Wanted
     from hostrouting.kernel.base import RouteBackend, RouteRequest
     from hostrouting.probe.load import Difference
-    from hostrouting.routes.keep import Purpose
     from hostrouting.upkeep.passes import PassOutcome
 
 STEPS: dict[Part, str] = {
@@ -121,7 +120,7 @@ def install(  # noqa: C901  eight steps, which are read in one piece
                 before.setdefault(ctx.run_id, wanted.former)
             step.result = write_files(host, plan)  # 5
         results.append(step.result)
-        if gated_units(wanted.config) and host.running_manager is not None:
+        if gated_units(wanted.config):
             with _later_failures(errors), phases.inner_step("ask-systemd", ctx) as step:
                 step.result = _require_gates(host, wanted, plan, ctx)
             results.append(step.result)
@@ -152,9 +151,8 @@ def install(  # noqa: C901  eight steps, which are read in one piece
         raise_together(errors)
     last = results[-1]  # 8; the check is the last part
     report = last.report if isinstance(last, CheckResult) else None
-    if done == Effects() and report is None:
-        return phases.Skip(_RIGHT)
-    return done + CheckResult(report=report)
+    result = done + CheckResult(report=report)
+    return phases.Skip(_RIGHT) if result == CheckResult() else result
 
 
 # The plan.
@@ -236,7 +234,7 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
     former_keys = {route.key for route in former.static_routes.routes}
     has_new_conflict = any(step.route.key not in former_keys for step in plan.routes.conflicts)
     is_on_new_host = wanted.former == HostRoutingConfig()
-    if has_new_conflict and not (is_on_new_host or wanted.is_undo):
+    if has_new_conflict and not (is_on_new_host or wanted.purpose == "undo"):
         plan.routes.require_no_conflict()  # names the others, too: they have to be solved as well
 
 
@@ -257,7 +255,7 @@ def _require_gates(host: Host, wanted: Wanted, plan: Plan, ctx: phases.Context) 
     cancels one, that is an error in STRICT, but not in an undo; else a warning.
     """
     cancelled = tuple(find_cancelled_gates(host, wanted.config))
-    if cancelled and wanted.config.route_overlap.is_strict and not wanted.is_undo:
+    if cancelled and wanted.config.route_overlap.is_strict and wanted.purpose != "undo":
         raise RequirementError(findings=cancelled)
     new = [finding for finding in cancelled if finding not in plan.warnings]
     _log(ctx, new)
@@ -280,7 +278,6 @@ def _make_part(
     remaining = ctx.remaining()
     if remaining is not None:
         wait = min(wait, _SHARE * remaining)
-    purpose: Purpose = "undo" if wanted.is_undo else "apply"
     done: list[RouteRequest] = []
 
     def make_pass(backend: RouteBackend) -> PassOutcome:
@@ -294,7 +291,7 @@ def _make_part(
                 config,
                 done=done,
                 parts=[part],
-                purpose=purpose,
+                purpose=wanted.purpose,
                 check=ctx.check,
             )
 
@@ -308,15 +305,11 @@ def _make_part(
             raise NotReady(sentence, findings=error.findings) from error
         if error is not None:
             raise error
-    result = CheckResult(
-        outcome.changes,
-        operations=_OPERATIONS[outcome.table_was],
-        warnings=outcome.findings if outcome.report is None else (),
-        report=outcome.report,
-    )
-    if result == CheckResult():
-        return phases.Skip(_RIGHT)
-    return result
+    operations = _OPERATIONS[outcome.table_was]
+    report = outcome.report
+    warnings = outcome.findings if report is None else ()
+    result = CheckResult(outcome.changes, (), operations, warnings, report=report)
+    return phases.Skip(_RIGHT) if result == CheckResult() else result
 
 
 class _RunClock:

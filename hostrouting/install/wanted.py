@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import attrs
 
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import HostError
-from hostrouting.install.installed import installed_or_none, read_installed
+from hostrouting.errors import HostError, HostRoutingError
+from hostrouting.install.installed import read_installed
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import Part
     from hostrouting.host.host import Host
+    from hostrouting.routes.keep import Purpose
 
 
 @attrs.frozen
@@ -51,8 +53,8 @@ class Wanted:
     """What is installed; it asks for nothing if nothing is. None if it cannot be read."""
     allow_removal: bool
     """Whether the configuration may take away what protects the host now."""
-    is_undo: bool = False
-    """Whether a run is taken back: this configuration was installed before, with all that is wrong
+    purpose: Purpose = "apply"
+    """An undo takes a run back: this configuration was installed before, with all that is wrong
     with it.
     """
 
@@ -63,8 +65,10 @@ def read_wanted(host: Host, request: Request) -> Wanted:
 
     HostError if a run is taken back, and another one has installed something else since.
     """
+    former: HostRoutingConfig | None = None
     if request.section is None:
-        former = installed_or_none(host)
+        with suppress(HostRoutingError):
+            former = read_installed(host)
         config = request.config
     else:
         former = read_installed(host)
@@ -80,4 +84,4 @@ def read_wanted(host: Host, request: Request) -> Wanted:
     if config.has_work and not (former is not None and former.has_work):
         # The undone run has taken away all that there was to guard, and with it the guard.
         config = config._replace(guard=request.config.guard)
-    return Wanted(config, former, request.allow_removal, is_undo=True)
+    return Wanted(config, former, request.allow_removal, purpose="undo")

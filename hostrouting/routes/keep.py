@@ -40,6 +40,10 @@ def keep_routes(
     replies = {route.key for route in reply_routes(config)} - configured
     before = backend.snapshot(near=[key.prefix for key in configured | replies])
     plan = plan_static_routes(config, before, may_move=purpose != "upkeep")
+    keys = {step.route.key for step in plan.steps}
+    if not keys <= configured | replies:
+        # A rollback has to know what else has the key of a route that only goes.
+        before = backend.snapshot(near=[key.prefix for key in keys])
     possible = plan
     if plan.conflicts or plan.waiting:
         possible = plan.deletions if purpose == "undo" else RoutePlan()

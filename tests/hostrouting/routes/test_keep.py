@@ -95,6 +95,21 @@ def ours(kernel: RouteBackend) -> list[str]:
     return [str(route.prefix) for route in routes if route.protocol == OURS]
 
 
+def test_a_far_route_beside_one_that_goes(kernel: FakeKernel) -> None:
+    """Ours is there again when another change fails, though the backend has left out the route of
+    another program with its key.
+    """
+    kernel.ip_route("add", route_of("20.1.0.0/16 via 10.0.0.1 dev eth0 proto 186"))
+    kernel.ip_route("append", route_of("20.2.0.0/16 via 10.0.0.1 dev eth0 proto 186"))
+    kernel.ip_route("add", route_of("20.3.0.0/16 via 10.0.0.1 dev eth0 proto ours"))
+    before = {*map(str, kernel.snapshot().routes)}
+    backend = LeavesOut(kernel)
+    backend.fail("change", errno.ENOBUFS, nth=2)
+    with pytest.raises(ApplyError):
+        keep_routes(backend, configured(), done=[])
+    assert {*map(str, kernel.snapshot().routes)} == before
+
+
 @given(hosts(), wishes())
 @settings(max_examples=scaled(200))
 def test_far_routes_do_not_matter(there: list[Route], desired: list[StaticRoute]) -> None:
