@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hostrouting.check.check import check_kernel
 from hostrouting.check.document import check_document
 from hostrouting.check.repair_line import line_to_allow, repair_line
+from hostrouting.check.sentences import check_findings
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.finding import ESCAPES, Finding, Name, Remedy
 from hostrouting.probe.obstacles import find_probe_obstacles
-from hostrouting.upkeep.passes import findings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +78,7 @@ def _findings_of(
     rewrite.
     """
     configured = {route.key for route in config.static_routes.routes}
-    for finding in findings_of(report, config.route_overlap):
+    for finding in check_findings(report, mode=config.route_overlap.mode):
         remedy = finding.remedy
         if finding.name == "action":
             if configured.issuperset(route.key for route in report.routes):
