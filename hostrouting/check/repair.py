@@ -67,15 +67,8 @@ def propose_repair(
         if part.opinion.grade is Grade.ESCAPE and below_a_cni[part.first] is None:
             [block] = [each for each in blocks if each.first <= part.first <= each.last]
             prefixes.update(_prefixes_for(judge, part, block))
-    dev, routes, missing = _routes_to(judge, sorted(prefixes))
-    changes = _changes(judge, parts, judge.fib.with_routes(routes), blocks)
-    useful = _useful_routes(routes, changes)
-    if len(useful) < len(routes):
-        routes = useful
-        changes = _changes(judge, parts, judge.fib.with_routes(routes), blocks)
-    if _is_worse(changes):
-        routes = []
-        changes = [Change(part, part) for part in parts]
+    dev, possible, missing = _routes_to(judge, sorted(prefixes))
+    routes, changes = _proven(judge, parts, possible, blocks)
     reasons: Reasons = []
     for change in changes:
         why = None
@@ -108,8 +101,8 @@ def _inside(cidr: Prefix, reasons: Reasons) -> Reasons:
 
 
 def _why_below_a_cni(judge: Judge, part: Part) -> Why | None:
-    """That a route by the uplink would be wrong for this part, too: what escapes there hides
-    a route that is right elsewhere. None if it does not.
+    """Why a route by the uplink would be wrong for this part, too: what escapes there hides a route
+    that is right elsewhere. None if it hides none.
     """
     decision = part.decision
     around = judge.fib.tables[TABLE_MAIN].around(part.first)
@@ -181,8 +174,8 @@ def _may_lead_out(judge: Judge, dev: str) -> bool:
 
 
 def _with_rules(judge: Judge, cidr: Prefix, reasons: Reasons) -> Reasons:
-    """These ranges of a CIDR, in which the reasons have rules that repair instead: one for the CIDR
-    or, where that is wrong, for the pods of this node that are missed.
+    """These ranges of a CIDR; the reasons have the rule that repairs instead: one for the CIDR or,
+    where that is wrong, for the pods of this node that are missed.
     """
     destinations = {cidr: None}
     for part, _ in reasons:
@@ -196,9 +189,9 @@ def _with_rules(judge: Judge, cidr: Prefix, reasons: Reasons) -> Reasons:
 
 
 def _with_rule(judge: Judge, destination: Prefix, reasons: Reasons) -> Reasons:
-    """The same with a rule that looks up table main for this destination first, where it repairs.
-    There is no such rule if it makes anything worse, leads anything away from its CNI, or chooses
-    between default routes in doubt.
+    """These ranges; where a rule that looks up table main for this destination first repairs them,
+    the reasons have it. There is no such rule if it makes anything worse, leads anything away from
+    its CNI, or chooses between default routes in doubt.
     """
     before = list(find_parts(judge, destination.first, destination.last))
     priority = _priority_before(judge, before)
@@ -245,6 +238,21 @@ def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
 
 
 # The proof.
+
+
+def _proven(
+    judge: Judge, parts: Sequence[Part], routes: list[Route], blocks: Sequence[Prefix]
+) -> tuple[list[Route], list[Change]]:
+    """Those of these routes that end an escape, and what they change; none if anything is worse
+    with them.
+    """
+    changes = _changes(judge, parts, judge.fib.with_routes(routes), blocks)
+    useful = _useful_routes(routes, changes)
+    if len(useful) < len(routes):
+        changes = _changes(judge, parts, judge.fib.with_routes(useful), blocks)
+    if _is_worse(changes):
+        return [], [Change(part, part) for part in parts]
+    return useful, changes
 
 
 def _changes(
