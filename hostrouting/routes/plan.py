@@ -32,7 +32,7 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.release import call
-from hostrouting.routes.steps import Incomplete, RoutePlan, RouteStep
+from hostrouting.routes.steps import RoutePlan, RouteStep
 from hostrouting.routes.uplink import Need, Uplink
 
 TO_MOVE = Remedy("to have that now", call(f"apply --config {HostLayout.config_path}"))
@@ -66,8 +66,8 @@ def plan_static_routes(
             uplink = uplink_of(key.prefix.family)
             plans.append(_plan_route(wanted[key], present, uplink, may_move=may_move))
         elif key in replies:
-            plan = _plan_route(replies[key], present, uplink_of(IPV6), on_link=True)
-            plans.append(plan.of_replies())
+            uplink = uplink_of(IPV6)
+            plans.append(_plan_route(replies[key], present, uplink, on_link=True).of_replies())
         else:
             plans.append(RoutePlan(tuple(steps_for_key(None, present))))
     return RoutePlan.joined(plans)
@@ -91,14 +91,13 @@ def _plan_route(
     working = _working_route(static, present, uplink)
     if isinstance(wanted, Need):
         if working is None:
-            return RoutePlan(waiting=(Incomplete(static, wanted),))
+            return RoutePlan(waiting=((wanted, static),))
         later = Need(f"wait for {wanted}", wanted.remedy)
     elif working is None or may_move or _way(working) == _way(wanted):
         return RoutePlan(tuple(steps_for_key(wanted, present)))
     else:
         later = Need(f"lead {wanted.way}", TO_MOVE)
-    steps = steps_for_key(working, present)
-    return RoutePlan(tuple(steps), staying=(Incomplete(static, later),))
+    return RoutePlan(tuple(steps_for_key(working, present)), staying=((later, static),))
 
 
 def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink) -> Route | None:

@@ -50,18 +50,14 @@ class RouteStep(NamedTuple):
     def finding(self) -> Finding:
         """The conflict as a finding."""
         prefix = str(self.route.prefix)
-        facts = {"held": str(self.rival), "metric": self.route.metric}
         sentence = f"{prefix} cannot be installed: {self.reason}"
-        return Finding("route-conflict", "error", sentence, prefix, self.remedy, facts)
+        return Finding("route-conflict", "error", sentence, prefix, self.remedy)
 
 
-class Incomplete(NamedTuple):
-    """A configured route that cannot be completed, and what is missing; of one that stays, what it
-    will do after a reboot.
-    """
-
-    route: StaticRoute
-    missing: Need
+Incomplete: TypeAlias = tuple[Need, StaticRoute]
+"""What is missing for a configured route to be completed; for one that stays, what it will do after
+a reboot.
+"""
 
 
 class RoutePlan(NamedTuple):
@@ -127,12 +123,18 @@ class RoutePlan(NamedTuple):
     def route_waits(self) -> tuple[Finding, ...]:
         """What the waiting routes need; those that need the same thing share a finding."""
         waits: list[Finding] = []
-        for need, routes in grouped((each.missing, each.route) for each in self.waiting).items():
+        for need, routes in grouped(self.waiting).items():
             verb = "needs" if len(routes) == 1 else "need"
             sentence = f"{_named(routes)} {verb} {need}"
-            target = str(routes[0].destination)
             waits.append(
-                Finding("route-waits", "warning", sentence, target, need.remedy, can_retry=True)
+                Finding(
+                    "route-waits",
+                    "warning",
+                    sentence,
+                    str(routes[0].destination),
+                    need.remedy,
+                    can_retry=True,
+                )
             )
         return tuple(waits)
 
@@ -146,12 +148,13 @@ class RoutePlan(NamedTuple):
         """What a run succeeds in spite of: what becomes of the staying routes after a reboot, and
         why there is no route for replies to probes.
         """
-        warnings: list[Finding] = []
-        for need, routes in grouped((each.missing, each.route) for each in self.staying).items():
+        warnings = [*self.reply_findings]
+        for need, routes in grouped(self.staying).items():
             sentence = f"after the next boot, {_named(routes)} will {need}; what is there now works"
-            target = str(routes[0].destination)
-            warnings.append(Finding("route-stays", "warning", sentence, target, need.remedy))
-        return (*warnings, *self.reply_findings)
+            warnings.append(
+                Finding("route-stays", "warning", sentence, str(routes[0].destination), need.remedy)
+            )
+        return tuple(warnings)
 
     def findings(self) -> Iterator[Finding]:
         """What keeps the wanted routes from being installed, now or after a reboot."""
@@ -175,5 +178,6 @@ class RoutePlan(NamedTuple):
 
 def _named(routes: list[StaticRoute]) -> str:
     """The route, or their number and the first of them."""
-    first = str(routes[0])
-    return first if len(routes) == 1 else f"{len(routes):,} routes, such as {first},"
+    if len(routes) == 1:
+        return str(routes[0])
+    return f"{len(routes):,} routes, such as {routes[0]},"

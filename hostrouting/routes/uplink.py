@@ -176,8 +176,6 @@ class Uplink:
 
 def _first_hops(defaults: Iterable[Route], dev: str | None) -> list[NextHop]:
     """The next hops, through the device if one is named, of the first route that has some."""
-    for route in defaults:
-        hops = [bare_hop(hop) for hop in route.next_hops if dev in {None, hop.dev}]
-        if hops:
-            return hops
+    for route in with_next_hops(defaults, lambda hop: dev in {None, hop.dev}):
+        return [bare_hop(hop) for hop in route.next_hops]
     return []

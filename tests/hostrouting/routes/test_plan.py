@@ -190,17 +190,17 @@ class TestWhatStays:
         assert keep.route == BY_A
         assert delete.action == "delete"
         assert delete.route == stale
-        [waiting] = plan.waiting
-        assert str(waiting.route.destination) == "20.1.0.0/16"
+        [(missing, route)] = plan.waiting
+        assert str(route.destination) == "20.1.0.0/16"
 
         [finding] = plan.warnings
         assert finding.name == "route-stays"
         assert finding.severity == "warning"
         assert finding.target == str(PLACE)
         assert finding.sentence == (
-            f"after the next boot, {PLACE} will wait for {waiting.missing}; what is there now works"
+            f"after the next boot, {PLACE} will wait for {missing}; what is there now works"
         )
-        assert finding.remedy == waiting.missing.remedy
+        assert finding.remedy == missing.remedy
 
     @text_rows(
         """
@@ -263,14 +263,14 @@ default dev eth1               |                     |                  | add
         after = plan.apply_to(before)
         # A plan with a conflict has made nothing.
         stuck = {step.route.key for step in plan.conflicts}
-        stuck |= {waiting.route.key for waiting in plan.waiting}
+        stuck |= {route.key for _, route in plan.waiting}
 
         others = [route for route in after.routes if route.prefix.length or route.protocol == OURS]
         in_doubt = after._replace(routes=(*defaults, *others))
         plan_in_doubt = plan_static_routes(config, in_doubt)
 
         assert {step.route.key for step in plan_in_doubt.changes} <= stuck
-        waits = {waiting.route.key for waiting in plan_in_doubt.waiting}
+        waits = {route.key for _, route in plan_in_doubt.waiting}
         assert waits & keys_that_ours_hold(after) <= stuck
 
 
@@ -355,7 +355,7 @@ def test_what_every_plan_is(
         assert change.route.protocol == OURS
     assert Counter(of_others(after)) == Counter(of_others(snapshot))
     settled = {step.route.key for step in plan.steps if step.action != "delete"}
-    settled |= {waiting.route.key for waiting in plan.waiting}
+    settled |= {route.key for _, route in plan.waiting}
     assert {route.key for route in after.routes if route.protocol == OURS} <= settled
 
     in_another_order = configured(*data.draw(st.permutations(desired)))
