@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -25,7 +25,6 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.reading import read, section
 from tests.support.sections import expect, static
 
-KEYS = "staticRoutes, routeOverlap, probeRewrite, azureVnetCleanup, guard, gate, manageForeign"
 ROUTES = {"staticRoutes": {"enabled": True, "routes": [{"destination": "10.0.0.0/8"}]}}
 
 
@@ -221,14 +220,6 @@ def test_faults_of_a_section_that_is_constructed() -> None:
         CONSTRUCT({"enabled": True, "routes": static("10.0.0.0/8")})
     with pytest.raises(ConfigError, match=r"^manageForeign: true is not one of leave, keep"):
         CONSTRUCT()._replace(manage_foreign=True)
-
-
-def test_a_configuration_does_not_change() -> None:
-    """It has no other sections, and no field can be set."""
-    with pytest.raises(TypeError, match="unexpected keyword argument 'static_route'"):
-        CONSTRUCT(static_route={})
-    with pytest.raises(AttributeError, match="can't set attribute"):
-        CONSTRUCT().guard.enabled = True
 
 
 def test_a_key_that_is_not_a_text() -> None:
@@ -465,19 +456,6 @@ def test_a_link_local_gateway() -> None:
         ConfigError, match=r'^gateway: "fe80::1" is link-local, .*; add dev: the device'
     ):
         static("fd00::/8", "fe80::1")
-
-
-def test_annotations_that_are_texts() -> None:
-    """They are read as what they name: so are all with `from __future__ import annotations`."""
-
-    class Texts(NamedTuple):
-        node: "str"
-        metric: "Annotated[int, range(9)] | None"
-
-    made: Any = section(Texts)
-    assert read(made, {"node": "a", "metric": 8}) == ("a", 8)
-    with pytest.raises(ConfigError, match="metric: 9 is not an integer from 0 to 8"):
-        read(made, {"node": "a", "metric": 9})
 
 
 def test_a_list_of_a_fixed_length() -> None:
