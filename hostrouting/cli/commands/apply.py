@@ -14,7 +14,7 @@ in time.
 import argparse
 
 from hostrouting.cli.confirming import is_confirmed, require_terminal
-from hostrouting.cli.output import Answer
+from hostrouting.cli.output import Page
 from hostrouting.cli.running import TaskRun, run_task
 from hostrouting.codes import PROBLEM
 from hostrouting.config.settings import HostRoutingConfig
@@ -24,7 +24,7 @@ from hostrouting.status import find_status, status_lines
 from hostrouting.tasks.configure import Configure
 
 
-def run(arguments: argparse.Namespace, host: Host) -> Answer:
+def run(arguments: argparse.Namespace, host: Host) -> Page:
     config = HostRoutingConfig.load(arguments.config)
     task = Configure(config, host=host, wait=arguments.wait, allow_removal=arguments.allow_removal)
     undo: list[str] = []
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         **outcome.document(),
         "findings": [finding.to_mapping() for finding in status.findings],
     }
-    return Answer(outcome.code, document, [*lines, *undo, "", *status_lines(status)])
+    return Page(outcome.code, document, [*lines, *undo, "", *status_lines(status)])
 
 
 def _run_confirmed(task: Configure, host: Host, seconds: float) -> tuple[TaskRun, list[str]]:

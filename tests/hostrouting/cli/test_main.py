@@ -15,7 +15,7 @@ from unittest import mock
 import pytest
 
 from hostrouting.boot.program import sources_digest
-from hostrouting.cli.output import Answer, write
+from hostrouting.cli.output import Page, write
 from hostrouting.errors import BackendError
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import Route
@@ -249,7 +249,7 @@ def test_what_a_stream_cannot_show(monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
     line = "by \N{SNOWMAN}0: ip link del a\x1b[2J"
-    assert write(Answer(0, {}, [line]), as_json=False) == 0
+    assert write(Page(0, {}, [line]), as_json=False) == 0
     assert written.getvalue() == b"by \\u26030: ip link del a\\x1b[2J\n"
 
 
@@ -258,9 +258,9 @@ def test_what_a_stream_cannot_show(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_first_words_on_a_terminal(environment: dict[str, str], *, is_coloured: bool) -> None:
     """They are in colour, unless nobody wants that; elsewhere, nothing is."""
     code = (
-        "from hostrouting.cli.output import Answer, write\n"
+        "from hostrouting.cli.output import Page, write\n"
         "lines = ['OK: fine', 'TO DO:', '  fe80::1: no', 'a: b']\n"
-        "write(Answer(0, {}, lines), as_json=False)"
+        "write(Page(0, {}, lines), as_json=False)"
     )
     plain = "OK: fine\nTO DO:\n  fe80::1: no\na: b\n"
     words = [sys.executable, "-c", code]
