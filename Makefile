@@ -78,8 +78,8 @@ pyz: $(VENV)/ready ## build dist/hostrouting.pyz, one file for a node that has P
 	@chmod 755 "$(DIST)/hostrouting.pyz"
 	@ls -sh "$(DIST)/hostrouting.pyz"
 
-# The same commit and version of Python give the same bytes, in any folder and at any time. The .deb and the bill of
-# materials are about this hostrouting.pyz.
+# The same commit and Python give the same bytes, in any folder and at any time: another Python compiles hostrouting.pyz
+# otherwise. The .deb and the bill of materials are about this hostrouting.pyz.
 RELEASE := .cache/release
 dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 dist: export TZ := UTC

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,7 @@ def the_bill_of_materials(dist: Path) -> None:
     bill = json.loads(text)
     [component] = bill["components"]
     assert component["name"] == "attrs"
+    assert component["version"] == version("attrs")
     assert component["licenses"] == [{"license": {"id": "MIT"}}]
     [digest] = bill["metadata"]["component"]["hashes"]
     assert f"{digest['content']}  hostrouting.pyz\n" in (dist / "SHA256SUMS").read_text()

@@ -5,6 +5,7 @@ Run it by the interpreter, and in the folder, of which the file was made: python
 
 import hashlib
 import json
+import platform
 import sys
 import uuid
 import zipfile
@@ -54,6 +55,7 @@ def bill(path: str) -> dict[str, object]:
                 "licenses": [{"license": {"id": "MIT"}}],
                 "purl": ours,
             },
+            "properties": [{"name": "python", "value": platform.python_version()}],
         },
         "components": components,
         "dependencies": [
