@@ -65,7 +65,7 @@ The third.
 
 ## 1.2.3 - 2026-01-01
 
-- The second.
+- The [second](docs/second.md).
 
 ### More
 
@@ -89,13 +89,15 @@ def test_the_part_of_the_change_log(tmp_path: Path) -> None:
     change_log.write_text(NOTES)
 
     def code(tag: str) -> int:
-        env = {"GITHUB_REF_NAME": tag, "PATH": "/usr/bin:/bin"}
+        forge = {"GITHUB_SERVER_URL": "https://forge", "GITHUB_REPOSITORY": "we/hostrouting"}
+        env = {"GITHUB_REF_NAME": tag, "PATH": "/usr/bin:/bin", **forge}
         bash = [shutil.which("bash") or "", "-e", "-o", "pipefail", "-c", script]
         return completed(bash, cwd=tmp_path, env=env).returncode
 
     assert code("v1.2.3") == 0
     notes = (tmp_path / "notes.md").read_text()
-    assert notes == NOTES[NOTES.index("## 1.2.3 ") : NOTES.index("## 1.2.2")]
+    part = NOTES[NOTES.index("## 1.2.3 ") : NOTES.index("## 1.2.2")]
+    assert notes == part.replace("docs/", "https://forge/we/hostrouting/blob/v1.2.3/docs/")
     assert code("v1.2.30") != 0
     change_log.write_text(NOTES.replace("2026-01-01", "unreleased"))
     assert code("v1.2.3") != 0

@@ -9,7 +9,7 @@ import platform
 import sys
 import uuid
 import zipfile
-from importlib.metadata import metadata, packages_distributions
+from importlib.metadata import distributions, metadata
 
 from hostrouting.release import __version__
 
@@ -35,8 +35,11 @@ def bill(path: str) -> dict[str, object]:
         digest = hashlib.sha256(file.read()).hexdigest()
     with zipfile.ZipFile(path) as archive:
         packages = {name.partition("/")[0] for name in archive.namelist() if "/" in name}
-    found = packages_distributions()
-    others = {name for package in packages - OURS for name in found[package]}
+    others: set[str] = set()
+    for distribution in distributions():
+        installed = {file.parts[0] for file in distribution.files or ()}
+        if installed & (packages - OURS):
+            others.add(distribution.name)
     components = [component(name) for name in sorted(others)]
     ours = f"pkg:pypi/hostrouting@{__version__}"
     return {

@@ -247,6 +247,7 @@ class Soak:
         lines = (self.system.read(STARTED) or "").splitlines()
         new = [float(line) for line in lines[self._starts_read :]]
         self._starts_read = len(lines)
+        self.counts["starts"] += len(new)
         if self._escaping_since:
             wrong = [moment for moment in new if moment > self._escaping_since]
             must(not wrong, f"started at {wrong}, with an escape since {self._escaping_since}")
@@ -372,8 +373,7 @@ def run(seed: int, *, until: Callable[[int], bool], say: Callable[[str], object]
         except BaseException as error:
             say(f"SEED={seed}, step {steps}, after {dict(soak.counts)}: {error}")
             raise
-        starts = soak.check_starts()
-        say(f"SEED={seed}: {steps} steps, {starts} starts, {dict(soak.counts)}")
+        say(f"SEED={seed}: {steps} steps, {dict(soak.counts)}")
         for line in soak.sizes.lines():
             say(f"  {line}")
 
