@@ -1,5 +1,5 @@
-"""A newer program of the node: made of the same sources, with another version, and one more key in
-its configuration.
+"""A newer program of the node: made of the same sources, with another version, one more key in its
+configuration, and another text of a unit.
 """
 
 import subprocess
@@ -14,6 +14,8 @@ from tests.support.library import copy_library
 VERSION = "99.0.0"
 KEY = "sinceNinetyNine"
 """Of `routeOverlap`; what it is for makes no difference."""
+RESTARTS_AFTER = 61
+"""Seconds, of static-routes.service."""
 _PACK = (
     "import sys; from hostrouting.boot.program import pack, sources_of_program; "
     "sys.stdout.buffer.write(pack(sources_of_program()))"
@@ -38,5 +40,6 @@ def newer_program() -> bytes:
         _change(
             package / "config/settings.py", field, f"{field}    since_ninety_nine: bool = False\n"
         )
+        _change(package / "boot/units.py", '"RestartSec=60"', f'"RestartSec={RESTARTS_AFTER}"')
         words = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {name!r}); {_PACK}"]
         return subprocess.run(words, check=True, capture_output=True).stdout

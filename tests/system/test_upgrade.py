@@ -2,10 +2,11 @@
 Nobody starts unchecked, and `status` says what is so.
 
 The older one is this library. The newer one is made of the same sources; it has another version,
-and knows one more key.
+knows one more key, and has another text for a unit.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from subprocess import CompletedProcess
@@ -26,7 +27,7 @@ from tests.support.gate import (
     hostrouting,
     ours,
 )
-from tests.support.newer import KEY, VERSION, newer_program
+from tests.support.newer import KEY, RESTARTS_AFTER, VERSION, newer_program
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
 
@@ -77,6 +78,13 @@ def installed(system: System) -> str:
     return sources(system.outside(LAYOUT.program_path).read_bytes())
 
 
+def restarts_after(system: System) -> int:
+    """After how many seconds systemd starts the unit for routes again."""
+    text = system.must("systemctl", "cat", LAYOUT.routes_unit)
+    [seconds] = re.findall(r"^RestartSec=(\d+)$", text, re.MULTILINE)
+    return int(seconds)
+
+
 def is_refused(system: System) -> str:
     """That a start is refused; what the journal has about it."""
     system.run("systemctl", "stop", UNIT)
@@ -100,6 +108,7 @@ def an_upgrade(system: System) -> None:
     assert said.returncode == 1
     assert f"{LAYOUT.config_path} is not applied yet" in said.stdout
     assert "UNCHECKED" not in said.stdout
+    assert f"  write {LAYOUT.unit_path(LAYOUT.routes_unit)}" in said.stdout
     assert f"  hostrouting {VERSION} (sources " in said.stdout
 
     system.lay(CONFIG, with_the_key())
@@ -107,6 +116,7 @@ def an_upgrade(system: System) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert installed(system) == sources(newer_program())
     assert newer(system, "status").stdout.startswith("IN FORCE: ")
+    assert restarts_after(system) == RESTARTS_AFTER
     assert system.show(UNIT, "MainPID") == pid
     with escaping(system):
         assert "172.16.200.7 leaves through ib0" in is_refused(system)
@@ -146,6 +156,7 @@ def the_way_back(system: System) -> None:
     """Without the key, the older release can be applied again."""
     apply(system, SETTINGS)
     assert installed(system) == OLDER
+    assert restarts_after(system) != RESTARTS_AFTER
     with escaping(system):
         assert "172.16.200.7 leaves through ib0" in is_refused(system)
     starts(system)
