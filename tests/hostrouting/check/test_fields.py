@@ -144,6 +144,7 @@ class Field:
     config: dict[str, Any] = attrs.field(factory=dict)
 
     @classmethod
+    @cache
     def read(cls, name: str) -> "Field":
         """The node of this name."""
         document = tomllib.loads(_FIELDS[name].read_text(encoding="utf-8"))
@@ -399,6 +400,17 @@ def snapshot_of(name: str) -> Snapshot:
         return Dressed(cast("RouteBackend", backend), field).snapshot()
 
 
+@cache
+def said_of(name: str) -> list[tuple[object, ...]]:
+    """The verdicts on a node, and the ranges that escape or are in doubt."""
+    report = check_snapshot(snapshot_of(name), Field.read(name).configuration)
+    said: list[tuple[object, ...]] = []
+    for family in report.families:
+        doubts = [(doubt.name, doubt.target) for doubt in family.doubts]
+        said.append((family.verdict, escapes_of(family), doubts))
+    return said
+
+
 def decides(
     names: Iterable[str], monkeypatch: pytest.MonkeyPatch, *without: tuple[object, str, Any]
 ) -> bool:
@@ -406,13 +418,12 @@ def decides(
     object, a name, a value) is replaced.
     """
     for name in names:
-        configuration = Field.read(name).configuration
-        right = what_is_said(check_snapshot(snapshot_of(name), configuration))
+        right = said_of(name)
         with monkeypatch.context() as patched:
             for where, attribute, value in without:
                 patched.setattr(where, attribute, value)
             cni.cni_row.cache_clear()
-            wrong = what_is_said(check_snapshot(snapshot_of(name), configuration))
+            wrong = said_of.__wrapped__(name)
         cni.cni_row.cache_clear()
         if wrong != right:
             return True
@@ -542,12 +553,3 @@ def test_each_row_of_a_cni_decides_a_node(row: cni.Cni, monkeypatch: pytest.Monk
         rows = tuple(changed if each is row else each for each in cni.CNIS)
         patches = [(cni, "CNIS", rows), (refusals, "CNIS", rows)]
         assert decides(names, monkeypatch, *patches), f"{row.name}: {label} decides none of {names}"
-
-
-def what_is_said(report: CheckReport) -> list[tuple[object, ...]]:
-    """The verdicts, and the ranges that escape or are in doubt."""
-    said: list[tuple[object, ...]] = []
-    for family in report.families:
-        doubts = [(doubt.name, doubt.target) for doubt in family.doubts]
-        said.append((family.verdict, escapes_of(family), doubts))
-    return said
