@@ -95,6 +95,3 @@ def test_the_device_is_named_where_table_main_has_another_default_route() -> Non
     hidden = vm_of("default dev wg1; 172.16.0.0/16 dev ib0")
     named = checked(hidden, expected_devs=["eth0", "eth9"])
     assert [route.dev for route in named.routes] == ["eth0", "eth0"]
-
-
-# Proof, and proposals that nobody would read.

@@ -143,9 +143,6 @@ def test_a_stopped_run() -> None:
     assert re.match("waiting for up to .* s: 9.0.0.0/8 needs an IPv4 default route", failed.err)
 
 
-# `remove`.
-
-
 # One family is asked for, and another one has no default route; and what nobody expects.
 
 
@@ -161,10 +158,9 @@ def test_a_repair_of_one_family_does_not_say_that_the_other_is_right() -> None:
     assert NO_IPV6 in refused.err
 
 
-@pytest.mark.parametrize("options", [()])
-def test_a_repair_of_one_family_says_what_the_other_lacks(options: tuple[str, ...]) -> None:
+def test_a_repair_of_one_family_says_what_the_other_lacks() -> None:
     """What is printed repairs only a part then, and the exit code says so."""
-    said = say("repair", CIDR, "fd00::/64", *options, kernel=h200())
+    said = say("repair", CIDR, "fd00::/64", kernel=h200())
     assert said.code == 1
     assert REPAIR[1] in said.out
     assert NO_IPV6 in said.err

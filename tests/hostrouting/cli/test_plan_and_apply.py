@@ -54,9 +54,6 @@ def test_an_overriding_drop_in_that_systemd_has_loaded() -> None:
     assert sentence in said.out
 
 
-# Routes that somebody has typed.
-
-
 # A device that has to be chosen.
 
 
