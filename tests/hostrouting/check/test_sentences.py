@@ -19,7 +19,6 @@ from tests.support.topologies import WG1, checked, cni_node, vm_of, vm_with
 
 CIDR = "172.16.0.0/16"
 ANYWHERE = Prefix.parse("0.0.0.0/0")
-INSIDE = Prefix.parse("172.16.5.0/24")
 ETH1 = Link(name="eth1", index=9)
 VM = plain_vm().snapshot()
 
