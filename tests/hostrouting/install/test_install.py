@@ -347,6 +347,14 @@ class TestOrder:
         run(Remove(host=host))
         assert host.files.texts == {}
 
+    def test_a_fight_of_a_guard_that_was_killed(self) -> None:
+        """What it has left goes with the rest; an apply leaves it to the guard."""
+        host = configured(GUARDED)
+        host.files.texts[LAYOUT.fight_path] = "12\nanother program\n"
+        assert left_to_do(Configure(GUARDED, host=host)) == ""
+        run(Remove(host=host))
+        assert host.files.texts == {}
+
 
 ORIGINAL_SCRIPT = "/etc/aks-flex-node/static-routes.sh"
 ORIGINAL = {
