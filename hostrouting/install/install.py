@@ -230,11 +230,11 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
         raise RequirementError(findings=lacking)
     if plan.losses:
         raise ConfigError(plan.losses, headline=_WOULD_REMOVE)
+    if wanted.former == HostRoutingConfig() or wanted.purpose == "undo":
+        return
     former = wanted.former or HostRoutingConfig()
     former_keys = {route.key for route in former.static_routes.routes}
-    has_new_conflict = any(step.route.key not in former_keys for step in plan.routes.conflicts)
-    is_on_new_host = wanted.former == HostRoutingConfig()
-    if has_new_conflict and not (is_on_new_host or wanted.purpose == "undo"):
+    if any(step.route.key not in former_keys for step in plan.routes.conflicts):
         plan.routes.require_no_conflict()  # names the others, too: they have to be solved as well
 
 
@@ -243,11 +243,13 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
 
 @contextmanager
 def _later_failures(errors: list[BaseException]) -> Iterator[None]:
-    """Keep the failure of the block for the end of the run: what comes next does not need it."""
+    """Keep the error of the block for the end of the run: what comes next does not need it, and the
+    run has changed something. If the run is cancelled, nothing more is done.
+    """
     try:
         yield
-    except phases.TaskFailed as failure:
-        errors.append(failure)
+    except (phases.TaskFailed, phases.Cancelled) as error:
+        errors.append(error)
 
 
 def _require_gates(host: Host, wanted: Wanted, plan: Plan, ctx: phases.Context) -> Effects:

@@ -197,6 +197,27 @@ def test_what_a_run_has_done_before_it_ends(make: type[Configure], *, is_cancell
     assert LAYOUT.config_path in effects.files
 
 
+@pytest.mark.parametrize("verb", ["reload", "start"])
+def test_a_run_that_is_cancelled_when_its_files_are_there(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error has them, and nothing more is done: before systemd is asked, and when the guard has
+    started.
+    """
+    host, ctx = FakeHost(kernel=h200()), context()
+    method = getattr(host.manager, verb)
+
+    def cancel(*given: object, **named: object) -> None:
+        method(*given, **named)
+        ctx.cancel("enough")
+
+    monkeypatch.setattr(FakeManager, verb, lambda _, *given, **named: cancel(*given, **named))
+    with pytest.raises(phases.Cancelled) as caught:
+        phases.execute(Configure(GUARDED, host=host), ctx)
+    assert {*effects_of(caught.value).files} == paths_on(host)
+    assert ours(host) == []
+
+
 def test_what_the_passes_before_have_done() -> None:
     """Linux refuses a route that it does not delete again: the error has it."""
     host = FakeHost(kernel=h200())
