@@ -28,28 +28,29 @@ def keep_routes(
     purpose: Purpose = "upkeep",
     check: Callable[[], object] = lambda: None,
 ) -> RoutePlan:
-    """Bring the routes of the host to those of the configuration, all or none; return the plan.
-    An undo deletes those that are not configured in any case. `done` gets the changes that
-    are in effect. Raises NotReady if a route has to wait, and what `apply_plan`
-    raises, which has the other options.
+    """Bring the routes of the host to those of the configuration, all or none; return the plan. An
+    undo deletes those that are not configured in any case. `done` gets the changes that are in
+    effect. Raises NotReady if a route has to wait, and what `apply_plan` raises, which has the
+    other options.
 
     The route for replies to probes comes last, and holds nothing back: if Linux refuses it, as
     where IPv6 is disabled on its device, the plan has that as a warning.
     """
     configured = {route.key for route in config.static_routes.routes}
     replies = {route.key for route in reply_routes(config)} - configured
-    before = backend.snapshot(near=[key.prefix for key in configured | replies])
+    wanted = configured | replies
+    before = backend.snapshot(near=[key.prefix for key in wanted])
     plan = plan_static_routes(config, before, may_move=purpose != "upkeep")
-    keys = {step.route.key for step in plan.steps}
-    if not keys <= configured | replies:
+    unconfigured = tuple(step for step in plan.steps if step.route.key not in wanted)
+    if unconfigured:
         # A rollback has to know what else has the key of a route that only goes.
-        before = backend.snapshot(near=[key.prefix for key in keys])
-    possible = plan
+        before = backend.snapshot(near=[step.route.prefix for step in plan.steps])
+    steps = plan.steps
     if plan.conflicts or plan.waiting:
-        possible = plan.deletions if purpose == "undo" else RoutePlan()
+        steps = unconfigured if purpose == "undo" else ()
 
-    of_replies = RoutePlan(tuple(step for step in possible.steps if step.route.key in replies))
-    others = tuple(step for step in possible.steps if step.route.key not in replies)
+    of_replies = RoutePlan(tuple(step for step in steps if step.route.key in replies))
+    others = tuple(step for step in steps if step.route.key not in replies)
     apply_plan(RoutePlan(others), backend, before=before, done=done, check=check)
     try:
         apply_plan(of_replies, backend, before=before, done=done)

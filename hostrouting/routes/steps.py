@@ -74,14 +74,10 @@ class RoutePlan(NamedTuple):
     @classmethod
     def joined(cls, plans: Sequence["RoutePlan"]) -> "RoutePlan":
         """One plan with everything that is in these, and its steps in the order of their signs."""
+        plan = cls(*(tuple(chain.from_iterable(each)) for each in zip(*plans, strict=True)))
         order = [*_SIGNS]
-        steps = chain.from_iterable(plan.steps for plan in plans)
-        return cls(
-            tuple(sorted(steps, key=lambda step: order.index(step.action))),
-            tuple(chain.from_iterable(plan.waiting for plan in plans)),
-            tuple(chain.from_iterable(plan.staying for plan in plans)),
-            tuple(chain.from_iterable(plan.reply_findings for plan in plans)),
-        )
+        steps = sorted(plan.steps, key=lambda step: order.index(step.action))
+        return plan._replace(steps=tuple(steps))
 
     def of_replies(self) -> "RoutePlan":
         """The plan for the route for replies to probes: a conflict or what is missing is a warning,
@@ -104,12 +100,6 @@ class RoutePlan(NamedTuple):
     def conflicts(self) -> tuple[RouteStep, ...]:
         """The steps for routes that cannot be installed, because each has a rival."""
         return tuple(step for step in self.steps if step.action == "conflict")
-
-    @property
-    def deletions(self) -> "RoutePlan":
-        """The deletions for keys without another step: nothing takes the place of these routes."""
-        wanted = {step.route.key for step in self.steps if step.action != "delete"}
-        return RoutePlan(tuple(step for step in self.steps if step.route.key not in wanted))
 
     def require_no_conflict(self) -> None:
         """Raise RouteConflict if a wanted route cannot be installed; it also says what others wait

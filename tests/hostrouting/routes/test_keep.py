@@ -12,7 +12,6 @@ from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import OURS, Route
 from hostrouting.routes.keep import keep_routes
-from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
 from hostrouting.testing import FakeKernel, FaultyBackend
 from tests.hostrouting.routes.own_routes import configured, fake, hosts, put, wishes
@@ -50,11 +49,19 @@ def test_a_conflict_beside_a_route_that_waits(kernel: FakeKernel) -> None:
     with pytest.raises(RouteConflict) as caught:
         keep_routes(kernel, config, done=[])
     assert [finding.name for finding in caught.value.findings] == ["route-conflict", "route-waits"]
-    plan = plan_static_routes(config, kernel.snapshot())
-    assert [str(step.route.prefix) for step in plan.deletions.steps] == ["20.2.0.0/16"]
-    elsewhere = configured(static("20.2.0.0/16", "10.0.0.9"))
-    replaced = plan_static_routes(elsewhere, kernel.snapshot())
-    assert replaced.deletions.steps == ()
+    assert ours(kernel) == ["20.2.0.0/16"]
+
+
+def test_what_an_undo_deletes(kernel: FakeKernel) -> None:
+    """What is not configured, in spite of what is missing; but no route in whose place another one
+    would come.
+    """
+    waits = static("20.4.0.0/16", dev="eth9")
+    elsewhere = static("20.2.0.0/16", "10.0.0.9")
+    for routes, left in (([waits, elsewhere], ["20.2.0.0/16"]), ([waits], [])):
+        with pytest.raises(NotReady):
+            keep_routes(kernel, configured(*routes), done=[], purpose="undo")
+        assert ours(kernel) == left
 
 
 def test_linux_refuses_the_route_for_replies() -> None:
