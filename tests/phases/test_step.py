@@ -144,3 +144,22 @@ def test_a_report_as_json() -> None:
     assert "in do" in unpack["traceback"]
     assert (pull["status"], pull["error"], pull["reason"]) == ("cancelled", None, "unpack failed")
     assert (start["status"], start["start"], start["seconds"]) == ("skipped", None, None)
+
+
+class Data:
+    """A result with a document of its own."""
+
+    def to_mapping(self) -> dict[str, int]:
+        """The document."""
+        return {"routes": 3}
+
+
+@pytest.mark.parametrize(("result", "in_json"), [(Data(), {"routes": 3}), (OSError("x"), "x")])
+def test_a_result_as_json(result: object, in_json: object) -> None:
+    """One that has `to_mapping` is its mapping, and another one is its text."""
+
+    @phases.task("a")
+    def task(_ctx: phases.Context) -> object:
+        return result
+
+    assert json.loads(ran(task).to_json())["result"] == in_json

@@ -58,6 +58,13 @@ def test_a_manager_that_runs() -> None:
     assert FakeHost.image().running_manager is None
 
 
+def test_the_kernel_of_a_host() -> None:
+    """It is opened for a block."""
+    host = FakeHost()
+    with host.open_kernel() as kernel:
+        assert kernel.snapshot() == host.kernel.snapshot() == host.take_snapshot()
+
+
 @pytest.mark.linux
 def test_a_cancelled_wait(tmp_path: Path) -> None:
     """A wait for the lock is cancelled at once, and then keeps the lock from nobody."""
