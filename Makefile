@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(3 * os.cpu_count(), 12))")
 SCRIPTS := .ci/run $(shell git ls-files '*.sh' 2>/dev/null)
 
-.PHONY: help demo test check docs roots releases kernels bench pyz clean
+.PHONY: help demo test check docs roots releases kernels bench soak pyz dist deb clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -28,6 +28,7 @@ check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the 
 	$(BIN)/ruff check .
 	$(BIN)/ruff check --preview --select PLR1702 . # nested blocks, which ruff counts only as a preview
 	$(BIN)/mypy
+	$(BIN)/mypy .github/release/sbom.py
 	$(BIN)/lint-imports --no-logo --cache-dir .cache/import-linter
 	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS) && echo 'shellcheck: clean'; \
 	elif [ -n "$$HOSTROUTING_FORBID_SKIPS" ]; then echo 'shellcheck is not installed' >&2; exit 1; \
@@ -58,6 +59,11 @@ kernels: ## run the tests that ask Linux on older kernels, in about six minutes 
 bench: $(VENV)/ready ## measure the speed next to other programs; ARGS=--quick takes half a minute, and ARGS=ROW one row
 	$(BIN)/python -m tests.benchmarks.bench $(ARGS)
 
+MINUTES := 60
+SEED :=
+soak: $(VENV)/ready ## shake a node in a box for MINUTES=60, perhaps with SEED=1; requires root
+	$(BIN)/python -m tests.system.soak $(MINUTES) $(SEED:%=--seed=%)
+
 DIST := dist
 define MAKE_PYZ
 import sys
@@ -72,6 +78,24 @@ pyz: $(VENV)/ready ## build dist/hostrouting.pyz, one file for a node that has P
 	@chmod 755 "$(DIST)/hostrouting.pyz"
 	@ls -sh "$(DIST)/hostrouting.pyz"
 
+# The same commit and Python give the same bytes, in any folder and at any time: another Python compiles hostrouting.pyz
+# otherwise. The .deb and the bill of materials are about this hostrouting.pyz.
+RELEASE := .cache/release
+dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+dist: export TZ := UTC
+dist: $(RELEASE)/ready ## build all files of a release in dist, the same bytes each time; requires dpkg-deb
+	@mkdir -p "$(DIST)" && rm -f "$(DIST)"/hostrouting* "$(DIST)/SHA256SUMS"
+	@"$(RELEASE)/bin/python" -m hatchling build --directory "$(DIST)"
+	@"$(RELEASE)/bin/python" -c "$$MAKE_PYZ" >"$(DIST)/hostrouting.pyz"
+	@chmod 755 "$(DIST)/hostrouting.pyz"
+	@PYTHONPATH=. "$(RELEASE)/bin/python" .github/release/sbom.py "$(DIST)/hostrouting.pyz" >"$(DIST)/hostrouting.cdx.json"
+	@.github/release/deb.sh "$(DIST)"
+	@cd "$(DIST)" && LC_ALL=C sha256sum hostrouting* >SHA256SUMS && cat SHA256SUMS
+
+deb: dist ## build dist/hostrouting_VERSION_all.deb, for an image or a node of Debian or Ubuntu
+	@if command -v lintian >/dev/null; then lintian --fail-on error,warning "$(DIST)"/hostrouting_*_all.deb; \
+	else echo 'lintian is not installed: the package was not checked'; fi
+
 clean: ## remove everything that was built here
 	rm -rf --one-file-system .venv .cache dist
 
@@ -81,6 +105,13 @@ $(VENV)/ready: pyproject.toml
 	@echo 'setting up $(VENV), once'
 	@$(PYTHON) -m venv --without-pip $(VENV)
 	@$(PIP) --python $(BIN)/python install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
+
+$(RELEASE)/ready: .github/release/setuptools.txt .github/release/requirements.txt
+	@echo 'setting up $(RELEASE), once'
+	@$(PYTHON) -m venv --without-pip $(RELEASE)
+	@for file in $^; do $(PIP) --python $(RELEASE)/bin/python install --quiet --disable-pip-version-check \
+		--require-hashes --no-build-isolation --requirement $$file || exit 1; done
 	@touch $@
 
 $(VENV)/docs: $(VENV)/ready

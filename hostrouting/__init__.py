@@ -19,7 +19,7 @@ More is in the packages: `hostrouting.config` (the sections of a configuration),
 (backends) and `hostrouting.fleet` (many nodes).
 """
 
-from hostrouting.release import __version__ as __version__, foreign_phases
+from hostrouting.release import __version__ as __version__
 
 TYPE_CHECKING = False  # importing `typing` would take five times as long as all of this
 if TYPE_CHECKING:  # the names below once more, for type checkers
@@ -48,15 +48,13 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
     )
     from hostrouting.finding import Finding as Finding
     from hostrouting.host import Host as Host, HostLayout as HostLayout
+    from hostrouting.install.results import CheckResult as CheckResult
     from hostrouting.kernel import RouteBackend as RouteBackend
     from hostrouting.kernel.netlink import NetlinkBackend as NetlinkBackend
     from hostrouting.kernel.pyroute2 import Pyroute2Backend as Pyroute2Backend
     from hostrouting.model import Route as Route, Snapshot as Snapshot
     from hostrouting.tasks.configure import Configure as Configure, Remove as Remove
-    from hostrouting.tasks.overlap_check import (
-        CheckResult as CheckResult,
-        CheckRouteOverlap as CheckRouteOverlap,
-    )
+    from hostrouting.tasks.overlap_check import CheckRouteOverlap as CheckRouteOverlap
     from hostrouting.tasks.probe_rewrite import RewriteProbeSource as RewriteProbeSource
     from hostrouting.tasks.static_routes import ConfigureStaticRoutes as ConfigureStaticRoutes
 
@@ -65,7 +63,7 @@ _MODULES = {
     "Remove": "tasks.configure",
     "ConfigureStaticRoutes": "tasks.static_routes",
     "CheckRouteOverlap": "tasks.overlap_check",
-    "CheckResult": "tasks.overlap_check",
+    "CheckResult": "install.results",
     "RewriteProbeSource": "tasks.probe_rewrite",
     "CleanStaleAzureVnet": "azure_vnet.task",
     "HostRoutingConfig": "config",
@@ -104,10 +102,6 @@ if not TYPE_CHECKING:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already
 
-        try:
-            value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-        except (AttributeError, ImportError) as error:
-            if foreign_phases():
-                raise ImportError(foreign_phases()) from error
-            raise
+        value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        globals()[name] = value
         return value

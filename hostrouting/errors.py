@@ -189,8 +189,8 @@ class ApplyError(HostRoutingError):
 
 
 class RouteOverlapError(HostRoutingError):
-    """Expected CIDRs do not leave through the expected devices, or there is no default route. Only
-    in mode STRICT.
+    """Expected CIDRs do not leave through the expected devices, or there is no default route, or
+    that is undecided and to be refused. Only in mode STRICT.
 
     `report` is the CheckReport, and `check` the same as the JSON value `hostrouting/check/1`. A
     default route may come later, so `can_retry` is true if nothing else is wrong.
@@ -211,7 +211,7 @@ class RouteOverlapError(HostRoutingError):
     @property
     def exit_code(self) -> int:
         """See HostRoutingError."""
-        if self.can_retry:
+        if self.can_retry or getattr(self.report, "verdict", "") == "undecided":
             return CANNOT_DECIDE
         return PROBLEM
 

@@ -11,13 +11,13 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 Severity: TypeAlias = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
-Escape: TypeAlias = Literal["overlap", "refused", "own-range", "no-route", "pods-hidden"]
+EscapeName: TypeAlias = Literal["overlap", "refused", "own-range", "no-route", "pods-hidden"]
 """What happens to the packets of a range of an expected CIDR that does not leave through an
 expected device.
 """
-ESCAPES: tuple[Escape, ...] = get_args(Escape)
+ESCAPES: tuple[EscapeName, ...] = get_args(EscapeName)
 Name: TypeAlias = Literal[
-    Escape, "no-default-route", "service-network-holds-host",
+    EscapeName, "no-default-route", "service-network-holds-host",
     # what makes a verdict undecided
     "default-routes", "two-cnis", "doubtful-route", "other-packets", "missing-rule", "not-judged",
     "kernel-differs",

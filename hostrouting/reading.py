@@ -102,11 +102,11 @@ def _integer_in(numbers: Any) -> Reader:
 
 # The kernel allows nearly any character in a name; code that prints a name escapes it. Half of a
 # surrogate pair, which only JSON can express, cannot be written out again.
-_TEXT_RULE = "is not a string of up to 255 characters"
+_TEXT_RULE = "is not a string of whole characters"
 _READERS: dict[Any, Reader] = {
     bool: must(lambda value: isinstance(value, bool), "is not true or false"),
     int: _integer_in(range(1 << 32)),  # every integer of the kernel's routing
-    str: text_as(must(matches(r"[^\ud800-\udfff]{0,255}"), _TEXT_RULE), _TEXT_RULE),
+    str: text_as(must(matches(r"[^\ud800-\udfff]*"), _TEXT_RULE), _TEXT_RULE),
 }
 
 

@@ -5,7 +5,7 @@ and the version of this package, the Python that it needs, and how the gate ends
 import os
 import sys
 
-__version__ = "1.0.0rc1"
+__version__ = "1.0.0"
 OLDEST_PYTHON = (3, 10)
 PASSED = 97
 """The exit status of a gate that lets its unit start. Not 0: an interpreter that is an empty file
@@ -27,19 +27,6 @@ def _how_it_is_called() -> str:
     if __file__.startswith("/proc/"):  # the gate imports the program of the node from a descriptor
         return "/etc/hostrouting/python /etc/hostrouting/hostrouting.pyz"
     return "hostrouting"
-
-
-def foreign_phases() -> str:
-    """That another project's package `phases` has taken the place of ours, as `pip install phases`
-    does; empty if not.
-    """
-    phases = sys.modules.get("phases")
-    if phases is None or hasattr(phases, "run_async"):
-        return ""
-    return (
-        f"the package phases in {phases.__file__} is another project's, in the place of "
-        "hostrouting's; run `pip uninstall phases`, then install hostrouting again"
-    )
 
 
 PROGRAM = _how_it_is_called()

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-_HANGS = 10.0  # seconds that a callback may take before a line in the log names it
-
 
 class Clock:
     """What a run needs from the outside world: the time, waiting, and threads.
@@ -137,7 +135,7 @@ class Context:
         """Empty outside of a run: several runs can share a context."""
         self.run_scope = Scope(self.clock)
         self.scopes = (self.run_scope,)
-        """Those around the task, the innermost first."""
+        """The scopes around the task, the innermost first."""
         self.step: Step | None = None
         self.root: Step | None = None
         self.skip: frozenset[str] = frozenset()
@@ -258,10 +256,7 @@ class Context:
             finally:
                 block_ended.append(False)
                 self.clock.wake()
-                self.clock.wait(lambda: bool(was_cancelled), self.clock.now() + _HANGS)
-                if not was_cancelled:
-                    self.log.warning("still waiting for the callback of on_cancel: %r", callback)
-                    self.clock.wait(lambda: bool(was_cancelled))
+                self.clock.wait(lambda: bool(was_cancelled))
                 watcher.join()
         except Exception:
             if any(was_cancelled):

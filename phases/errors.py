@@ -48,10 +48,6 @@ class WouldFail(PhasesError):  # noqa: N818  reads as what would happen
 class UnknownTask(PhasesError, ValueError):  # noqa: N818  reads as what is wrong
     """skip= names a task that is not in the tree, or find() one that is not in the run, or two."""
 
-    can_retry = False
-
 
 class InvalidTask(PhasesError, TypeError):  # noqa: N818  reads as what is wrong
     """An object was passed as a task and is not one; the message says what is missing."""
-
-    can_retry = False

@@ -8,10 +8,12 @@ Groups call `new_step` for each of their tasks, and later either `run_step` or `
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime, timezone
 from functools import partial
-from inspect import iscoroutine, isgenerator
+from inspect import isasyncgen, isawaitable, iscoroutine, isgenerator
 
 from phases.context import (
     Context,
@@ -23,11 +25,12 @@ from phases.errors import Cancelled, InvalidTask, WouldFail
 from phases.step import Status, Step, TaskFailed
 from phases.tasks import AnyTask, Method, Skip, Verb
 
+in_dry_run = ContextVar("in_dry_run", default=False)
+"""Whether a dry run has called what runs now."""
+
 
 class Block:
     """A `with` block that is a step: its context, and what the block says that it has done."""
-
-    __slots__ = ("ctx", "result")
 
     def __init__(self, ctx: Context) -> None:
         self.ctx = ctx
@@ -60,12 +63,13 @@ def new_step(name: str, ctx: Context, verb: Verb = "do") -> Step:
     Raises InvalidTask if a plan would do or undo it.
     """
     step = Step((*ctx.path, name), run=ctx.run_id, action=verb)
+    above = "" if ctx.step is None else ctx.step.action
+    if verb != "plan" and (above == "plan" or in_dry_run.get()):
+        words = "in a plan, call phases.plan(task, ctx=ctx)"
+        raise InvalidTask(f"{name}: a dry run would {verb} it; {words}")
+    if verb == "do" and above == "undo":
+        step.action = "undo"
     if ctx.step is not None:
-        if ctx.step.action == "plan" and verb != "plan":
-            words = "in a plan, call phases.plan(task, ctx=ctx)"
-            raise InvalidTask(f"{name}: a dry run would {verb} it; {words}")
-        if verb == "do" and ctx.step.action == "undo":
-            step.action = "undo"
         ctx.step.children.append(step)
     return step
 
@@ -156,9 +160,11 @@ def _record_result(step: Step, result: object) -> None:
     """Keep what the method returned. Raises WouldFail if it is a plan that says so; the step then
     still shows the plan.
     """
-    if iscoroutine(result) or isgenerator(result):
-        result.close()
-        raise InvalidTask("it returned a coroutine or a generator, so nothing was done")
+    if iscoroutine(result):
+        result.close()  # Python would warn of it later, somewhere else
+    is_future = isawaitable(result) or isinstance(result, Future)
+    if is_future or isgenerator(result) or isasyncgen(result):
+        raise InvalidTask(f"nobody waits for the {type(result).__name__} that it returned")
     if isinstance(result, Skip):
         step.status = Status.SKIPPED
         step.reason = result.reason
@@ -179,7 +185,6 @@ def _record_error(step: Step, error: BaseException) -> None:
     if it was cancelled.
     """
     if isinstance(error, Cancelled):
-        step.error = error
         step.reason = error.reason
     else:
         origins = _origins(step, error)

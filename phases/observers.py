@@ -41,8 +41,7 @@ class LogObserver:
     result.
 
     An error is in one line, at ERROR: that of the task that raised it, not those of the groups
-    around it. If the logger is at DEBUG, the traceback follows, and tasks that were not started are
-    also logged.
+    around it. Tasks that were not started are logged at DEBUG.
     """
 
     def __init__(self, logger: logging.Logger) -> None:
@@ -53,8 +52,7 @@ class LogObserver:
         level, words = _event(step)
         known = {name: value for name, value in step.facts.items() if value is not None}
         extra = {FIELDS: {**step.fields, **known}}
-        raised = step.failed_with if self.logger.isEnabledFor(logging.DEBUG) else None
-        self.logger.log(level, "%s %s", step.label, words, extra=extra, exc_info=raised)
+        self.logger.log(level, "%s %s", step.label, words, extra=extra)
 
 
 def _event(step: Step) -> tuple[int, str]:
@@ -70,7 +68,7 @@ def _event(step: Step) -> tuple[int, str]:
         words += f": {step.why}"
     if step.ok:
         return logging.INFO, words
-    if step.failed_with is not None:
+    if step.error is not None:
         return logging.ERROR, words
     return logging.WARNING, words  # cancelled, or a group around the task that raised
 

@@ -5,6 +5,9 @@ may hold a lock just then. So a handler only notes the signal. The tasks run in 
 own, and the thread that waits for them stops the run for each signal that was noted. Runs can be
 awaited side by side in one event loop: the handlers are set for the first of them, and restored
 after the last. A run that begins while a signal stops another is stopped, too.
+
+Not handled: Ctrl-C while asyncio.run makes its task, before any handler is set. asyncio may then
+start the coroutine, and await it no more; its run goes on to the end.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar, cast
 
 from phases.context import Context, derived, in_a_run
-from phases.execution import new_step, run_step
+from phases.execution import in_dry_run, new_step, run_step
 from phases.step import Status, Step
 from phases.tasks import AnyTask, Task, Verb, require_known, valid_tree, wrapped
 from phases.values import describe_error
@@ -42,7 +45,7 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     """
     run = _Run(task, ctx)
     run.finish()
-    for number in run.signals:
+    for number in tuple(run.signals):  # the handler of another run may note it again
         signal.raise_signal(number)
     if run.error is not None:
         raise run.error
@@ -160,7 +163,7 @@ class _Run:
         self.result: object = None
         self.error: BaseException | None = None
         self.signals: list[int] = []
-        """Those that came meanwhile, as the handler has noted them."""
+        """The signals that came meanwhile; runs that are awaited side by side share the list."""
         self._stopped_for = 0
         """How many of them have stopped the run."""
         self._task, self._verb = task, verb
@@ -170,6 +173,8 @@ class _Run:
         self.thread = threading.Thread(target=variables.run, args=(self._work,), name="phases")
 
     def _work(self) -> None:
+        if self._verb == "plan":
+            in_dry_run.set(True)
         try:
             self.result = run_step(self._task, self.report, self.ctx, self._verb)
         except BaseException as error:  # noqa: BLE001  it is in the report, or raised by execute
@@ -182,7 +187,7 @@ class _Run:
         signal is handled.
         """
         if threading.current_thread() is not threading.main_thread():
-            self._work()
+            contextvars.copy_context().run(self._work)
             return
         with _noting_signals(self):
             self.thread.start()
@@ -224,14 +229,15 @@ class _Run:
 
 
 _awaited_runs: set[_Run] = set()
-"""Those that the main thread waits for."""
+"""The runs that the main thread waits for."""
+_noted: list[int] = []
+"""The signals since the first of these runs began."""
 _former_handlers: dict[int, Any] = {}
-"""Those of the program, by the number of the signal."""
+"""The handlers of the program, by the number of the signal."""
 
 
 def _note(number: int, _frame: object) -> None:
-    for run in tuple(_awaited_runs):
-        run.signals.append(number)
+    _noted.append(number)
 
 
 @contextmanager
@@ -245,9 +251,11 @@ def _noting_signals(run: _Run) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    global _noted  # noqa: PLW0603  a handler is a function, and gets nothing else
     try:
-        for other in _awaited_runs:  # all of them have noted the same
-            run.signals = [*other.signals]
+        if not _awaited_runs:
+            _noted = []
+        run.signals = _noted
         _awaited_runs.add(run)
         for stopping in (signal.SIGINT, signal.SIGTERM):
             handler = signal.getsignal(stopping)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, NoReturn
 
 import attrs
 
-from phases.errors import Cancelled, PhasesError, UnknownTask
+from phases.errors import PhasesError, UnknownTask
 from phases.values import (
     as_data,
     describe_error,
@@ -33,8 +33,6 @@ else:
     T_co = TypeVar("T_co", covariant=True)
 
 _SCHEMA = "phases/report/1"
-_PLAIN = ("run", "action", "seconds", "signal", "attempts")
-"""The attributes that are JSON values, and keys of the JSON by the same name."""
 
 
 class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
@@ -73,8 +71,8 @@ class Step(Generic[T_co]):
     fields: Mapping[str, object] = attrs.field(factory=dict)
     """What the `log_fields()` of the result have returned."""
     error: BaseException | None = None
-    """What the task raised itself, or Cancelled; None if it passed on the failures of steps inside
-    it. `failed_with` is the same without Cancelled; `why` is that and the reason, in words.
+    """What the task raised itself; None if it was cancelled, or passed on the failures of steps
+    inside it. `why` is this and the reason, in words.
     """
     failures: tuple[Step, ...] = ()
     """The steps in which the errors began that made this one fail, in the order in which they
@@ -98,7 +96,7 @@ class Step(Generic[T_co]):
 
     @property
     def label(self) -> str:
-        """Its path and, if that is not do, its action."""
+        """The path and, if that is not do, the action."""
         path = "/".join(self.path)
         if self.action == "do":
             return path
@@ -123,18 +121,11 @@ class Step(Generic[T_co]):
         return 1
 
     @property
-    def failed_with(self) -> BaseException | None:
-        """The error; None if that is Cancelled, which is not a failure."""
-        if isinstance(self.error, Cancelled):
-            return None
-        return self.error
-
-    @property
     def why(self) -> str:
         """Why it ended as it did, in words: its error, then its reason."""
-        if self.failed_with is None:
+        if self.error is None:
             return self.reason
-        words = describe_error(self.failed_with)
+        words = describe_error(self.error)
         if self.reason:
             words += f"; {self.reason}"
         return words
@@ -142,16 +133,18 @@ class Step(Generic[T_co]):
     @property
     def facts(self) -> dict[str, object]:
         """What its log lines and its JSON have in common."""
-        facts: dict[str, object] = {name: getattr(self, name) for name in _PLAIN}
-        facts["task"] = "/".join(self.path)
-        facts["status"] = str(self.status)
-        facts["reason"] = self.reason or None
-        facts["start"] = facts["error"] = None
-        if self.start is not None:
-            facts["start"] = self.start.isoformat()
-        if self.failed_with is not None:
-            facts["error"] = describe_error(self.failed_with)
-        return facts
+        return {
+            "run": self.run,
+            "task": "/".join(self.path),
+            "action": self.action,
+            "status": str(self.status),
+            "start": None if self.start is None else self.start.isoformat(),
+            "seconds": self.seconds,
+            "attempts": self.attempts,
+            "reason": self.reason or None,
+            "signal": self.signal,
+            "error": None if self.error is None else describe_error(self.error),
+        }
 
     def __bool__(self) -> NoReturn:
         raise TypeError("a report is always true; write `report.ok`")
@@ -225,11 +218,10 @@ class Step(Generic[T_co]):
     def _values(self) -> dict[str, object]:
         values = {**self.facts, "fields": self.fields, "result": self.result}
         values["details"] = values["traceback"] = None
-        error = self.failed_with
-        if error is not None:
-            values["traceback"] = "".join(traceback.format_exception(error))
-            if hasattr(error, "to_mapping"):
-                values["details"] = error.to_mapping()
+        if self.error is not None:
+            values["traceback"] = "".join(traceback.format_exception(self.error))
+            if hasattr(self.error, "to_mapping"):
+                values["details"] = self.error.to_mapping()
         values["children"] = [child._values() for child in self.children]
         return values
 

@@ -18,7 +18,7 @@ T_co = TypeVar("T_co", covariant=True)
 Verb: TypeAlias = Literal["do", "plan", "undo"]
 """The methods of a task, by name."""
 Method: TypeAlias = Callable[["Context"], object]
-"""One of these methods, and what it is called with."""
+"""A method of a task, which is called with the context."""
 
 
 class Task(Protocol[T_co]):
@@ -104,7 +104,7 @@ def valid_task(candidate: Task[T]) -> Task[T]:
     name = getattr(candidate, "name", None)
     if not callable(getattr(candidate, "do", None)):
         raise InvalidTask(f"{candidate!r:.80} is not a task: it has no method do(ctx)")
-    if not isinstance(name, str) or not name.strip() or "/" in name:
+    if not isinstance(name, str) or "/" in name:
         raise InvalidTask(f"the name of a task is {name!r}; it must be a text without '/'")
     return candidate
 

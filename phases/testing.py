@@ -1,44 +1,14 @@
-"""Tools for tests of a pipeline: a task to configure, and a clock that never waits."""
+"""A clock for tests of a pipeline, which never waits."""
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import attrs
 
-from phases.context import Clock, Context
-
-
-class StubTask:
-    """A task that sleeps, then returns or raises what you set; it counts its calls.
-
-    Each call raises the next of `errors`, so `errors=[OSError("busy")]` fails once and then
-    succeeds, and `errors=itertools.repeat(OSError("busy"))` always fails.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        result: object = None,
-        seconds: float = 0.0,
-        errors: Iterable[BaseException] = (),
-    ) -> None:
-        self.name = name
-        self.result = result
-        self.seconds = seconds
-        self.calls = 0
-        self._errors = iter(errors)
-
-    def do(self, ctx: Context, /) -> object:
-        """Sleep, then raise or return."""
-        self.calls += 1
-        ctx.sleep(self.seconds)
-        for error in self._errors:
-            raise error
-        return self.result
+from phases.context import Clock
 
 
 class FakeClock(Clock):

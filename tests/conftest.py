@@ -30,7 +30,7 @@ _PATIENT = hypothesis.settings(
 hypothesis.settings.register_profile(
     "default",
     _PATIENT,
-    max_examples=20,  # the long profile looks for what is rare
+    max_examples=15,  # the long profile looks for what is rare
     derandomize=CI,
     phases=[phase for phase in hypothesis.Phase if not (CI and phase is hypothesis.Phase.shrink)],
 )
@@ -88,9 +88,7 @@ _walled_in = threading.local()
 
 
 def _wall(event: str, arguments: tuple[object, ...]) -> None:
-    """An audit hook: it sees every process, socket and file, whichever library opens it. It cannot
-    be removed again.
-    """
+    """An audit hook, which nothing removes: it sees every process, socket and file."""
     if event in _NAMES_A_FILE:
         # What a symbolic link contains is not looked at.
         for given in arguments[1:2] if event == "os.symlink" else arguments[:2]:

@@ -13,9 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 @pytest.mark.linux
 @pytest.mark.parametrize("broken", ["", "check", "roots"])
 def test_everything_runs_and_a_failure_counts_at_the_end(tmp_path: Path, broken: str) -> None:
-    """Each step runs, whatever failed before; a machine that cannot have the other releases fails
-    nothing.
-    """
+    """Each step runs; a machine that cannot have the other releases fails nothing."""
     make = tmp_path / "make"
     make.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/targets\n[ "$1" != "{broken}" ]\n')
     make.chmod(0o755)

@@ -112,9 +112,7 @@ def test_blocks_with_tests(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_shown_commands(name: str) -> None:
-    """Each command line of `hostrouting` that a page shows, after a prompt or in a sentence, is
-    understood.
-    """
+    """Each that a page shows, after a prompt or in a sentence, is understood."""
     called = r"(?:\bhostrouting|/etc/hostrouting/hostrouting\.pyz)"
     lines = re.findall(r"^ *[$#] (.*)$", PAGES[name], re.MULTILINE)
     lines += re.findall(r"`([^`\n]*)`", PAGES[name])
@@ -126,9 +124,7 @@ def test_shown_commands(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["README.md", "docs/devices.md"])
 def test_answers(name: str, tmp_path: Path) -> None:
-    """A page shows what a command answers, from its first line on, on an H200 with a private device
-    of WireGuard.
-    """
+    """From its first line on, on an H200 with a private device of WireGuard."""
     kernel = h200()
     kernel.add_link(Link(name="wg0", index=0, kind="wireguard", type=65534))
     kernel.ip_route("add", Route.to("172.20.0.0/24", dev="wg0", protocol=3))
@@ -199,9 +195,7 @@ def golden_documents() -> list[str]:
 
 
 def test_documents() -> None:
-    """docs/scripts.md has every key of each document that a golden page shows, and none that is
-    never there.
-    """
+    """docs/scripts.md has every key of each document of a golden page, and no other."""
     printed: dict[str, set[str]] = {}
     with_inner: dict[str, set[str]] = {}
     for line in golden_documents():
@@ -228,9 +222,7 @@ def rows_of(page: str, pattern: str) -> list[Any]:
 
 
 def test_exit_codes() -> None:
-    """docs/scripts.md has the exit code of each error, and whether to try again; and no kind that
-    nothing raises.
-    """
+    """docs/scripts.md has each error's exit code, and whether to try again."""
     rows = rows_of("docs/scripts.md", r"`(\w+)` \| ([^|]*) \|.*\| (yes|no) \| (\d)")
     named = {name for name, *_ in rows}
     assert named == {cls.__name__ for cls in HostRoutingError.__subclasses__()}
@@ -240,7 +232,7 @@ def test_exit_codes() -> None:
             assert f'"{kind}"' in CODE
             error = cls.__new__(cls)
             HostRoutingError.__init__(error, kind=kind)
-            error.errno = None
+            error.errno = error.report = None
             if name in {"ApplyError", "NotReady"}:
                 error.can_retry = True
             assert error.exit_code == int(code), (name, kind)
@@ -250,7 +242,7 @@ def test_exit_codes() -> None:
 def test_first_words() -> None:
     """docs/incident.md has each first word of `status` and of `status UNIT`, and no other."""
     section = PAGES["docs/incident.md"].partition("## What status says")[2].partition("\n## ")[0]
-    states = (*get_args(status.State), *get_args(unit_states.State))
+    states = (*get_args(status.HostState), *get_args(unit_states.State))
     assert {*re.findall(r"`([A-Z ]+)`", section)} == {state.upper() for state in states}
 
 

@@ -56,9 +56,7 @@ def answers(words: Sequence[str | Path], image: Path) -> None:
 
 @pytest.mark.linux
 def test_a_zipapp(tmp_path: Path) -> None:
-    """An agent in an archive, with what it needs and with compiled files, works with the standard
-    library alone.
-    """
+    """An agent in an archive works with the standard library alone."""
     packed = tmp_path / "agent"
     copy_library(packed)
     (packed / "__main__.py").write_text(AGENT)

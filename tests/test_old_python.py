@@ -37,9 +37,7 @@ pytestmark = pytest.mark.linux
 
 @pytest.mark.parametrize("name", LOADED_BEFORE_THE_CHECK)
 def test_what_is_loaded_before_the_check_is_python_3_6(name: str) -> None:
-    """Python 3.6 can parse it; `from __future__ import annotations` would be an
-    error there, too.
-    """
+    """Python 3.6 can parse it, so `from __future__ import annotations` is not there."""
     oldest_that_ast_knows = (3, 7) if sys.version_info >= (3, 13) else (3, 6)
     text = (ROOT / "hostrouting" / name).read_text(encoding="utf-8")
     tree = ast.parse(text, feature_version=oldest_that_ast_knows)

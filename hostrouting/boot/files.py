@@ -17,12 +17,11 @@ import attrs
 
 from hostrouting.boot import units
 from hostrouting.boot.program import Program
-from hostrouting.config.settings import HostRoutingConfig, gated_units
+from hostrouting.config.settings import HostRoutingConfig, Part, gated_units
 from hostrouting.errors import ConfigError
 from hostrouting.host.fileset import File
 from hostrouting.host.interpreter import USUAL
 from hostrouting.host.layout import HostLayout
-from hostrouting.upkeep.passes import Part, configured_parts
 
 if TYPE_CHECKING:
     from hostrouting.host.base import Files
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
     from hostrouting.host.interpreter import Interpreter
 
 UNIT_OF_PART: dict[Part, str] = {
-    "routes": HostLayout.routes_unit,
-    "check": HostLayout.check_unit,
-    "probes": HostLayout.probe_unit,
+    "static_routes": HostLayout.routes_unit,
+    "route_overlap": HostLayout.check_unit,
+    "probe_rewrite": HostLayout.probe_unit,
 }
 """By part of a pass: the unit that makes it at boot."""
 
@@ -77,7 +76,7 @@ def files_of(
         if python:
             files.append(File(HostLayout.python_path, target=python))
     files.append(ConfigFile(HostLayout.config_path, render_config(config)))
-    for part in configured_parts(config):
+    for part in config.parts:
         files += _unit_files(UNIT_OF_PART[part])
     if config.guard.enabled:
         files += _unit_files(HostLayout.guard_unit)

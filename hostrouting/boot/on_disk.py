@@ -33,15 +33,16 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     2. the drop-ins, and the links and files of our units,
     3. the settings of networkd,
     4. the file that opens the gate: a gate that is installed later would be open. An administrator
-       writes it, so it does not prove that we are installed, and is not listed alone,
+       writes it, so it does not prove that we are installed, and is not listed alone; nor is what
+       a guard that was killed has left of a fight,
     5. the program and its interpreter, and config.json, which says that the others are ours.
     """
     written_later = _written_later(files)
     paths = existing(files, map(leftover, (*written_later, *_WRITTEN_FIRST)))
     paths += _ours_among(files, written_later)
     last = _ours_among(files, _WRITTEN_FIRST)
-    if (paths or last) and files.look(HostLayout.opening_path):
-        paths.append(HostLayout.opening_path)
+    if paths or last:
+        paths += existing(files, HostLayout.of_this_boot)
     return (*paths, *last)
 
 

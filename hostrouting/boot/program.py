@@ -21,6 +21,7 @@ import attrs
 from hostrouting.errors import HostError
 from hostrouting.host.fileset import File
 from hostrouting.host.layout import HostLayout
+from hostrouting.release import __version__
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
@@ -99,6 +100,11 @@ def sources_digest() -> str:
     return digest.hexdigest()
 
 
+def version() -> str:
+    """The release, and by which sources two builds of it can be told apart."""
+    return f"{__version__} (sources {sources_digest()[:12]})"
+
+
 @cache
 def sources_of_program() -> dict[str, bytes]:
     """The sources by their names in the archive, sorted."""
@@ -106,12 +112,13 @@ def sources_of_program() -> dict[str, bytes]:
     for package in PACKAGES:
         sources.update(_sources_in(files_of_package(package), package))
     if _MAIN not in sources:
-        sentence = (
+        raise HostError(
             "the sources of hostrouting are not here, and a node needs them; if this is a frozen "
             "program, freeze it again with the package hostrouting installed by pip, whose hook "
-            "has PyInstaller include them"
+            "has PyInstaller include them",
+            what="file",
+            target=_MAIN,
         )
-        raise HostError(sentence, what="file", target=_MAIN)
     sources["__main__.py"] = sources[_MAIN]
     return {name: sources[name] for name in sorted(sources) if not name.startswith(_LEFT_OUT)}
 

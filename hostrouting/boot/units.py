@@ -242,7 +242,7 @@ UNITS = {
     ),
     HostLayout.routes_unit: _render(
         "Set the static routes of this host",
-        *_oneshot("routes"),
+        *_oneshot("static_routes"),
         # What failed at boot does not stay failed when the guard, or an operator, has repaired it.
         # A conflict can last: it is logged once a minute.
         "Restart=on-failure",
@@ -250,14 +250,14 @@ UNITS = {
     ),
     HostLayout.check_unit: _render(
         "Check that expected networks leave through the expected device",
-        *_oneshot("check"),
+        *_oneshot("route_overlap"),
         capabilities="CAP_DAC_OVERRIDE",
         paths=_WRITES_RESULTS,
         is_enabled=False,
     ),
     HostLayout.probe_unit: _render(
         "Let IPv6 probes of the load balancer reach the pods",
-        *_oneshot("probes"),
+        *_oneshot("probe_rewrite"),
         "Restart=on-failure",
         "RestartSec=10",
         calls=_FOR_NFT,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hostrouting.config.cni import POD_NETWORKS, Cni, Device, devices_of
+from hostrouting.config.cni import POD_NETWORKS, Cni, Device, cni_row
 from hostrouting.fib.engine import ByPrefix
 from hostrouting.model.link_kinds import OF_GUESTS, is_card
 from hostrouting.model.prefix import Prefix
@@ -40,24 +40,24 @@ class Devices:
 
     # Whose a device is.
 
-    def cni_rows(self, dev: str) -> tuple[tuple[Cni, Device], ...]:
-        """The CNIs that may have made this device, each with the row of the table that fits."""
+    def cni_row(self, dev: str) -> tuple[Cni, Device] | None:
+        """The CNI that has made this device, and the row for it; None if it is nobody's."""
         link = self.links.get(dev)
-        if link is None:
-            return ()
-        return devices_of(dev, link.kind)
+        return None if link is None else cni_row(dev, link.kind)
 
-    def is_of(self, dev: str, cni: Cni) -> bool:
-        """Whether the device may be this CNI's."""
-        return any(owner is cni for owner, _ in self.cni_rows(dev))
+    def cni_of(self, dev: str) -> Cni | None:
+        """The CNI that has made this device."""
+        row = self.cni_row(dev)
+        return None if row is None else row[0]
 
     def has_cni(self, cni: Cni) -> bool:
         """Whether the host has a device of this CNI."""
-        return any(self.is_of(dev, cni) for dev in self.links)
+        return any(self.cni_of(dev) is cni for dev in self.links)
 
     def is_used_as(self, dev: str, use: str) -> bool:
         """Whether a CNI uses the device so."""
-        return any(row.use == use for _, row in self.cni_rows(dev))
+        row = self.cni_row(dev)
+        return row is not None and row[1].use == use
 
     @cached_property
     def pod_devs_with_cni(self) -> list[tuple[str, Cni]]:
@@ -70,9 +70,9 @@ class Devices:
                 devs |= dict.fromkeys(route.devs)
         pod_devs: list[tuple[str, Cni]] = []
         for dev in devs:
-            for cni, row in self.cni_rows(dev):
-                if row.use == "pod" or dev in POD_NETWORKS:
-                    pod_devs.append((dev, cni))
+            cni = self.cni_of(dev)
+            if cni is not None and (self.is_used_as(dev, "pod") or dev in POD_NETWORKS):
+                pod_devs.append((dev, cni))
         return pod_devs
 
     @cached_property
@@ -88,7 +88,7 @@ class Devices:
         Field states: aws-vpc-cni-security-groups-strict (a table that is not main);
         tailscale-exit-node-hides-cilium.
         """
-        devs_of_cnis = {dev for dev in self.links if self.cni_rows(dev)}
+        devs_of_cnis = {dev for dev in self.links if self.cni_row(dev)}
         tables = {TABLE_MAIN, *self._fib.tables_for_plain}
         routes: list[Route] = []
         for route in self._fib.snapshot.routes:
@@ -117,7 +117,7 @@ class Devices:
 
     def may_be_card(self, dev: str) -> bool:
         """Whether the device may lead to the network of the host; a CNI's device does not."""
-        return is_card(self.links.get(dev), self.links) and not self.cni_rows(dev)
+        return is_card(self.links.get(dev), self.links) and self.cni_row(dev) is None
 
     def cards_in(self, bridge: str) -> list[str]:
         """The network cards that are ports of the bridge."""

@@ -29,9 +29,9 @@ from hostrouting.model.route import Route, devs_of
 from hostrouting.model.snapshot import Link
 from hostrouting.routes.default_route import (
     devs_hidden_by_a_tunnel,
-    doubtful_by_a_tunnel,
-    doubtful_by_equal_routes,
+    doubtful_devs,
     has_tunnel,
+    with_next_hops,
 )
 
 
@@ -62,20 +62,18 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     counting = _devs_that_count(default_routes, links)
     defaults = _routes_that_count(default_routes, counting, links)
     devs = configured
+    doubtful: frozenset[str] = frozenset()
     if defaults and not configured:
         devs = frozenset(defaults[0].devs)
+        doubtful = doubtful_devs(defaults, fib.snapshot)
+        all_devs = devs_of(defaults)
+        if len(all_devs) > 1 and _is_for_root_alone(fib, defaults[0]):
+            doubtful |= all_devs
     hidden = devs_hidden_by_a_tunnel(devs, defaults, links)
     card = _card_below_tunnel(hidden, devs, devices)
     hidden_card = None
     if has_tunnel(devs & counting, links):  # a named tunnel may have no default route
         hidden_card = card
-    doubtful: frozenset[str] = frozenset()
-    if defaults and not configured:
-        doubtful = doubtful_by_a_tunnel(devs, hidden, fib.snapshot)
-        doubtful |= doubtful_by_equal_routes(defaults)
-        all_devs = devs_of(defaults)
-        if len(all_devs) > 1 and _is_for_root_alone(fib, defaults[0]):
-            doubtful |= all_devs
     # Each device in doubt may be the intended one.
     expected = devs | doubtful
     is_named = bool(configured) or any(map(devices.may_be_card, expected))
@@ -145,20 +143,21 @@ def _routes_that_count(
 ) -> tuple[Route, ...]:
     """The default routes with a next hop through one of these devices, and only these next hops.
 
-    Beside one of length 0, in whichever table, two halves are a capture, unless they are a
-    tunnel's: OpenVPN adds them to hide the default route (`redirect-gateway def1`), which it
-    replaces otherwise.
+    Beside a card's default route of length 0, in whichever table, two halves are a capture, unless
+    they are a tunnel's: OpenVPN adds them to hide the default route (`redirect-gateway def1`),
+    which it replaces otherwise.
+
+    Field state: bgp-halves-before-a-vpn has only a tunnel's of length 0.
     """
-    through_these: list[Route] = []
-    hiding: list[Route] = []
-    for route in defaults:
-        hops = tuple(hop for hop in route.next_hops if hop.dev in counting)
-        if not hops:
-            continue
-        through_these.append(route._replace(next_hops=hops))
-        if route.prefix.length == 0 or has_tunnel(route.devs, links):
-            hiding.append(through_these[-1])
-    return tuple(hiding or through_these)
+    through_these = with_next_hops(defaults, lambda hop: hop.dev in counting)
+    whole = [route for route in through_these if route.prefix.length == 0]
+    if all(has_tunnel(route.devs, links) for route in whole):
+        return tuple(through_these)
+    return tuple(
+        route
+        for route in through_these
+        if route.prefix.length == 0 or has_tunnel(route.devs, links)
+    )
 
 
 def _card_below_tunnel(

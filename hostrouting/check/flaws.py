@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.finding import Finding, Remedy
+from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import devs_of
 from hostrouting.text import spoken
 
@@ -44,30 +45,37 @@ def _hosts_in_service_networks(judge: Judge) -> Iterator[Finding]:
 def _known_addresses(judge: Judge) -> dict[IP, str]:
     """The addresses that this host needs, with what each is."""
     devices = judge.devices
-    # kube-proxy and a DNS cache have the addresses of services on dummy devices.
-    of_services = {each.ip for each in devices.addresses if devices.links[each.dev].kind == "dummy"}
     known: dict[IP, str] = {}
     for route in judge.fib.routes:
         for hop in route.next_hops:
             if hop.gateway is not None:
                 known[hop.gateway] = "a gateway"
     for address in devices.addresses:
-        known[address.ip] = f"the address of {address.dev}"
-    return {ip: what for ip, what in known.items() if ip not in of_services}
+        # kube-proxy and a DNS cache have the addresses of services on dummy devices.
+        if devices.links[address.dev].kind != "dummy":
+            known[address.ip] = f"the address of {address.dev}"
+    return known
 
 
 def _competing_defaults(judge: Judge) -> Iterator[Finding]:
-    """Default routes of several network cards, if no device is named or in doubt."""
+    """Default routes of several network cards, if no device is named or in doubt.
+
+    A card with a table for its own address has been set up as a second one.
+    """
     uplinks = judge.uplinks
     if judge.configured_devs or uplinks.doubtful:
         return
     others = devs_of(uplinks.defaults) - uplinks.devs
+    sources = {rule.src for rule in judge.fib.rules}
+    for address in judge.devices.addresses:
+        if Prefix.of(address.ip) in sources:
+            others -= {address.dev}
     cards = sorted(dev for dev in others if judge.devices.may_be_card(dev))
     if cards:
-        used = spoken(sorted(uplinks.devs))
-        sentence = f"Linux prefers the default route of {used} to that of {spoken(cards)}"
+        used = sorted(uplinks.devs)
+        sentence = f"Linux prefers the default route of {spoken(used)} to that of {spoken(cards)}"
         remedy = Remedy(
             "name the intended devices with --dev NAME, or in routeOverlap.expectedDevs"
         )
-        facts = {"candidates": [*cards, *sorted(uplinks.devs)]}
+        facts = {"candidates": [*cards, *used]}
         yield Finding("default-routes", "warning", sentence, spoken(cards), remedy, facts)

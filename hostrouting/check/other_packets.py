@@ -1,12 +1,12 @@
 """Packets that rules treat differently from plain ones: marked, of some users or ports, bound to a
 device or a source, or sent by pods of this node.
 
-Theory of operation. The engine lists, beside the decision for plain packets, each other `Outcome`:
+Theory of operation. The engine lists, beside the decision for plain packets, each other `OtherEnd`:
 where packets end that differ from plain ones at a rule. Nobody knows whether the cluster sends such
-packets. So an outcome is fine if it would be fine for plain packets, or if it is known what packets
-these are. The functions in `RULES_FOR_OUTCOMES` are asked in order, and the first opinion decides.
-The last one says that the outcome is opaque: the doubt `other-packets`, with the selectors to write
-into `intendedRules`. Everywhere else in this file, a rule is a policy rule of the host.
+packets. So an end is fine if it would be fine for plain packets, or if it is known what packets
+these are. The functions in `RULES_FOR_OTHER_ENDS` are asked in order, and the first opinion
+decides. The last one says that the end is opaque: the doubt `other-packets`, with the selectors to
+write into `intendedRules`. Everywhere else in this file, a rule is a policy rule of the host.
 """
 
 from __future__ import annotations
@@ -30,36 +30,38 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hostrouting.check.judge import Judge
-    from hostrouting.fib.engine import Decision, Outcome
+    from hostrouting.fib.engine import Decision, OtherEnd
     from hostrouting.model.prefix import IP
+    from hostrouting.model.route import NextHop
+    from hostrouting.model.snapshot import Address
 
 FINE = Opinion(Grade.FINE)
 """It has no name, because of other packets, only what is wrong is shown."""
 
 
 class OtherPackets(NamedTuple):
-    """Packets with another outcome, and what is known about them."""
+    """Packets with another end, and what is known about them."""
 
-    outcome: Outcome
+    end: OtherEnd
     plain: Decision
     """That of plain packets to the same address."""
     met: dict[str, str]
     """The selectors of the rule that these packets meet, with their values. Empty if these are the
-    packets that do not meet them (`Outcome.met`).
+    packets that do not meet them (`OtherEnd.met`).
     """
     on_route: Opinion
     """What the judge says of their route."""
 
 
-def judge_outcome(judge: Judge, plain: Decision, outcome: Outcome, address: int) -> Opinion:
-    """What is to be said of packets to this address with this outcome."""
-    met = dict(outcome.met)
+def judge_other_end(judge: Judge, plain: Decision, end: OtherEnd, address: int) -> Opinion:
+    """What is to be said of packets to this address with this end."""
+    met = dict(end.met)
     if "iif" in met or met.keys() == {"fwmark"}:
-        on_route = judge.opinion(outcome.decision, are_marked=True)
+        on_route = judge.opinion(end.decision, are_marked=True)
     else:
-        on_route = judge.opinion_on_packets_to(address, outcome.decision)
-    other = OtherPackets(outcome, plain, met, on_route)
-    return first_opinion(RULES_FOR_OUTCOMES, judge, other)
+        on_route = judge.opinion_on_packets_to(address, end.decision)
+    other = OtherPackets(end, plain, met, on_route)
+    return first_opinion(RULES_FOR_OTHER_ENDS, judge, other)
 
 
 def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -67,11 +69,12 @@ def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
 
     Field states: policy-routing-intended, vpn-for-one-user-intended.
     """
-    return FINE if judge.is_intended(other.outcome.rule) else None
+    is_intended = other.end.rule.selection in judge.config.intended_rules
+    return FINE if is_intended else None
 
 
 def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """The plain route gives its packets a source that has this outcome. TCP looks up twice: first
+    """The plain route gives its packets a source that has this end. TCP looks up twice: first
     without a source, and then with that one. So these are the host's usual packets, and they belong
     where the plain ones do: at Flannel's device, for example.
 
@@ -80,13 +83,15 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
     Field states: node-address-into-a-vpn, src-that-has-a-rule, next-hops-by-flannel-first,
     clash-with-a-source, repaired-for-the-first-lookup-only; policy-routing-hides-cni0.
     """
-    block = other.outcome.rule.src
-    if block is None or len(conditions_of(other.outcome.rule)) > 1:
+    block = other.end.rule.src
+    if block is None or len(conditions_of(other.end.rule)) > 1:
         return None
     is_inside = bool(other.met)  # or these are the packets from all other sources
     are_taken = [(ip in block) is is_inside for ip in _sources_of(judge, other.plain)]
     if other.on_route.name == PODS_HIDDEN and not any(are_taken):
-        are_taken = [(ip in block) is is_inside for ip in judge.node_ips]
+        addresses = judge.devices.global_addresses
+        node_ips = [each.ip for each in addresses if each.dev in judge.uplinks.devs]
+        are_taken = [(ip in block) is is_inside for ip in node_ips]
     if not any(are_taken):
         return None
     is_diverted = judge.opinion(other.plain).is_fine_elsewhere and other.on_route.name == EXPECTED
@@ -97,7 +102,7 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
     if other.on_route.grade is Grade.FINE:
         return FINE
     if all(are_taken):
-        return other.on_route._replace(decision=other.outcome.decision)
+        return other.on_route._replace(decision=other.end.decision)
     return opaque(other)
 
 
@@ -125,14 +130,17 @@ def fine_by_its_route(_: Judge, other: OtherPackets) -> Opinion | None:
 
 def of_a_user_network(judge: Judge, other: OtherPackets) -> Opinion | None:
     """A CNI marks the packets of a network that a user has defined, and keeps that apart from the
-    cluster's own: its table ends with a route that refuses the rest.
+    cluster's own: its table, which plain packets never meet, ends with a route that refuses the
+    rest.
 
     Field states: ovn-kubernetes-user-network; anycast-address-on-lo-refused has no such table.
     """
-    last = other.outcome.decision.route
+    last = other.end.decision.route
     if other.met.keys() != {"fwmark"} or last is None:
         return None
     if last.type != "unreachable" or last.prefix.length:
+        return None
+    if last.table in judge.fib.tables_for_plain:
         return None
     for route in judge.fib.routes:
         is_beside = route.table == last.table
@@ -147,7 +155,7 @@ def wrong_by_any_device(_: Judge, other: OtherPackets) -> Opinion | None:
 
     Field state: anycast-address-on-lo-refused.
     """
-    if other.outcome.decision.kind != "unicast" or other.on_route.name == DOUBTFUL_ROUTE:
+    if other.end.decision.kind != "unicast" or other.on_route.name == DOUBTFUL_ROUTE:
         return opaque(other)
     return None
 
@@ -158,40 +166,55 @@ def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | 
 
     Field states: ec2-net-utils, equinix-metal; anycast-address-on-lo.
     """
-    sources = other.outcome.rule.src
+    sources = other.end.rule.src
     if "from" not in other.met or sources is None:
         return None
     owners = {each.dev for each in judge.devices.addresses if each.ip in sources}
-    owners = {dev for dev in owners if not judge.devices.cni_rows(dev)}
+    owners = {dev for dev in owners if judge.devices.cni_row(dev) is None}
     if not owners:  # the addresses of pods, and of the devices that lead to them
         return FINE
-    devs = judge.fib.possible_devs(other.outcome.decision)
+    devs = judge.fib.possible_devs(other.end.decision)
     is_of_lo = owners == {"lo"} and all(map(judge.devices.may_be_card, devs))
     is_of_device = len(owners) == 1 and owners == set(devs)
     return FINE if is_of_device or is_of_lo else None
 
 
 def _sources_of(judge: Judge, decision: Decision) -> list[IP]:
-    """The addresses that Linux may write as the source into packets with this decision: of the
-    device, of lo, or of any device. IPv4 takes the first one; in IPv6 the destination decides.
+    """The addresses that Linux may write as the source into packets with this decision: that of the
+    route or, for each next hop, some of its device.
     """
     route = decision.route
     if route is None:
         return []
     if route.prefsrc is not None:
         return [route.prefsrc]
-    addresses = judge.devices.global_addresses
-    of_devices = [address for address in addresses if address.dev in route.devs]
-    of_lo = [address for address in addresses if address.dev == "lo"]
-    candidates = of_devices or of_lo or addresses
-    if judge.fib.family == IPV4:
-        candidates = candidates[:1]
-    return [address.ip for address in candidates]
+    addresses: list[Address] = []
+    for hop in route.next_hops:
+        addresses += _addresses_for(hop, judge)
+    return [address.ip for address in addresses]
+
+
+def _addresses_for(hop: NextHop, judge: Judge) -> list[Address]:
+    """Which addresses are the source of what leaves by this next hop: in IPv4 the first whose
+    network has the gateway, or the first of the device, of lo, or of any device; in IPv6 the
+    destination decides between all of the device or, if that has none, of any.
+
+    Field state: unnumbered-fabric-and-a-second-card-ipv6.
+    """
+    every = judge.devices.global_addresses
+    own = [address for address in every if address.dev == hop.dev]
+    if judge.fib.family != IPV4:
+        return own or every
+    around: list[Address] = []
+    if hop.gateway is not None:
+        around = [address for address in own if hop.gateway in address.network]
+    of_lo = [address for address in every if address.dev == "lo"]
+    return (around or own or of_lo or every)[:1]
 
 
 def bound_to_its_device(_: Judge, other: OtherPackets) -> Opinion | None:
     """A socket that is bound to a device sends by that device: Linux passes over routes by others,
-    and asks the next rule. So this is right whatever device the outcome has.
+    and asks the next rule. So this is right whatever device the end has.
 
     Policy routing for several uplinks is full of such rules, which would all be in doubt.
 
@@ -207,7 +230,7 @@ def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
     """
     if other.met.keys() != {"fwmark"}:
         return None
-    devs = judge.fib.possible_devs(other.outcome.decision)
+    devs = judge.fib.possible_devs(other.end.decision)
     return FINE if devs == (judge.uplinks.card_below_tunnel,) else None
 
 
@@ -224,7 +247,7 @@ def opaque(other: OtherPackets) -> Opinion:
 
     Field states: vpn-for-one-user, goto-for-marked-packets.
     """
-    return Opinion(Grade.DOUBT, OTHER_PACKETS, str(other.outcome.rule))
+    return Opinion(Grade.DOUBT, OTHER_PACKETS, str(other.end.rule))
 
 
 def anything_else(_: Judge, other: OtherPackets) -> Opinion:
@@ -232,7 +255,7 @@ def anything_else(_: Judge, other: OtherPackets) -> Opinion:
     return opaque(other)
 
 
-RULES_FOR_OUTCOMES: tuple[Callable[[Judge, OtherPackets], Opinion | None], ...] = (
+RULES_FOR_OTHER_ENDS: tuple[Callable[[Judge, OtherPackets], Opinion | None], ...] = (
     # Before the next one: nobody intends to lose the host's own connections.
     of_a_connection,
     intended,

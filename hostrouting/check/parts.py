@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
-from hostrouting.check.other_packets import judge_outcome
+from hostrouting.check.other_packets import judge_other_end
 from hostrouting.check.results import OWN, Part
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ T = TypeVar("T")
 def find_parts(judge: Judge, first: int, last: int) -> Iterator[Part]:
     """The parts of these addresses, in order."""
     for low, high in judge.fib.cells(first, last):
-        decision, outcomes = judge.fib.outcomes(low)
+        decision, ends = judge.fib.ends(low)
         opinion = judge.opinion_on_packets_to(low, decision)
-        others = dict.fromkeys(judge_outcome(judge, decision, each, low) for each in outcomes)
+        others = dict.fromkeys(judge_other_end(judge, decision, each, low) for each in ends)
         yield Part(low, high, decision, opinion, tuple(others))
 
 

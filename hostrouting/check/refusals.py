@@ -44,7 +44,7 @@ class Refusals(NamedTuple):
             for row in cni.refusals:
                 if not self.devices.has_cni(cni) or not self._fits(cni, row, route):
                     continue
-                if row.proof != "inside" or any(self.devices.is_of(dev, cni) for dev in inside):
+                if row.proof != "inside" or any(self.devices.cni_of(dev) is cni for dev in inside):
                     return Opinion(Grade.FINE, POD_BLOCK, f"{route.prefix} ({cni.name})")
                 reason = f"[{route}] refuses them, perhaps for {cni.name}"
                 return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
@@ -81,4 +81,4 @@ class Refusals(NamedTuple):
         if not shortest <= route.prefix.length <= longest:
             return False
         firsts = [each for each in self.devices.addresses if int(each.ip) == route.prefix.first]
-        return row.proof != "first" or any(self.devices.is_of(each.dev, cni) for each in firsts)
+        return row.proof != "first" or any(self.devices.cni_of(each.dev) is cni for each in firsts)

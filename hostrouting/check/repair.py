@@ -21,14 +21,14 @@ Where a rule leads packets away before table main is looked up, no route helps, 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts, ranges_of
 from hostrouting.check.results import Grade, Part, Repair, Unrepairable, Why
 from hostrouting.config.settings import is_configurable_dev
-from hostrouting.fib.engine import Decision
 from hostrouting.model.link_kinds import is_tap, is_tunnel
 from hostrouting.model.prefix import Prefix, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_LOCAL, TABLE_MAIN, Route
@@ -36,44 +36,50 @@ from hostrouting.model.rule import Rule
 from hostrouting.routes.uplink import Need, Uplink
 
 if TYPE_CHECKING:
-    from hostrouting.check.judge import Judge
+    from hostrouting.fib.engine import Fib
 
 _NO_GATEWAY = Why("no-gateway", "name the device in routeOverlap.expectedDevs first")
 _NOT_PROVEN = Why("not-proven", "no route is more specific there, or packets would still be lost")
+
+
+class Change(NamedTuple):
+    """A range of addresses, as it is judged without what is proposed and with it."""
+
+    before: Part
+    """The part around the range."""
+    after: Part
+
+
+Reasons: TypeAlias = list[tuple[Part, Why | None]]
+"""Ranges, each with why no route repairs it; None where nothing escaped, or a route does."""
 
 
 def propose_repair(
     judge: Judge, cidrs: Sequence[Prefix], blocks: Sequence[Prefix], parts: Sequence[Part]
 ) -> Repair:
     """The repair for what escapes in these CIDRs, which are joined to blocks with these parts."""
-    if all(part.escape is None for part in parts):
+    escaping = [part for part in parts if part.escape is not None]
+    if not escaping:
         return Repair()
-    hiding = {part.first: _why_hiding(judge, part) for part in parts if part.escape}
+    below_a_cni = {part.first: _why_below_a_cni(judge, part) for part in escaping}
     prefixes: set[Prefix] = set()
-    for part in parts:
-        if part.opinion.grade is Grade.ESCAPE and hiding[part.first] is None:
+    for part in escaping:
+        if part.opinion.grade is Grade.ESCAPE and below_a_cni[part.first] is None:
             [block] = [each for each in blocks if each.first <= part.first <= each.last]
             prefixes.update(_prefixes_for(judge, part, block))
-    dev, routes, missing = _routes_to(judge, sorted(prefixes))
-    after = list(_parts_of(judge.with_routes(routes), blocks))
-    useless = set(routes) - _helping_routes(parts, after)
-    if useless:
-        routes = [route for route in routes if route not in useless]
-        after = list(_parts_of(judge.with_routes(routes), blocks))
-    if _is_worse(parts, after):
-        routes = []
-        after = list(parts)
+    dev, possible, missing = _routes_to(judge, sorted(prefixes))
+    routes, changes = _proven(judge, parts, possible, blocks)
+    reasons: Reasons = []
+    for change in changes:
+        why = None
+        if change.before.escape is not None and not _is_repaired(change):
+            why = below_a_cni[change.before.first] or _why_still(change.after, missing)
+        reasons.append((change.after, why))
     unrepairable: list[Unrepairable] = []
-    for cidr in _outermost(cidrs):
-        reasons: list[tuple[Part, Why | None]] = []
-        for part in _parts_inside(after, cidr):
-            before = _part_around(parts, part.first)
-            why = None
-            if before.escape is not None and not _is_repaired(before, part):
-                why = hiding[before.first] or _why_still(part, missing)
-            reasons.append((part, why))
-        reasons = _with_rules(judge, cidr, reasons)
-        unrepairable += [Unrepairable(*each) for each in ranges_of(reasons)]
+    if any(why is not None for _, why in reasons):
+        for cidr in _outermost(cidrs):
+            with_rules = _with_rules(judge, cidr, _inside(cidr, reasons))
+            unrepairable += [Unrepairable(*each) for each in ranges_of(with_rules)]
     return Repair(tuple(routes), dev, tuple(unrepairable))
 
 
@@ -84,36 +90,27 @@ def _outermost(cidrs: Sequence[Prefix]) -> Iterator[Prefix]:
             yield cidr
 
 
-def _hidden_networks(reasons: Sequence[tuple[Part, Why | None]]) -> list[Prefix]:
-    """The networks of pods of this node that packets miss."""
-    networks: dict[Prefix, None] = {}
-    for part, _ in reasons:
-        hidden = part.opinion.hidden
-        if hidden is not None and not hidden.prefix.is_single:
-            networks[hidden.prefix] = None
-    return list(networks)
-
-
-def _parts_inside(parts: Sequence[Part], cidr: Prefix) -> Iterator[Part]:
-    """What of these parts is in the CIDR."""
-    for part in parts:
+def _inside(cidr: Prefix, reasons: Reasons) -> Reasons:
+    """What of these ranges is in the CIDR."""
+    inside: Reasons = []
+    for part, why in reasons:
         if part.first <= cidr.last and cidr.first <= part.last:
-            yield part._replace(first=max(part.first, cidr.first), last=min(part.last, cidr.last))
+            first, last = max(part.first, cidr.first), min(part.last, cidr.last)
+            inside.append((part._replace(first=first, last=last), why))
+    return inside
 
 
-def _why_hiding(judge: Judge, part: Part) -> Why | None:
-    """That no route by the uplink is right for this part; None if one may be."""
+def _why_below_a_cni(judge: Judge, part: Part) -> Why | None:
+    """Why a route by the uplink would be wrong for this part, too: what escapes there hides a route
+    that is right elsewhere. None if it hides none.
+    """
     decision = part.decision
     around = judge.fib.tables[TABLE_MAIN].around(part.first)
     around += judge.devices.routes_to_pods.around(part.first)
     for route in around:
-        if route != decision.route and judge.opinion(_decision_by(route)).is_fine_elsewhere:
+        if route != decision.route and judge.opinion_on_route(route).is_fine_elsewhere:
             return Why("below-a-cni", f"[{decision}] hides [{route}]")
     return None
-
-
-def _decision_by(route: Route) -> Decision:
-    return Decision(route.type, route)
 
 
 def _prefixes_for(judge: Judge, part: Part, block: Prefix) -> Iterator[Prefix]:
@@ -176,43 +173,45 @@ def _may_lead_out(judge: Judge, dev: str) -> bool:
 # The rules that repair what no route does.
 
 
-def _with_rules(
-    judge: Judge, cidr: Prefix, reasons: list[tuple[Part, Why | None]]
-) -> list[tuple[Part, Why | None]]:
-    """These parts of a CIDR, each with why no route repairs it, and with a rule that repairs it
-    instead: one for the CIDR or, where that is wrong, for the pods of this node that are missed.
+def _with_rules(judge: Judge, cidr: Prefix, reasons: Reasons) -> Reasons:
+    """These ranges of a CIDR; the reasons have the rule that repairs instead: one for the CIDR or,
+    where that is wrong, for the pods of this node that are missed.
     """
-    for destination in (cidr, *_hidden_networks(reasons)):
+    destinations = {cidr: None}
+    for part, _ in reasons:
+        hidden = part.opinion.hidden
+        if hidden is not None and not hidden.prefix.is_single:
+            destinations[hidden.prefix] = None
+    for destination in destinations:
         if any(why is not None and why.rule is None for _, why in reasons):
             reasons = _with_rule(judge, destination, reasons)
     return reasons
 
 
-def _with_rule(
-    judge: Judge, destination: Prefix, reasons: list[tuple[Part, Why | None]]
-) -> list[tuple[Part, Why | None]]:
-    """These parts of a CIDR, each with why no route repairs it; and with a rule that looks up table
-    main for this destination first, if that repairs the part. There is no such rule if it makes
-    anything worse, leads anything away from its CNI, or chooses between default routes in doubt.
+def _with_rule(judge: Judge, destination: Prefix, reasons: Reasons) -> Reasons:
+    """These ranges; where a rule that looks up table main for this destination first repairs them,
+    the reasons have it. There is no such rule if it makes anything worse, leads anything away from
+    its CNI, or chooses between default routes in doubt.
     """
-    before = list(_parts_of(judge, [destination]))
+    before = list(find_parts(judge, destination.first, destination.last))
     priority = _priority_before(judge, before)
     if priority is None:
         return reasons
     rule = Rule(judge.fib.family, priority, table=TABLE_MAIN, dst=destination)
-    after = list(_parts_of(judge.with_rules([rule]), [destination]))
-    if _is_worse(before, after):
+    changes = _changes(judge, before, judge.fib.with_rules([rule]), [destination])
+    if _is_worse(changes):
         return reasons
-    for old, new in zip(before, after, strict=True):  # the rule has no border inside
+    for old, new in changes:
         if old.opinion.is_fine_elsewhere and old.decision.devs != new.decision.devs:
             return reasons
         if judge.uplinks.doubtful and new.worst_grade is not Grade.FINE:
             return reasons
-    with_rule: list[tuple[Part, Why | None]] = []
+    after = [change.after for change in changes]
+    with_rule: Reasons = []
     for part, why in reasons:
         is_inside = destination.first <= part.first <= destination.last
         is_open = is_inside and why is not None and why.rule is None
-        if is_open and _is_repaired(part, _part_around(after, part.first)):
+        if is_open and _is_repaired(Change(part, _part_around(after, part.first))):
             with_rule.append((part, _why_still(part, None)._replace(rule=rule)))
         else:
             with_rule.append((part, why))
@@ -226,9 +225,11 @@ def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
     """
     priorities: list[int] = []
     for part in parts:
-        for _, decision in part.escapes:
-            rule = decision.rule
-            if rule is not None and rule.table not in {0, TABLE_LOCAL, TABLE_MAIN}:
+        for opinion in part.opinions:
+            rule = (opinion.decision or part.decision).rule
+            if opinion.grade is not Grade.ESCAPE or rule is None:
+                continue
+            if rule.table not in {0, TABLE_LOCAL, TABLE_MAIN}:
                 priorities.append(rule.priority - 1)
     of_local = [rule.priority for rule in judge.fib.rules if rule.table == TABLE_LOCAL]
     if not priorities or min(priorities) < max(of_local, default=0):
@@ -239,42 +240,63 @@ def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
 # The proof.
 
 
-def _parts_of(judge: Judge, blocks: Sequence[Prefix]) -> Iterator[Part]:
-    """The parts of all these blocks."""
+def _proven(
+    judge: Judge, parts: Sequence[Part], routes: list[Route], blocks: Sequence[Prefix]
+) -> tuple[list[Route], list[Change]]:
+    """Those of these routes that end an escape, and what they change; none if anything is worse
+    with them.
+    """
+    changes = _changes(judge, parts, judge.fib.with_routes(routes), blocks)
+    useful = _useful_routes(routes, changes)
+    if len(useful) < len(routes):
+        changes = _changes(judge, parts, judge.fib.with_routes(useful), blocks)
+    if _is_worse(changes):
+        return [], [Change(part, part) for part in parts]
+    return useful, changes
+
+
+def _changes(
+    judge: Judge, parts: Sequence[Part], proposed: Fib, blocks: Sequence[Prefix]
+) -> list[Change]:
+    """The parts of these blocks, before and after: judged by the tables that have what is proposed.
+    That only adds borders, so each new part lies in one old part.
+    """
+    after = Judge(proposed, judge.config)
+    changes: list[Change] = []
     for block in blocks:
-        yield from find_parts(judge, block.first, block.last)
+        new_parts = find_parts(after, block.first, block.last)
+        changes += [Change(_part_around(parts, new.first), new) for new in new_parts]
+    return changes
 
 
 def _part_around(parts: Sequence[Part], address: int) -> Part:
     return parts[bisect_right(parts, address, key=attrgetter("first")) - 1]
 
 
-def _is_worse(parts: Sequence[Part], after: Sequence[Part]) -> bool:
-    """Whether anything is worse with the routes. More routes only add borders, so each new part
-    lies in one old part.
-    """
-    for part in after:
-        before = _part_around(parts, part.first)
-        if part.opinion.grade > before.opinion.grade or part.worst_grade > before.worst_grade:
+def _is_worse(changes: Iterable[Change]) -> bool:
+    """Whether anything is worse with what is proposed."""
+    for before, after in changes:
+        if after.opinion.grade > before.opinion.grade or after.worst_grade > before.worst_grade:
             return True
     return False
 
 
-def _is_repaired(before: Part, part: Part) -> bool:
+def _is_repaired(change: Change) -> bool:
     """Whether nothing escapes any more, and nothing is in doubt that was not before."""
-    doubts = [opinion for opinion in part.opinions if opinion.grade is Grade.DOUBT]
-    return part.escape is None and set(before.opinions).issuperset(doubts)
+    doubts = [each for each in change.after.opinions if each.grade is Grade.DOUBT]
+    return change.after.escape is None and set(change.before.opinions).issuperset(doubts)
 
 
-def _helping_routes(parts: Sequence[Part], after: Sequence[Part]) -> set[Route | None]:
+def _useful_routes(routes: Sequence[Route], changes: Iterable[Change]) -> list[Route]:
     """The routes that end an escape. One that an earlier rule hides takes nothing, or only what is
     fine.
     """
-    helping: set[Route | None] = set()
-    for part in after:
-        if part.escape is None and _part_around(parts, part.first).escape:
-            helping.add(part.decision.route)
-    return helping
+    ending = {
+        id(after.decision.route)
+        for before, after in changes
+        if after.escape is None and before.escape is not None
+    }
+    return [route for route in routes if id(route) in ending]
 
 
 def _why_still(part: Part, missing: Why | None) -> Why:

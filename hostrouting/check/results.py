@@ -66,7 +66,7 @@ FATES: dict[str, str] = {
 
 
 class Opinion(NamedTuple):
-    """What is to be said of packets with one decision, or with one other outcome."""
+    """What is to be said of packets with one decision, or with one other end."""
 
     grade: Grade
     name: str = ""
@@ -116,16 +116,12 @@ class Part(NamedTuple):
         return ""
 
     @property
-    def escapes(self) -> list[tuple[Opinion, Decision]]:
-        """How packets escape, the plain ones first, and where these end."""
-        escapes = [opinion for opinion in self.opinions if opinion.grade is Grade.ESCAPE]
-        return [(opinion, opinion.decision or self.decision) for opinion in escapes]
-
-    @property
     def escape(self) -> tuple[Opinion, Decision] | None:
-        """The first of them; None if no packets escape."""
-        escapes = self.escapes
-        return escapes[0] if escapes else None
+        """How packets escape, plain ones if these do, and where they end; None if none escape."""
+        for opinion in self.opinions:
+            if opinion.grade is Grade.ESCAPE:
+                return opinion, opinion.decision or self.decision
+        return None
 
     @property
     def worst_grade(self) -> Grade:

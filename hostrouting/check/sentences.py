@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from hostrouting.check.parts import ranges_of
 from hostrouting.check.results import OVERLAP, CheckReport, Escape, FamilyReport, Opinion
-from hostrouting.config.cni import devices_of
+from hostrouting.config.cni import cni_row
 from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity
-from hostrouting.model.link_kinds import is_card
+from hostrouting.model.link_kinds import is_card, leads_out
 from hostrouting.model.prefix import IPV4, extent, ip_at
 from hostrouting.model.route import OURS, TABLE_MAIN, Route, deletion_command
-from hostrouting.model.snapshot import ARPHRD_INFINIBAND
 from hostrouting.routes.uplink import TO_HAVE_DEFAULT
 from hostrouting.text import command_of, counted, grouped, spoken
 
@@ -44,7 +43,7 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
     for family in report.families:
         findings += _describe_unrepairable(family, severity)
         findings += [*family.flaws, *family.doubts]
-        findings += _describe_allowances(family)
+    findings += _describe_allowances(report)
     return tuple(dict.fromkeys(findings))
 
 
@@ -53,20 +52,18 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
 
 def _describe_missing_default(family: FamilyReport, severity: Severity) -> Finding:
     """That no device is expected."""
-    target = f"IPv{family.family} default route"
-    facts = {"family": family.family}
     remedy = TO_HAVE_DEFAULT
     looked_up = {(rule.family, rule.table) for rule in family.snapshot.rules}
     if (family.family, TABLE_MAIN) not in looked_up:
-        add_rule = command_of(_program_for(family.family), "rule add pref 32766 lookup main")
+        add_rule = _command_for(family.family, "rule add pref 32766 lookup main")
         remedy = Remedy("no rule looks up table main; add it", add_rule)
     return Finding(
         "no-default-route",
         severity,
         family.sentence,
-        target,
+        f"IPv{family.family} default route",
         remedy,
-        facts,
+        {"family": family.family},
         can_retry=True,
     )
 
@@ -110,15 +107,15 @@ def _is_stuck(escape: Escape, family: FamilyReport) -> bool:
 
 def _may_be_intended(escape: Escape, family: FamilyReport) -> bool:
     """Whether packets leave by tunnels or bridges of guests alone, and hide nothing by that. To
-    allow a network card or InfiniBand would only silence the check: these are the outage that it is
-    for.
+    allow a network card, InfiniBand or a dummy would only silence the check: these are the outage
+    that it is for.
     """
     if escape.kind != OVERLAP or _is_stuck(escape, family):
         return False
     links = family.snapshot.links_by_name
     for dev in escape.devs:
         link = links.get(dev)
-        if link is None or not link.kind or link.type == ARPHRD_INFINIBAND or is_card(link, links):
+        if link is None or not link.kind or not leads_out(link) or is_card(link, links):
             return False
     return True
 
@@ -133,9 +130,9 @@ def _cni_that_leads_there(escape: Escape, family: FamilyReport) -> str:
     if route is None or not route.has_gateway or escape.kind != OVERLAP:
         return ""
     for link in family.snapshot.links:
-        for cni, _ in devices_of(link.name, link.kind):
-            if route.protocol in cni.protocols:
-                return cni.name
+        row = cni_row(link.name, link.kind)
+        if row is not None and route.protocol in row[0].protocols:
+            return row[0].name
     return ""
 
 
@@ -222,13 +219,12 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
 
 def _command_to_add(rule: Rule) -> str:
     """The command that adds this rule for table main."""
-    program = _program_for(rule.family)
-    return command_of(program, f"rule add pref {rule.priority} {rule.selection} lookup main")
+    return _command_for(rule.family, f"rule add pref {rule.priority} {rule.selection} lookup main")
 
 
-def _program_for(family: int) -> str:
-    """The program that changes the rules of this family."""
-    return "ip" if family == IPV4 else "ip -6"
+def _command_for(family: int, words: str) -> str:
+    """The command with these words that changes the rules of this family."""
+    return command_of("ip" if family == IPV4 else "ip -6", words)
 
 
 # What is in doubt.
@@ -286,17 +282,25 @@ def describe_doubts(family: int, doubts: Iterable[RangeInDoubt]) -> Iterator[Fin
         sentence = wording.sentence.format(where=where, reason=opinion.reason)
         remedy = Remedy(wording.remedy)
         if wording.command:
-            remedy = Remedy(wording.remedy, command_of(_program_for(family), wording.command))
+            remedy = Remedy(wording.remedy, _command_for(family, wording.command))
         yield Finding(cast("Name", opinion.name), "warning", sentence, where, remedy)
 
 
 # What is allowed.
 
 
-def _describe_allowances(family: FamilyReport) -> Iterator[Finding]:
-    """Which ranges leave through a device that is only allowed, by what allows it."""
-    allowed = ranges_of((part, part.allowance) for part in family.parts)
-    by_reason = grouped((name, extent(family.family, *ends)) for name, *ends in allowed)
-    for name, ranges in by_reason.items():
-        where = spoken(ranges, most=3)
-        yield Finding("allowed", "note", f"packets to {where} leave through {name}", name)
+def _describe_allowances(report: CheckReport) -> Iterator[Finding]:
+    """Which ranges leave through devices that are only allowed, and what allows these, in one line:
+    nothing is wrong there.
+    """
+    allowed: list[tuple[str, str]] = []
+    for family in report.families:
+        ranges = ranges_of((part, part.allowance) for part in family.parts)
+        allowed += [(name, extent(family.family, *ends)) for name, *ends in ranges]
+    by_reason = grouped(allowed)
+    sentences = [
+        f"packets to {spoken(extents, most=3)} leave through {name}"
+        for name, extents in by_reason.items()
+    ]
+    if sentences:
+        yield Finding("allowed", "note", "; ".join(sentences), ", ".join(by_reason))

@@ -46,8 +46,8 @@ def main(argv: Sequence[str] | None = None, *, host: Host | None = None) -> int:
         from hostrouting.cli.output import write  # noqa: PLC0415  the help needs less
         from hostrouting.host.host import Host  # noqa: PLC0415  the help needs no host
 
-        answer = command_of(arguments.command).run(arguments, host or Host.local())
-        return write(answer, as_json=as_json)
+        page = command_of(arguments.command).run(arguments, host or Host.local())
+        return write(page, as_json=as_json)
     except KeyboardInterrupt:
         from hostrouting.cli.output import say  # noqa: PLC0415  it may not be loaded yet
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from hostrouting.cli.output import Answer
+from hostrouting.cli.output import Page
 from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, worst_code
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fleet import NO_VERDICT, NodeProblem, check_snapshots, group_nodes
@@ -21,7 +21,7 @@ _CODES = {
 """The exit code of each verdict on a node."""
 
 
-def check_nodes(folder: str, config: HostRoutingConfig) -> Answer:
+def check_nodes(folder: str, config: HostRoutingConfig) -> Page:
     """Check the snapshots in this folder in new processes, one for each processor."""
     # New interpreters, because a fork of a process with threads can hang.
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
@@ -39,7 +39,7 @@ def check_nodes(folder: str, config: HostRoutingConfig) -> Answer:
         ],
     }
     codes = [_CODES[problem.verdict] for problem in groups]
-    return Answer(worst_code(*codes), document, _lines(groups))
+    return Page(worst_code(*codes), document, _lines(groups))
 
 
 def _lines(groups: Mapping[NodeProblem, list[str]]) -> Iterator[str]:

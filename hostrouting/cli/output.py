@@ -1,4 +1,4 @@
-"""Prints answers: lines or one JSON document on standard output; remarks, errors and logs on
+"""Prints pages: lines, or one JSON document, on standard output; remarks, errors and logs on
 standard error.
 """
 
@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, TextIO
 
 from hostrouting import errors
 from hostrouting.codes import CANNOT_DECIDE
-from hostrouting.release import foreign_phases
 from hostrouting.text import printable
 
 _COLOURS = {
@@ -21,7 +20,7 @@ _COLOURS = {
 """By the first words of a line; others are yellow."""
 
 
-class Answer(NamedTuple):
+class Page(NamedTuple):
     """The answer of a command: its exit code, and the same as a document and as lines."""
 
     code: int
@@ -44,31 +43,29 @@ def write_error(error: Exception, *, as_json: bool) -> int:
     if isinstance(error, errors.HostRoutingError):
         code = error.exit_code
         say(*str(error).split("\n"))
-    elif foreign_phases():
-        say(foreign_phases())
     else:
         from traceback import format_exc  # noqa: PLC0415  only a bug needs it
 
         ask = "this is a bug in hostrouting; please report it with the following text"
         say(ask, *format_exc().splitlines())
-    return write(Answer(code, error_document(error), ()), as_json=as_json)
+    return write(Page(code, error_document(error), ()), as_json=as_json)
 
 
-def write(answer: Answer, *, as_json: bool) -> int:
-    """Print the answer and return its exit code. A reader who goes away (`| head`) is not a
+def write(page: Page, *, as_json: bool) -> int:
+    """Print the page and return its exit code. A reader who goes away (`| head`) is not a
     failure.
     """
     try:
         if as_json:
             import json  # noqa: PLC0415  a check on the host needs none
 
-            _print([json.dumps(answer.document, indent=2)], sys.stdout)
+            _print([json.dumps(page.document, indent=2)], sys.stdout)
         else:
-            _print(answer.lines, sys.stdout)
+            _print(page.lines, sys.stdout)
     except BrokenPipeError:
         # Otherwise Python would try again when it exits, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return answer.code
+    return page.code
 
 
 def say(first: str, *others: str) -> None:

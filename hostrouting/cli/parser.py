@@ -11,7 +11,7 @@ import sys
 from functools import partial
 from importlib import import_module
 
-from hostrouting.release import PROGRAM, __version__
+from hostrouting.release import PROGRAM
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ Check which devices a host's packets leave through, and correct its routes.
   gate      runs before each start of kubelet, or of its
             machine: it sets the routes, checks them, and
             can refuse the start
-  STRICT    the gate refuses a start while an address escapes
-  WARN      the gate only logs it
+  STRICT    no unit starts while an address escapes
+  WARN      units start, and the gate logs the escape
   guard     a service that sets routes again when something
             deletes them
 
@@ -84,9 +84,9 @@ EXIT_CODES = """\
 exit codes in general:
   0  fine
   1  a problem
-  2  bad input: the command line, the configuration, a snapshot
-  3  no answer: no default route, no permission, or a rule or
-     route that is not judged
+  2  bad input: a command line, configuration or snapshot
+  3  no answer: no default route, no permission, or a rule
+     or route that is not judged
 """
 
 
@@ -173,14 +173,9 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose help is as wide as the terminal; that of a command begins with the docstring
-    of its module.
-    """
+    """A parser: the help of a command begins with the docstring of its module."""
 
     def format_help(self) -> str:
-        from shutil import get_terminal_size  # noqa: PLC0415  argparse would load it for each option
-
-        self.formatter_class = partial(_Help, width=get_terminal_size().columns)
         name = self.prog.rpartition(" ")[2]
         if name in COMMANDS:
             self.description = command_of(name).__doc__
@@ -188,12 +183,12 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Version(argparse.Action):
-    """Prints the release, and by which sources two builds of it can be told apart."""
+    """Prints the version."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from hostrouting.boot.program import sources_digest  # noqa: PLC0415  nothing else needs it
+        from hostrouting.boot.program import version  # noqa: PLC0415  nothing else needs it
 
-        sys.stdout.write(f"hostrouting {__version__} (sources {sources_digest()[:12]})\n")
+        sys.stdout.write(f"hostrouting {version()}\n")
         parser.exit()
 
 
@@ -204,7 +199,7 @@ def command_of(name: str) -> Any:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    # With the width of the terminal, argparse would load shutil for each option.
+    # While options are added, a fixed width: argparse would ask the terminal for each.
     common: dict[str, Any] = {
         "epilog": EXIT_CODES,
         "formatter_class": partial(_Help, width=80),
@@ -220,4 +215,6 @@ def make_parser() -> argparse.ArgumentParser:
             if argument == "--config":
                 settings["required"] = name in _NEED_A_FILE
             command.add_argument(argument, **settings)
+        command.formatter_class = _Help
+    parser.formatter_class = _Help
     return parser

@@ -1,11 +1,12 @@
 """A run of a task for an operator: what it waits for, how it has ended, and what it has changed."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import phases
 from hostrouting.cli.output import error_document
+from hostrouting.finding import Finding
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.lines import finding_lines, indented, way_lines
@@ -16,7 +17,7 @@ _ON_THE_PAGE = {"verdict", "finding", "status"}
 """The fields of log lines that the page repeats."""
 
 
-class Run(NamedTuple):
+class TaskRun(NamedTuple):
     """A finished run with its effects."""
 
     report: phases.Step
@@ -33,12 +34,15 @@ class Run(NamedTuple):
         """Why the run failed."""
         return [step.error for step in self.report.failures if step.error is not None]
 
-    def lines(self, done: str = "", nothing: str = "") -> Iterator[str]:
+    def lines(
+        self, done: str = "", nothing: str = "", *, told: Sequence[Finding] = ()
+    ) -> Iterator[str]:
         """How the run ended, and what it changed. If it is ok, the first line ends with `done`, or
-        with `nothing` (the same, unless given) if it changed nothing.
+        with `nothing` (the same, unless given) if it changed nothing. If not, the page goes on with
+        the findings `told`.
         """
         if not self.report.ok:
-            yield from self._failure_lines()
+            yield from self._failure_lines({finding.sentence for finding in told})
         elif self.effects.changed:
             yield f"DONE: {done}"
         else:
@@ -47,14 +51,16 @@ class Run(NamedTuple):
         yield from indented("wrote ", self.wrote)
         yield from indented("removed ", self.removed)
 
-    def _failure_lines(self) -> Iterator[str]:
+    def _failure_lines(self, told: Collection[str]) -> Iterator[str]:
         for error in self.errors:
             findings = getattr(error, "findings", ())
             errors = [finding for finding in findings if finding.severity == "error"]
             if errors:
-                yield f"FAILED: {errors[0].sentence}"
-                yield from way_lines(errors[0].remedy)
-                yield from finding_lines(errors[1:])
+                first, *others = errors
+                yield f"FAILED: {first.sentence}"
+                if first.sentence not in told:
+                    yield from way_lines(first.remedy)
+                yield from finding_lines([each for each in others if each.sentence not in told])
             else:
                 yield f"FAILED: {str(error) or type(error).__name__}"
         if not self.errors:
@@ -76,7 +82,7 @@ class Run(NamedTuple):
         }
 
 
-def run_task(task: phases.AnyTask, host: Host) -> Run:
+def run_task(task: phases.AnyTask, host: Host) -> TaskRun:
     """Run the task on this host. After a signal, the run stops, and rolls back the routes that it
     is changing. Standard error has what the run waits for, and warnings.
     """
@@ -88,7 +94,7 @@ def run_task(task: phases.AnyTask, host: Host) -> Run:
             effects += effects_of(step.result) + effects_of(step.error)  # it has one of the two
     wrote = tuple(path for path in effects.files if host.files.look(path) is not None)
     removed = tuple(path for path in effects.files if path not in wrote)
-    return Run(report, report.exit_code, effects, wrote, removed)
+    return TaskRun(report, report.exit_code, effects, wrote, removed)
 
 
 class _Escaped(logging.Formatter):

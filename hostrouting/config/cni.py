@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 
-from hostrouting.model.route import PROTOCOL_BOOT, PROTOCOL_KERNEL, REFUSING, RouteType
+from hostrouting.model.route import PROTOCOL_BOOT, PROTOCOL_KERNEL, RouteType
 
 Use: TypeAlias = Literal["network", "pod", "bridge", "marked"]
 """What a device is for:
@@ -51,7 +51,7 @@ class Refusal(NamedTuple):
     proof: Proof = "inside"
     """What proves that such a route is the CNI's."""
     is_shown_by_protocol: bool = False
-    """Whether other routes of the protocol are the CNI's, too."""
+    """Whether other routes of the protocol that have a gateway are the CNI's, too."""
 
 
 class Cni(NamedTuple):
@@ -67,7 +67,7 @@ class Cni(NamedTuple):
 
     @property
     def protocols(self) -> set[int]:
-        """The protocols of its routes, where these are known."""
+        """The protocols of its routes through gateways, where these are known."""
         return {row.protocol for row in self.refusals if row.is_shown_by_protocol}
 
 
@@ -108,7 +108,7 @@ CNIS = (
     # amazon-vpc-cni-k8s cmd/routed-eni-cni-plugin
     Cni("AWS VPC CNI", _devices(pod="eni* veth, vlan* veth", marked="vlan.eth.* vlan")),
     # azure-container-networking network/
-    Cni("Azure CNI", _devices(bridge="azure* bridge", pod="azv* veth")),
+    Cni("Azure CNI", _devices(pod="azv* veth")),
     # calico confd bird_ipam.cfg; felix route_mgr.go; the block size of an IPPool
     Cni(
         "Calico",
@@ -119,19 +119,23 @@ CNIS = (
         ),
         (
             Refusal(BIRD, ("blackhole",), _BLOCKS, is_shown_by_protocol=True),
-            Refusal(CALICO, tuple(REFUSING), _BLOCKS, proof="device", is_shown_by_protocol=True),
+            Refusal(CALICO, ("blackhole",), _BLOCKS, proof="device", is_shown_by_protocol=True),
         ),
     ),
     # cilium pkg/defaults, pkg/datapath/linux/routing
     Cni(
         "Cilium",
-        _devices(
-            "cilium_host veth, cilium_net veth, cilium_vxlan vxlan, cilium_geneve geneve, "
-            "cilium_wg0 wireguard, cilium_ipip4 ipip, cilium_ipip6 ip6tnl",
-            pod="lxc* veth netkit",
+        _devices("cilium_host veth, cilium_wg0 wireguard", pod="lxc* veth netkit"),
+        (
+            # Linux itself makes no route through a gateway with this protocol.
+            Refusal(
+                PROTOCOL_KERNEL,
+                ("unreachable",),
+                {4: (32, 32), 6: (128, 128)},
+                proof="device",
+                is_shown_by_protocol=True,
+            ),
         ),
-        (Refusal(PROTOCOL_KERNEL, ("unreachable",), {4: (32, 32), 6: (128, 128)}, proof="device"),),
-        serves=("AWS VPC CNI", "Azure CNI", "GKE"),  # chained behind them
     ),
     # flannel pkg/backend/*, main.go --ip-blackhole-route
     Cni(
@@ -148,11 +152,11 @@ CNIS = (
     Cni("kindnet", _devices(pod="knet* veth")),
     # istio cni/pkg/ambient: tunnels to this node's ztunnel, for the pods of any CNI
     Cni("Istio", _devices("istioin geneve, istioout geneve"), serves=None),
-    # squat/kilo --interface, and the bridge of its manifests
-    Cni("Kilo", _devices("kilo0 wireguard", bridge="kube-bridge bridge"), serves=None),
+    # squat/kilo --interface; --compatibility says whose pods they are
+    Cni("Kilo", _devices("kilo0 wireguard"), serves=("Cilium",)),
     Cni("KubeSpan", _devices("kubespan wireguard"), serves=None),
     Cni("kube-router", _devices("tun-* ipip ip6tnl", bridge="kube-bridge bridge")),
-    Cni("Kube-OVN", _devices("ovn0 openvswitch tun"), serves=None),
+    Cni("Kube-OVN", _devices("ovn0 openvswitch tun"), serves=("Cilium",)),  # chained behind it
     Cni("kubenet", _devices(bridge="cbr0 bridge")),
     # --ovnkube-node-mgmt-port-netdev renames a virtual function, which has no kind, beside a DPU
     Cni(
@@ -173,22 +177,22 @@ CNIS = (
         "unbounded-net",
         _devices(
             "unbounded0 dummy, wg518## wireguard, vxlan0 vxlan, gn######### geneve, "
-            "gn########## geneve, ip######### ipip, ip########## ipip",
-            bridge="cbr0 bridge",
+            "gn########## geneve, ip######### ipip, ip########## ipip"
         ),
-        serves=None,
+        serves=None,  # with manageCniPlugin: false, another CNI has the pods
     ),
-    Cni("Weave Net", _devices("weave bridge openvswitch")),
+    Cni("Weave Net", _devices("weave bridge")),
 )
 
 
 @lru_cache(4096)  # the devices of pods come and go, each with a new name
-def devices_of(name: str, kind: str) -> tuple[tuple[Cni, Device], ...]:
-    """The rows that a device with this name and kind fits."""
-    rows: list[tuple[Cni, Device]] = []
+def cni_row(name: str, kind: str) -> tuple[Cni, Device] | None:
+    """The CNI that makes devices with this name and kind, and the row for these."""
     for cni in CNIS:
-        rows += [(cni, device) for device in cni.devices if _fits(device, name, kind)]
-    return tuple(rows)
+        for device in cni.devices:
+            if _fits(device, name, kind):
+                return cni, device
+    return None
 
 
 def _fits(device: Device, name: str, kind: str) -> bool:

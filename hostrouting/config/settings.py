@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from ipaddress import IPv4Network, IPv6Address, IPv6Network
 from os import PathLike
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, as_ip, as_ipv4, is_reserved
@@ -35,6 +35,10 @@ Mode: TypeAlias = Literal["WARN", "STRICT"]
 starting.
 """
 
+Part: TypeAlias = Literal["static_routes", "probe_rewrite", "route_overlap"]
+"""A part of a pass (`upkeep.passes`), which has the name of its section of the configuration."""
+PARTS: tuple[Part, ...] = get_args(Part)
+
 MACHINES = "systemd-nspawn@.service"
 """The template of the units of machines, which are the containers of systemd-nspawn."""
 
@@ -54,19 +58,25 @@ _OUR_UNITS = (
     "hostrouting-guard.service",
 )
 """As in `HostLayout`, which this module may not import."""
-_EARLY = (
-    # systemd's own: networkd, resolved, udevd, journald, …; and the bus by which they are reached
-    "systemd-", "udev.", "dbus.", "dbus-broker.", "messagebus.",
+_EARLY = {
+    # the bus and the devices, by which systemd's own are reached
+    "udev", "dbus", "dbus-broker", "messagebus",
     # what gives this host its addresses and its default route
-    "NetworkManager", "networking.", "network.", "netplan", "ifup", "dhcpcd", "dhclient",
-    "wpa_supplicant", "iwd.", "connman", "wicked", "frr.", "bird.", "bird6.",
-    "openvswitch", "ovs-", "ovsdb-",
+    "NetworkManager", "NetworkManager-wait-online", "NetworkManager-dispatcher", "nm-cloud-setup",
+    "networking", "network", "netplan-ovs-cleanup", "ifup@", "ifupdown-pre", "ifupdown-wait-online",
+    "dhcpcd", "dhcpcd@", "dhclient", "dhclient@", "wpa_supplicant", "wpa_supplicant@", "iwd",
+    "connman", "connman-wait-online", "wicked", "wickedd", "wickedd-nanny", "wickedd-auto4",
+    "wickedd-dhcp4", "wickedd-dhcp6", "frr", "bird", "bird6",
+    "openvswitch", "openvswitch-switch", "ovs-vswitchd", "ovsdb-server",
     # what comes before the network: the first boot of a cloud's image, InfiniBand, filters
-    "cloud-init", "openibd.", "rdma.", "rdma-ndd.", "rdma-load-modules@",
-    "nftables.", "nftables-flush.", "iptables.", "ip6tables.", "firewalld.", "ufw.",
-    "netfilter-persistent.",
-)  # fmt: skip
-"""How the names of units begin that the network, or the gate itself, needs."""
+    "cloud-init", "cloud-init-local", "cloud-init-main", "cloud-init-network",
+    "openibd", "rdma", "rdma-ndd", "rdma-load-modules@",
+    "nftables", "nftables-flush", "iptables", "ip6tables", "firewalld", "ufw",
+    "netfilter-persistent",
+}  # fmt: skip
+"""The services that the network, or the gate itself, needs: each by its whole name, and those of a
+template up to the @. Those of systemd are known by its prefix.
+"""
 _RUNTIMES = ("containerd.service", "crio.service", "snap.microk8s.daemon-containerd.service")
 
 
@@ -116,8 +126,9 @@ def _router(ip: IP) -> IP:
 
 def _precedes_gate(unit: str) -> bool:
     """Whether the unit starts before the gate opens: it is one of ours, or the network needs it."""
-    is_machine = unit.partition("@")[0] == "systemd-nspawn"  # named as systemd's own units are
-    return unit in _OUR_UNITS or (unit.startswith(_EARLY) and not is_machine)
+    name, at, _ = unit.removesuffix(".service").partition("@")
+    is_of_systemd = name.startswith("systemd-") and name != "systemd-nspawn"  # a machine
+    return unit in _OUR_UNITS or is_of_systemd or f"{name}{at}" in _EARLY
 
 
 def _is_not_reserved(block: Network | IP) -> bool:
@@ -172,12 +183,10 @@ Pattern: TypeAlias = Annotated[
 ]
 
 
-# At most 251 characters: the folder of the unit's drop-ins is named after it, with ".d" at the end,
-# and no file name is longer than 255.
 Unit: TypeAlias = Annotated[
     str,
     must(
-        matches(r"[\w:.\\-][\w:.\\@-]{0,242}\.service"),
+        matches(r"[\w:.\\-][\w:.\\@-]*\.service"),
         "is not the name of a service",
         'write one such as "kubelet.service"',
     ),
@@ -293,6 +302,8 @@ class RouteOverlapConfig(NamedTuple):
     expected_cidrs: tuple[Masked, ...] = ()
     """In the given order, with host bits masked."""
     mode: Mode = "WARN"
+    undecided: Literal["warn", "refuse"] = "warn"
+    """What STRICT does about a verdict that is UNDECIDED."""
     expected_devs: tuple[DeviceName, ...] = ()
     """If empty, the devices of the default route, for the CIDRs of each family its own."""
     allowed_devs: tuple[Pattern, ...] = ()
@@ -313,6 +324,9 @@ class RouteOverlapConfig(NamedTuple):
         if self.mode == "STRICT" and not self.cidrs:
             rule = "STRICT, but no CIDRs are given, so nothing is checked"
             yield Fault("mode", "", rule, "add expectedCidrs or serviceCidrs")
+        if self.undecided == "refuse" and not self.is_strict:
+            rule = '"refuse", but the mode is WARN, in which nothing is refused'
+            yield Fault("undecided", "", rule, 'set "mode": "STRICT"')
 
     @property
     def cidrs(self) -> tuple[Network, ...]:
@@ -323,6 +337,20 @@ class RouteOverlapConfig(NamedTuple):
     def is_strict(self) -> bool:
         """Whether no gated unit starts while an address of these CIDRs escapes."""
         return self.mode == "STRICT"
+
+    @property
+    def effect(self) -> str:
+        """What the mode means for a start, in words."""
+        if not self.is_strict:
+            return "gated units start even while an address escapes"
+        doubt = " or may escape" if self.undecided == "refuse" else ""
+        return f"the gate refuses every start while an address escapes{doubt}"
+
+    def refuses(self, verdict: str) -> bool:
+        """Whether no gated unit starts with this verdict of a check, and a run fails."""
+        if verdict == "undecided":
+            return self.undecided == "refuse"  # so it is STRICT
+        return self.is_strict and verdict != "ok"
 
 
 @section
@@ -463,11 +491,23 @@ class HostRoutingConfig(NamedTuple):
         return dict(json_value(self))
 
     @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts of a pass that have anything to set or to check, in their order. The route for
+        replies to probes is one of the static routes.
+        """
+        probes = self.probe_rewrite
+        has_reply_route = probes.enabled and probes.ensure_route
+        work = (
+            self.static_routes.routes or has_reply_route,
+            probes.enabled,
+            self.route_overlap.cidrs,
+        )
+        return tuple(part for part, has_work in zip(PARTS, work, strict=True) if has_work)
+
+    @property
     def has_work(self) -> bool:
         """Whether there is anything to wait for, or to guard."""
-        return bool(
-            self.static_routes.routes or self.route_overlap.cidrs or self.probe_rewrite.enabled
-        )
+        return bool(self.parts)
 
     @property
     def asks_for_nothing(self) -> bool:

@@ -20,14 +20,14 @@ the `from` of a rule with 0.0.0.0 then; in IPv6 no `from` matches.) Of all packe
 sends, a rule selects every one, none, or those that meet its conditions, such as a mark. So one
 pass over the rules follows all of them at once: a rule with conditions captures some packets, and
 the others go on; a rule without captures those that are left, and the pass is over. The result is
-the decision for the plain packet, and the other outcomes: the decisions for packets that differ
-from the plain one at some rule. No outcome is missed, because each capture adds one. Some may be
-the outcome of no packet at all, because conditions of different rules can exclude each other; that
+the decision for the plain packet, and the other ends: the decisions for packets that differ
+from the plain one at some rule. No end is missed, because each capture adds one. Some may be
+the end of no packet at all, because conditions of different rules can exclude each other; that
 errs on the safe side.
 
 What this host forwards is not followed: a rule for sources that this host does not have (`from
 10.244.1.7`), or for all but what arrives on a device (`not iif eth0`), is as if that did not exist.
-What a rule for a device selects (`iif cni0`) has an outcome, as packets with a mark have, also
+What a rule for a device selects (`iif cni0`) has an end, as packets with a mark have, also
 behind a rule for all that this host sends (`iif lo`).
 
 What the engine does not look at is named in `hostrouting.fib.not_judged`. Where such a rule or
@@ -78,7 +78,7 @@ some sources.
 """
 
 
-class Outcome(NamedTuple):
+class OtherEnd(NamedTuple):
     """Where packets end that differ from the plain packet to the same destination at this rule."""
 
     rule: Rule
@@ -223,7 +223,7 @@ class AppliedRule(NamedTuple):
     @property
     def is_for_a_device(self) -> bool:
         """Whether it selects what arrives on a device, which this host forwards."""
-        return self.rule.iif is not None and not self.invert
+        return self.rule.iif not in {None, "lo"} and not self.invert
 
     def _is_inside(self, address: int) -> bool:
         return self.to is None or self.to.first <= address <= self.to.last
@@ -326,7 +326,7 @@ class Fib:
         address = as_ip(destination)
         if address.version != self.family:
             raise ValueError(f"{address} is not an IPv{self.family} address")
-        decision, _ = self.outcomes(int(address))
+        decision, _ = self.ends(int(address))
         return decision
 
     def cells(self, first: int, last: int) -> Iterator[tuple[int, int]]:
@@ -342,8 +342,8 @@ class Fib:
         prefixes += [rule.dst for rule in self.rules if rule.dst is not None]
         return borders_of(prefixes)
 
-    def outcomes(self, address: int) -> tuple[Decision, tuple[Outcome, ...]]:
-        """The decision for the plain packet to this address, and the outcomes of other packets,
+    def ends(self, address: int) -> tuple[Decision, tuple[OtherEnd, ...]]:
+        """The decision for the plain packet to this address, and the ends of other packets,
         from one pass over the rules.
 
         For example, wg-quick has these rules, and both tables have a default route:
@@ -354,12 +354,12 @@ class Fib:
             32766: lookup main                        captures all packets that are left
 
         So the decision is that of rule 51. The packets with the mark differ there, and have the
-        decision of rule 32766: the only other outcome.
+        decision of rule 32766: the only other end.
         """
         plain: Decision | None = None
         leaves: AppliedRule | None = None
         """The rule that captures the plain packet, and leaves others."""
-        others: list[Outcome] = []
+        others: list[OtherEnd] = []
         rest: Decision | None = None
         captured: set[tuple[bool, tuple[Condition, ...]]] = set()
         for applied in self.applied:
@@ -381,12 +381,12 @@ class Fib:
                     leaves = applied
                 else:
                     met = () if applied.invert else applied.conditions
-                    others.append(Outcome(applied.rule, decision, met))
+                    others.append(OtherEnd(applied.rule, decision, met))
         rest = NO_ROUTE if rest is None else rest
         if plain is None or leaves is None:
             return rest, tuple(others)
         met = leaves.conditions if leaves.invert else ()
-        return plain, (*others, Outcome(leaves.rule, rest, met))
+        return plain, (*others, OtherEnd(leaves.rule, rest, met))
 
     def possible_devs(self, decision: Decision) -> tuple[str, ...]:
         """The devices by which packets may leave: those of the route and, while the gateway of a

@@ -25,7 +25,7 @@ def not_judged(fib: Fib) -> Iterator[tuple[str, Prefix]]:
     """Each rule and route that the engine does not look at, and the addresses that it is about.
 
     Of the rules, those that select plain packets. Other packets, such as marked ones, have an
-    outcome of their own (`Fib.outcomes`), which is not-judged if such a rule decides about them.
+    end of their own (`Fib.ends`), which is not-judged if such a rule decides about them.
     """
     for applied in fib.applied:
         rule = applied.rule

@@ -46,7 +46,7 @@ def _unusable_program(host: Host) -> Iterator[Finding]:
         return
     reason = host.interpreter.why_not_run()
     if reason:
-        sentence = f"{HostLayout.program_path} cannot be run: {reason}"
+        sentence = f"{HostLayout.python_path} cannot run {HostLayout.program_path}: {reason}"
         # `apply` does not write a program again that is as it should be.
         remedy = APPLY if Program().differs(host.files) else TO_INSTALL
         yield Finding("file", "error", sentence, HostLayout.program_path, remedy)

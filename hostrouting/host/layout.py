@@ -32,6 +32,8 @@ class HostLayout:
     """Break glass: while this file exists, belongs to root and contains a reason, gated units start
     unchecked.
     """
+    of_this_boot = (opening_path, fight_path)
+    """What an apply leaves there, and a removal takes away."""
     opening_command = f"echo REASON >{opening_path} && chmod 644 {opening_path}"
     """How root opens the gate: with some umasks, the group could write to the file otherwise."""
     node_command = f"{python_path} {program_path}"

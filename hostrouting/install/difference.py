@@ -41,7 +41,7 @@ def find_file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
     kept = {file.path for file in wanted}
     removes: list[str] = []
     if wanted:
-        kept.add(HostLayout.opening_path)  # the administrator ends the opening, or the next boot
+        kept.update(HostLayout.of_this_boot)  # the administrator ends the opening, or the boot
         # The Go original makes running machines depend on its units by these links. Where we want
         # nothing, it stays as it is.
         removes += existing(files, ORIGINAL_LINKS)

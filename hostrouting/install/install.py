@@ -6,250 +6,325 @@
 4. Take the lock, and do 1 to 3 again: another run may have come first.
 5. Write the files, and ask systemd whether each gate is in force.
 6. Start the guard, and release the lock.
-7. Each part does its work on the kernel. It waits for what it needs without the lock.
+7. Make a pass for each part (`upkeep.passes`), which waits for what it needs without the lock.
 8. The result.
 
 `Configure`, a task about one section, `Remove`, and the undo of each come here; they differ in the
-configuration that they want. If a part fails, the files stay: the gate holds units back until the
-routing is right. If the guard does not start, or a gate is not in force, the parts do their work
-all the same.
+request. If a part fails, the files stay: the gate holds units back until the routing is right. If
+the guard does not start, or a gate is not in force, the parts do their work all the same.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
-from functools import partial
-from typing import TYPE_CHECKING, ClassVar, cast
-
-import attrs
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cache, partial
+from typing import TYPE_CHECKING
 
 import phases
-from hostrouting.errors import HostError, RequirementError
+from hostrouting.config.settings import HostRoutingConfig, gated_units
+from hostrouting.errors import ConfigError, HostError, NotReady, RequirementError
 from hostrouting.gate.unit_gates import find_cancelled_gates
-from hostrouting.host.effects import Effects, effects_of, recorded_in_errors
-from hostrouting.host.host import Host
-from hostrouting.install.plan import Plan
-from hostrouting.install.preflight import plan_install, require_possible
+from hostrouting.host.effects import Effects, Operation, effects_of, recorded_in_errors
+from hostrouting.install.difference import find_file_changes, find_systemd_changes
+from hostrouting.install.installed import read_installed
+from hostrouting.install.losses import find_losses
+from hostrouting.install.plan import ALLOWED_BY, Plan
+from hostrouting.install.requirements import find_requirements
+from hostrouting.install.results import CheckResult
+from hostrouting.install.ungated import find_ungated
+from hostrouting.install.wanted import read_wanted
 from hostrouting.install.write import start_guard, write_files
-from phases.context import derived
+from hostrouting.probe.load import find_difference
+from hostrouting.probe.obstacles import find_probe_obstacles
+from hostrouting.probe.table import TABLE
+from hostrouting.routes.plan import plan_static_routes
+from hostrouting.routes.steps import RoutePlan
+from hostrouting.upkeep.passes import SHOWN, await_pass, run_pass
 from phases.execution import raise_together
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.config.settings import Part
+    from hostrouting.errors import Fault
     from hostrouting.finding import Finding
-    from hostrouting.install.part import Part
-    from hostrouting.install.wanted import Wanted
+    from hostrouting.host.host import Host
+    from hostrouting.install.wanted import Request, Wanted
+    from hostrouting.kernel.base import RouteBackend, RouteRequest
+    from hostrouting.probe.load import Difference
+    from hostrouting.upkeep.passes import PassOutcome
+
+STEPS: dict[Part, str] = {
+    "static_routes": "configure-static-routes",
+    "probe_rewrite": "rewrite-probe-source",
+    "route_overlap": "check-route-overlap",
+}
+"""By part of a pass: the name of its step in a run, and of the task that is about it alone."""
+_NOTHING = "nothing is configured, and nothing is installed"
+_RIGHT = "everything is as it should be"
+_IMAGE = "an image has no kernel; this is done when it boots"
+"""Why a run, or a part of one, is skipped."""
+_REPLACED = (
+    "another run has installed a different configuration in the meantime; run this again if this "
+    "configuration is the right one"
+)
+
+_WOULD_REMOVE = f"this would remove protection (to allow it: {ALLOWED_BY}):"
+_TABLE = f"nftables table ip6 {TABLE}"
+_OPERATIONS: dict[Difference, tuple[Operation, ...]] = {
+    "": (),
+    "missing": (Operation("create", _TABLE, "it was missing"),),
+    "different": (Operation("replace", _TABLE, "it differed from this configuration"),),
+    "unwanted": (Operation("delete", _TABLE, "it is no longer wanted"),),
+}
+"""By what is wrong with the table for probes: what is done about it."""
+_SHARE = 0.95
+"""How much of the time until the deadline of the run is used for waiting."""
 
 
-# Not attrs.frozen, whose __init__ fails in a subclass that has no slots.
-@attrs.define(unsafe_hash=True, on_setattr=attrs.setters.frozen)
-class InstallTask(ABC):
-    """A task that brings a configuration onto a host, as the module describes."""
+def install(  # noqa: C901  eight steps, which are read in one piece
+    host: Host,
+    request: Request,
+    all_parts: Sequence[Part],
+    ctx: phases.Context,
+    *,
+    wait: float,
+    as_steps: bool,
+    before: dict[str, HostRoutingConfig | None],
+) -> CheckResult | phases.Skip:
+    """Make the host what is wanted: the files, the guard, then these parts of a pass, each of which
+    waits so many seconds for what it needs, and may be a step of its own.
 
-    name = ""  # not a ClassVar, which pyright would not accept for a phases.Task
-    reason_to_skip: ClassVar[str]
-    """The reason of the Skip where nothing is configured, and nothing of ours is there."""
-    has_steps: ClassVar[bool] = False
-    """Whether each part is a step of its own; or all do their work in the step of this task."""
-
-    config: HostRoutingConfig = attrs.field()
-    host: Host = attrs.field(factory=Host.local, kw_only=True)
-    wait: float = attrs.field(default=60.0, kw_only=True)
-    """The seconds that each part waits for what it needs, such as the default route."""
-    allow_removal: bool = attrs.field(default=False, kw_only=True)
-    """Whether the configuration may take away what protects the host now: a gated unit, an expected
-    CIDR, STRICT or the guard. If not, a ConfigError names it.
+    Before the first change, `before` gets what is installed, by the id of the run; None if that
+    cannot be read. Without a change, the host is still checked: another run may have just changed
+    it. An error has what was done before it.
     """
+    parts = [part for part in all_parts if STEPS[part] not in ctx.skip]
 
-    before: dict[str, HostRoutingConfig | None] = attrs.field(
-        factory=dict, init=False, eq=False, repr=False
-    )
-    """By the id of a run that has changed something: what was installed before it; None if that
-    could not be read. Undone runs are taken out.
-    """
+    wanted = read_wanted(host, request)  # 1
+    plan = plan_install(host, wanted, parts)  # 2
+    require_possible(wanted, plan)  # 3
+    if plan.is_empty and wanted.config == HostRoutingConfig():
+        return phases.Skip(_NOTHING)
 
-    @abstractmethod
-    def wanted(self) -> Wanted:
-        """The configuration that the host is to have, and the one that it has."""
+    results: list[object] = []
+    errors: list[BaseException] = []
+    with ExitStack() as locked:
+        with phases.inner_step("install-files", ctx) as step:
+            if plan.files or plan.systemd:  # 4; each pass takes the lock itself
+                locked.enter_context(host.locked(step.ctx))
+                wanted = read_wanted(host, request)
+                plan = plan_install(host, wanted, parts)
+                require_possible(wanted, plan)
+            _log(ctx, plan.warnings)
+            if not plan.is_empty:
+                before.setdefault(ctx.run_id, wanted.former)
+            step.result = write_files(host, plan)  # 5
+        results.append(step.result)
+        if gated_units(wanted.config):
+            with _later_failures(errors), phases.inner_step("ask-systemd", ctx) as step:
+                step.result = _require_gates(host, wanted, plan, ctx)
+            results.append(step.result)
+        if plan.for_systemd("start", "restart"):  # 6
+            with _later_failures(errors), phases.inner_step("start-guard", ctx) as step:
+                step.result = start_guard(host, plan)
+            results.append(step.result)
 
-    @abstractmethod
-    def parts(self) -> tuple[Part, ...]:
-        """The tasks that do the work on the kernel, in order."""
-
-    @abstractmethod
-    def own_part(self, config: HostRoutingConfig) -> object:
-        """What of a configuration is this task's: one section, or all of it."""
-
-    def plan(self, ctx: phases.Context | None = None) -> Plan:
-        """What do() would do on this host now, and what would make it fail; changes nothing.
-
-        It is the plan of root: a process without its rights can make a plan, and not carry it out.
-        A part that checks the host checks it as the other parts, and the earlier tasks of this dry
-        run, would leave it.
-        """
-        ctx = ctx or phases.Context()
-        steps = [] if ctx.root is None else ctx.root.walk()
-        earlier = [step.result for step in steps if isinstance(step.result, Plan)]
-        parts = self._parts_of_run(ctx)
-        return plan_install(self.host, self.wanted(), parts, is_dry_run=True, earlier=earlier)
-
-    def do(self, ctx: phases.Context) -> Effects | phases.Skip:
-        return self.install(ctx, self.wanted)
-
-    def install(
-        self, ctx: phases.Context, read_wanted: Callable[[], Wanted]
-    ) -> Effects | phases.Skip:
-        """Make the host what is wanted: the files, the guard, then the work of each part.
-
-        Without a change, the host is still checked: another run may have just changed it.
-        """
-        host = self.host
-        parts = self._parts_of_run(ctx)
-
-        wanted = read_wanted()  # 1
-        plan = plan_install(host, wanted, parts)  # 2
-        require_possible(wanted, plan)  # 3
-        if plan.is_empty and wanted.is_nothing:
-            return phases.Skip(self.reason_to_skip)
-
-        errors: list[BaseException] = []
-        effects = Effects()
-        written: Effects | phases.Skip | None = None
-        with ExitStack() as locked:
-            try:
-                with phases.inner_step("install-files", ctx) as step:
-                    if plan.files or plan.systemd:  # 4; a part takes the lock when it acts
-                        locked.enter_context(host.locked(step.ctx))
-                        wanted = read_wanted()
-                        plan = plan_install(host, wanted, parts)
-                        require_possible(wanted, plan)
-                    # A gate that is cancelled in STRICT is raised after the write.
-                    _log(ctx, [each for each in plan.obstacles if each.severity != "error"])
-                    if not plan.is_empty:
-                        self.before.setdefault(ctx.run_id, wanted.former)
-                    written = write_files(host, plan)  # 5
-                    effects = self._with_gates(effects_of(written), wanted, plan, ctx)
-                    step.result = written
-            except phases.TaskFailed as failure:
-                if written is None:
-                    raise
-                errors.append(failure)  # the parts do their work all the same
-            if plan.for_systemd("start", "restart"):  # 6
-                try:
-                    with phases.inner_step("start-guard", ctx) as step:
-                        step.result = started = start_guard(host, plan)
-                    effects += started
-                except phases.TaskFailed as failure:  # the parts do not need it
-                    errors.append(failure)
-
-        results: list[object] = []
-        try:
-            as_steps = self.has_steps or bool(errors)  # so that no failure hides another
-            self._carry_out(wanted, results, ctx, as_steps=as_steps)  # 7
-        except BaseException as error:  # noqa: BLE001  raised below, with what was done before it
-            errors.append(error)
-        for result in results:
-            effects += effects_of(result)
-        with recorded_in_errors(
-            effects.changes, effects.files, effects.operations, effects.warnings
-        ):
-            raise_together(errors)
-        return self._result(effects, results)  # 8
-
-    def _with_gates(
-        self, effects: Effects, wanted: Wanted, plan: Plan, ctx: phases.Context
-    ) -> Effects:
-        """These effects with a warning for each gate that another program cancels. In STRICT, this
-        is an error instead, but not in an undo.
-        """
-        with recorded_in_errors(files=effects.files, operations=effects.operations):
-            cancelled = tuple(find_cancelled_gates(self.host, wanted.config))
-            if cancelled and wanted.config.route_overlap.is_strict and not wanted.is_undo:
-                raise RequirementError(findings=cancelled)
-        new = tuple(finding for finding in cancelled if finding not in plan.warnings)
-        _log(ctx, new)
-        return effects + Effects(warnings=new)
-
-    def _parts_of_run(self, ctx: phases.Context) -> list[Part]:
-        """The parts that a run does not leave out."""
-        return [part for part in self.parts() if part.name not in ctx.skip]
-
-    def _carry_out(
-        self, wanted: Wanted, results: list[object], ctx: phases.Context, *, as_steps: bool
-    ) -> None:
-        """The work of the parts, whose results are appended; perhaps each as a step of its own."""
-        if not as_steps:
-            for part in self._parts_of_run(ctx):
-                _do(part, wanted, results, ctx)
-            return
-        # One that the run leaves out is a skipped step.
-        steps = [
-            phases.task(part.name)(partial(_do, part, wanted, results)) for part in self.parts()
-        ]
-        phases.serial(*steps).do(ctx)
-
-    def _result(self, effects: Effects, results: Sequence[object]) -> Effects | phases.Skip:
-        """The result of a run in which nothing failed: a Skip if there was nothing to do or to warn
-        of. Its reason is that of the last part, unless each part has a step of its own.
-        """
-        are_all_skipped = all(isinstance(result, phases.Skip) for result in results)
-        if effects.changed or effects.warnings or not are_all_skipped:
-            return effects
-        if results and not self.has_steps:
-            return cast("phases.Skip", results[-1])
-        return phases.Skip("everything is as it should be")
-
-    def undo(self, ctx: phases.Context) -> Effects | phases.Skip:
-        """Install again what was installed before the run that has just failed; if none has, what
-        was installed before the first run. A task about one section restores that section. Where
-        nothing was installed, nothing is left.
-
-        HostError if that could not be read, or if another run has installed something else since.
-        """
-        undone = dict(self.before)
-        if ctx.ran is not None:  # the undo of a run that has failed: of that run only
-            undone = {run: former for run, former in undone.items() if run == ctx.run_id}
-        if not undone:
-            return phases.Skip("it has changed nothing, or that is undone")
-        former, *_ = undone.values()
-        if former is None:
-            sentence = (
-                "what was installed before could not be read, so it cannot be installed again"
-            )
-            raise HostError(f"{sentence}; to remove everything, run Remove", what="file")
-        restoring = attrs.evolve(self, config=former, wait=0, allow_removal=True)
-        ctx = derived(ctx, skip=frozenset())
-        result = restoring.install(ctx, partial(self._wanted_for_undo, restoring))
-        for run in undone:
-            del self.before[run]
+    def make(part: Part, ctx: phases.Context) -> object:
+        result = _make_part(host, part, wanted, plan, ctx, wait=wait)
+        results.append(result)
         return result
 
-    def _wanted_for_undo(self, restoring: InstallTask) -> Wanted:
-        wanted = restoring.wanted()
-        # `wanted` of this task has the configuration as its run has installed it.
-        ours = (self.own_part(self.wanted().config), self.own_part(restoring.config))
-        if wanted.former is not None and self.own_part(wanted.former) not in ours:
-            sentence = "another run has installed a different configuration since, which stays"
-            raise HostError(sentence, what="file")
-        config = wanted.config
-        had_work = wanted.former is not None and wanted.former.has_work
-        if config.has_work and not had_work:
-            # The undone run has taken away all that there was to guard, and with it the guard.
-            config = config._replace(guard=restoring.config.guard)
-        return attrs.evolve(wanted, config=config, is_undo=True)
+    try:
+        if as_steps or errors:  # 7; as steps, no failure hides another
+            # One that the run leaves out is a skipped step.
+            steps = [phases.task(STEPS[part])(partial(make, part)) for part in all_parts]
+            phases.serial(*steps).do(ctx)
+        else:
+            for part in parts:
+                make(part, ctx)
+    except BaseException as error:  # noqa: BLE001  raised below, with what was done before it
+        errors.append(error)
+    done = Effects()
+    for result in results:
+        done += effects_of(result)
+    with recorded_in_errors(done.changes, done.files, done.operations, done.warnings):
+        raise_together(errors)
+    last = results[-1]  # 8; the check is the last part
+    report = last.report if isinstance(last, CheckResult) else None
+    result = done + CheckResult(report=report)
+    return phases.Skip(_RIGHT) if result == CheckResult() else result
 
 
-def _do(
-    part: Part, wanted: Wanted, results: list[object], ctx: phases.Context
-) -> Effects | phases.Skip:
-    """The work of a part, whose result is appended."""
-    result = part.carry_out(ctx, wanted)
-    results.append(result)
-    return result
+# The plan.
 
 
-def _log(ctx: phases.Context, findings: Iterable[Finding]) -> None:
-    for finding in findings:
-        ctx.log.log(finding.level, "%s", finding, extra={"finding": finding.name})
+def plan_install(
+    host: Host,
+    wanted: Wanted,
+    parts: Sequence[Part],
+    *,
+    is_dry_run: bool = False,
+    earlier: Sequence[Plan] = (),
+) -> Plan:
+    """What a run with these parts would change, and why it must not; for a dry run also the check
+    of the host as it would be, after the earlier plans of this dry run, if that is a part.
+
+    If the run must not take anything away, a config.json that cannot be read raises its error:
+    nobody knows what it protects.
+    """
+    if host.is_image:
+        parts = ()  # an image has no kernel
+    read_snapshot = cache(host.take_snapshot)  # once, if anybody needs it
+    config = wanted.config
+    files = find_file_changes(host, config)
+    systemd = find_systemd_changes(host.running_manager, config, wanted.former, files)
+    obstacles = [*find_requirements(host, config, files), *find_ungated(config, host)]
+    routes = RoutePlan()
+    if "static_routes" in parts:
+        routes = plan_static_routes(config, read_snapshot())
+    operations: tuple[Operation, ...] = ()
+    if "probe_rewrite" in parts:
+        operations = _OPERATIONS[_find_difference(host, wanted)]
+        obstacles += find_probe_obstacles(config, read_snapshot())
+    losses: list[Fault] = []
+    if not wanted.allow_removal:
+        # If it could not be read, this raises why.
+        losses += find_losses(wanted.former or read_installed(host), config)
+    plan = Plan(files, systemd, routes, operations, tuple(obstacles), tuple(losses))
+    if is_dry_run and "route_overlap" in parts:
+        plan = plan.with_check(config, read_snapshot(), earlier)
+    return plan
+
+
+def _find_difference(host: Host, wanted: Wanted) -> Difference:
+    """What is wrong with the table for probes now."""
+    try:
+        return find_difference(host.nftables, wanted.config.probe_rewrite)
+    except HostError:
+        # Where nobody has asked for a table, nft need not be there, and Linux need not have it.
+        if any(each and each.probe_rewrite.enabled for each in (wanted.config, wanted.former)):
+            raise
+        return ""
+
+
+def require_possible(wanted: Wanted, plan: Plan) -> None:
+    """Raise the error of a run that must fail before its first change. The order is that in which
+    an operator has to solve it.
+
+    ========================  ================================================
+    What the host lacks       raises
+    What would be lost        raises, unless that is allowed
+    A conflict of routes      raises if it is new on a host that is configured
+    ========================  ================================================
+
+    Other conflicts let the run fail at its end: the files are there then, and the gate holds units
+    back until the conflict is solved. So do addresses that escape, and a gate that another program
+    cancels: the run looks for both when the files are there.
+    """
+    lacking = [
+        finding
+        for finding in plan.obstacles
+        if finding.severity == "error" and finding.name != "gate-open"
+    ]
+    if lacking:
+        raise RequirementError(findings=lacking)
+    if plan.losses:
+        raise ConfigError(plan.losses, headline=_WOULD_REMOVE)
+    if wanted.former == HostRoutingConfig() or wanted.purpose == "undo":
+        return
+    former = wanted.former or HostRoutingConfig()
+    former_keys = {route.key for route in former.static_routes.routes}
+    if any(step.route.key not in former_keys for step in plan.routes.conflicts):
+        plan.routes.require_no_conflict()  # names the others, too: they have to be solved as well
+
+
+# What is done when the files are there.
+
+
+@contextmanager
+def _later_failures(errors: list[BaseException]) -> Iterator[None]:
+    """Keep the error of the block for the end of the run: what comes next does not need it, and the
+    run has changed something. If the run is cancelled, nothing more is done.
+    """
+    try:
+        yield
+    except (phases.TaskFailed, phases.Cancelled) as error:
+        errors.append(error)
+
+
+def _require_gates(host: Host, wanted: Wanted, plan: Plan, ctx: phases.Context) -> Effects:
+    """Ask systemd, which has read the files, whether each gate is in force. If another program
+    cancels one, that is an error in STRICT, but not in an undo; else a warning.
+    """
+    cancelled = tuple(find_cancelled_gates(host, wanted.config))
+    if cancelled and wanted.config.route_overlap.is_strict and wanted.purpose != "undo":
+        raise RequirementError(findings=cancelled)
+    new = [finding for finding in cancelled if finding not in plan.warnings]
+    _log(ctx, new)
+    return Effects(warnings=tuple(new))
+
+
+def _make_part(
+    host: Host, part: Part, wanted: Wanted, plan: Plan, ctx: phases.Context, *, wait: float
+) -> CheckResult | phases.Skip:
+    """Make this part of a pass until nothing may come any more; raise what failed the last time,
+    with all changes.
+
+    If the run has an earlier deadline, the wait ends shortly before it, because DeadlineExceeded
+    does not say what was missing.
+    """
+    if host.is_image:
+        return phases.Skip(_IMAGE)
+    if part == "probe_rewrite" and not (wanted.config.probe_rewrite.enabled or plan.operations):
+        return phases.Skip(_NOTHING)  # nft need not be there
+    remaining = ctx.remaining()
+    if remaining is not None:
+        wait = min(wait, _SHARE * remaining)
+    done: list[RouteRequest] = []
+
+    def make_pass(backend: RouteBackend) -> PassOutcome:
+        with host.locked(ctx):
+            config = read_installed(host)  # other sections say something about the part, too
+            if getattr(config, part) != getattr(wanted.config, part):
+                raise NotReady(_REPLACED, kind="busy")
+            return run_pass(
+                host,
+                backend,
+                config,
+                done=done,
+                parts=[part],
+                purpose=wanted.purpose,
+                check=ctx.check,
+            )
+
+    with recorded_in_errors(done):
+        outcome = await_pass(host, make_pass, clock=_RunClock(ctx), wait=wait, say=ctx.log.info)
+        error = outcome.error
+        told = error.findings if error is not None else ()
+        _log(ctx, [finding for finding in outcome.to_log if finding not in told])
+        if isinstance(error, NotReady):
+            sentence = f"gave up after {round(wait, 1):g} s: {error}"
+            raise NotReady(sentence, findings=error.findings) from error
+        if error is not None:
+            raise error
+    operations = _OPERATIONS[outcome.table_was]
+    report = outcome.report
+    warnings = outcome.findings if report is None else ()
+    result = CheckResult(outcome.changes, (), operations, warnings, report=report)
+    return phases.Skip(_RIGHT) if result == CheckResult() else result
+
+
+class _RunClock:
+    """The time of a run, as a pass waits for it."""
+
+    def __init__(self, ctx: phases.Context) -> None:
+        self.for_watch = ctx.clock
+        self.now = ctx.clock.now
+        self.sleep = ctx.sleep
+
+
+def _log(ctx: phases.Context, findings: Sequence[Finding]) -> None:
+    for finding in findings[:SHOWN]:
+        ctx.log.warning("%s", finding.line, extra={"finding": finding.name})
+    if len(findings) > SHOWN:
+        ctx.log.warning("and %d more findings", len(findings) - SHOWN)

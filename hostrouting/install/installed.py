@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.boot.on_disk import proof_of_installation
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import ConfigError, Fault, HostRoutingError
+from hostrouting.errors import ConfigError, Fault
 from hostrouting.finding import Remedy
 from hostrouting.host.layout import HostLayout
 from hostrouting.release import call
@@ -58,14 +58,6 @@ def read_installed(host: Host) -> HostRoutingConfig:
         if ours:
             raise _unusable(f"configures nothing, although {ours[0]} is still there")
     return config
-
-
-def installed_or_none(host: Host) -> HostRoutingConfig | None:
-    """The same, but None if it cannot be read."""
-    try:
-        return read_installed(host)
-    except HostRoutingError:
-        return None
 
 
 def _unusable(rule: str) -> ConfigError:

@@ -10,6 +10,20 @@ from hostrouting.errors import Fault
 from hostrouting.gate.unit_names import template_of
 from hostrouting.text import spoken
 
+_REFUSALS = (
+    (
+        "routeOverlap.mode",
+        "overlap",
+        "STRICT is installed; with WARN, units start even if addresses escape",
+    ),
+    (
+        "routeOverlap.undecided",
+        "undecided",
+        '"refuse" is installed; without it, units start even if the verdict is UNDECIDED',
+    ),
+)
+"""By setting: a verdict with which it holds units back, and what would be lost."""
+
 
 def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iterator[Fault]:
     """What the installed configuration has and the new one has not: a CIDR, STRICT, a gated unit,
@@ -25,9 +39,10 @@ def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iter
     if cidrs:
         rule = f"{spoken(cidrs)} would no longer be checked"
         yield Fault("routeOverlap.expectedCidrs", "", rule)
-    if old.is_strict and new.cidrs and not new.is_strict:  # without CIDRs, that is said above
-        rule = "STRICT is installed; with WARN, units start even if addresses escape"
-        yield Fault("routeOverlap.mode", "", rule)
+    for path, verdict, rule in _REFUSALS:
+        # Without CIDRs, that is said above.
+        if old.refuses(verdict) and new.cidrs and not new.refuses(verdict):
+            yield Fault(path, "", rule)
     units = _freed_units(installed, config)
     if units:
         yield Fault("gate.units", "", f"{spoken(units)} would no longer wait for the gate")

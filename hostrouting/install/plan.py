@@ -9,11 +9,11 @@ import attrs
 
 from hostrouting.check.check import check_snapshot
 from hostrouting.check.document import check_document
-from hostrouting.check.sentences import check_findings
-from hostrouting.finding import WRONG, Finding, Remedy, worst_first
+from hostrouting.finding import Finding, Remedy, worst_first
 from hostrouting.host.fileset import FileChanges
 from hostrouting.routes.steps import RoutePlan
 from hostrouting.text import first_of
+from hostrouting.upkeep.passes import findings_of
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hostrouting.errors import Fault
     from hostrouting.host.effects import Operation
     from hostrouting.model.snapshot import Snapshot
-    from hostrouting.routes.steps import Step
+    from hostrouting.routes.steps import RouteStep
 
 ALLOWED_BY = "--allow-removal, in Python allow_removal=True"
 """How a removal is allowed: on the command line, and in a task."""
@@ -51,6 +51,8 @@ class Plan:
     """
     mode: Mode = "WARN"
     """What happens if an address escapes in this check."""
+    check_findings: tuple[Finding, ...] = ()
+    """The findings of this check: an error makes the run fail."""
 
     @property
     def is_empty(self) -> bool:
@@ -104,33 +106,13 @@ class Plan:
         A run waits for what its routes need and for a default route. It fails if they do not come.
         """
         failures = [*self.errors, *self.routes.route_waits]
-        if self.mode == "STRICT":
-            failures += [finding for finding in self.check_findings if finding.name in WRONG]
+        failures += [finding for finding in self.check_findings if finding.severity == "error"]
         return tuple(dict.fromkeys(failures))
-
-    @property
-    def check_findings(self) -> tuple[Finding, ...]:
-        """The findings of the check of the host as it would be."""
-        if self.report is None:
-            return ()
-        return check_findings(self.report, mode=self.mode)
 
     @property
     def would_fail(self) -> str:
         """Why the run would fail, for `phases.plan`; empty if it would succeed."""
         return "; ".join(first_of([str(failure) for failure in self.failures]))
-
-    def with_work(self, work: Plan) -> Plan:
-        """The same with what one more part would do to the kernel. Only one part has routes."""
-        routes = self.routes
-        if work.routes != RoutePlan():
-            routes = work.routes
-        return attrs.evolve(
-            self,
-            routes=routes,
-            operations=(*self.operations, *work.operations),
-            obstacles=(*self.obstacles, *work.obstacles),
-        )
 
     def with_check(
         self, config: HostRoutingConfig, snapshot: Snapshot, earlier: Sequence[Plan] = ()
@@ -146,12 +128,14 @@ class Plan:
                 return self
             snapshot = plan.routes.apply_to(snapshot)
         report = check_snapshot(snapshot, config)
-        return attrs.evolve(self, report=report, mode=config.route_overlap.mode)
+        settings = config.route_overlap
+        found = findings_of(report, settings)
+        return attrs.evolve(self, report=report, mode=settings.mode, check_findings=found)
 
     def to_mapping(self) -> dict[str, object]:
         check = None
         if self.report is not None:
-            check = check_document(self.report, mode=self.mode)
+            check = check_document(self.report, mode=self.mode, findings=self.check_findings)
         return {
             "wouldFail": self.would_fail,
             "steps": [_step_mapping(step) for step in self.routes.steps],
@@ -173,5 +157,5 @@ class Plan:
         return "\n".join(map(str, lines))
 
 
-def _step_mapping(step: Step) -> dict[str, str]:
+def _step_mapping(step: RouteStep) -> dict[str, str]:
     return {"action": step.action, "route": str(step.route), "reason": step.reason}

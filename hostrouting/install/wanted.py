@@ -1,15 +1,39 @@
-"""The configuration that a run brings onto a host, and what it takes the place of."""
+"""What a run is asked for, and what it brings onto a host because of that."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import attrs
 
 from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.errors import HostError, HostRoutingError
+from hostrouting.install.installed import read_installed
 
 if TYPE_CHECKING:
-    from hostrouting.model.route import RouteKey
+    from hostrouting.config.settings import Part
+    from hostrouting.host.host import Host
+    from hostrouting.routes.keep import Purpose
+
+
+@attrs.frozen
+class Request:
+    """What a run is asked for."""
+
+    config: HostRoutingConfig
+    section: Part | None = None
+    """The section that the run is about: all others stay as they are installed. None if it is about
+    the whole configuration.
+    """
+    allow_removal: bool = False
+    """Whether the run may take away what protects the host now."""
+    undone: Request | None = None
+    """The request of the run that is taken back; `config` is what was installed before it."""
+
+    def own_part(self, config: HostRoutingConfig) -> object:
+        """What of a configuration the run is about."""
+        return config if self.section is None else getattr(config, self.section)
 
 
 def _as_installed(config: HostRoutingConfig) -> HostRoutingConfig:
@@ -29,24 +53,35 @@ class Wanted:
     """What is installed; it asks for nothing if nothing is. None if it cannot be read."""
     allow_removal: bool
     """Whether the configuration may take away what protects the host now."""
-    is_undo: bool = False
-    """Whether a run is taken back: this configuration was installed before, with all that is wrong
+    purpose: Purpose = "apply"
+    """An undo takes a run back: this configuration was installed before, with all that is wrong
     with it.
     """
 
-    @property
-    def is_on_new_host(self) -> bool:
-        """Whether nothing is installed yet."""
-        return self.former == HostRoutingConfig()
 
-    @property
-    def is_nothing(self) -> bool:
-        """Whether nothing is wanted."""
-        return self.config == HostRoutingConfig()
+def read_wanted(host: Host, request: Request) -> Wanted:
+    """What a run brings onto this host as it is now. Where the whole configuration is replaced, the
+    installed one need not be readable.
 
-    @property
-    def former_keys(self) -> set[RouteKey]:
-        """The keys of the static routes that are configured now."""
-        if self.former is None:
-            return set()
-        return {route.key for route in self.former.static_routes.routes}
+    HostError if a run is taken back, and another one has installed something else since.
+    """
+    former: HostRoutingConfig | None = None
+    if request.section is None:
+        with suppress(HostRoutingError):
+            former = read_installed(host)
+        config = request.config
+    else:
+        former = read_installed(host)
+        config = former.replaced(request.section, request.config)
+    if request.undone is None:
+        return Wanted(config, former, request.allow_removal)
+
+    undone = read_wanted(host, request.undone).config  # as that run has installed it
+    ours = (request.own_part(undone), request.own_part(request.config))
+    if former is not None and request.own_part(former) not in ours:
+        sentence = "another run has installed a different configuration since, which stays"
+        raise HostError(sentence, what="file")
+    if config.has_work and not (former is not None and former.has_work):
+        # The undone run has taken away all that there was to guard, and with it the guard.
+        config = config._replace(guard=request.config.guard)
+    return Wanted(config, former, request.allow_removal, purpose="undo")

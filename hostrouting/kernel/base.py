@@ -185,23 +185,16 @@ class Watch(Protocol):
     def wait(self, timeout: float, *, clock: "Clock | None" = None) -> bool:
         """Wait for a change since the last wait or the start; return whether there was one.
 
-        False is returned after `timeout` seconds, and earlier only after `wake()`, called by
-        another thread. True without a change is allowed. A burst of changes, also one that
-        overflowed the socket's buffer, is reported as one True. Raises BackendError if it cannot
-        listen any more.
+        False is returned after `timeout` seconds. True without a change is allowed. A burst of
+        changes, also one that overflowed the socket's buffer, is reported as one True. Raises
+        BackendError if it cannot listen any more.
 
         `clock` is the clock of the run: a fake kernel waits on it, so that a fake clock takes no
         real time. A real kernel uses the machine's clock in any case.
         """
 
-    def wake(self) -> None:
-        """End the present or the next wait; after `close`, do nothing.
-
-        May be called in any thread: `ctx.on_cancel(watch.wake)`.
-        """
-
     def close(self) -> None:
-        """Stop listening, when no thread waits any more. May be called twice."""
+        """Stop listening. May be called twice."""
 
     def __enter__(self) -> "Self":
         return self

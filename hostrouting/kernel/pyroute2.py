@@ -9,7 +9,6 @@ pyproject.toml allows only the versions that were tried. This module does not im
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -60,7 +59,6 @@ class PollingWatch(Watch):
     def __init__(self, backend: Pyroute2Backend) -> None:
         self._backend = backend
         self._last = backend.snapshot()
-        self._awakened = threading.Event()
 
     def wait(
         self,
@@ -75,14 +73,9 @@ class PollingWatch(Watch):
             if self._last != before:
                 return True
             seconds_left = deadline - time.monotonic()
-            if self._awakened.wait(min(seconds_left, _BETWEEN_READINGS)):
-                self._awakened.clear()
-                return False
             if seconds_left <= 0:
                 return False
-
-    def wake(self) -> None:
-        self._awakened.set()
+            time.sleep(min(seconds_left, _BETWEEN_READINGS))
 
     def close(self) -> None:
         """Stop watching. May be called twice."""

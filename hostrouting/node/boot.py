@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, cast
 from hostrouting.host.host import Host
 from hostrouting.node.clock import MachineClock, NodeClock
 from hostrouting.node.ending import TIME_LIMIT, TimeLimit, stop_on_signals
-from hostrouting.node.installed import await_pass
+from hostrouting.node.installed import await_installed_pass
 from hostrouting.node.journal import lines_of, say, say_failure
 
 if TYPE_CHECKING:
-    from hostrouting.upkeep.passes import Part
+    from hostrouting.config.settings import Part
 
 
 def run_service(part: str) -> int:
@@ -28,14 +28,14 @@ def make_part(part: Part, host: Host, *, clock: NodeClock) -> int:
     """Make the part, and log what is wrong; 0 if it is done, and holds no unit back."""
     try:
         with TimeLimit(TIME_LIMIT):
-            _, outcome = await_pass(host, [part], clock=clock)
+            outcome = await_installed_pass(host, [part], clock=clock)
     except BaseException as error:  # noqa: BLE001  whatever it is, the journal has to have it
         say_failure(error)
         return 1
     for level, words in lines_of(outcome):
         say(level, words)
     # Probes hold no unit back, but systemd has to try again.
-    is_table_missing = part == "probes" and bool(outcome.findings)
+    is_table_missing = part == "probe_rewrite" and bool(outcome.findings)
     if outcome.refuses or is_table_missing:
         return 1
     return 0

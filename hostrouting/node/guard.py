@@ -7,18 +7,20 @@ pass has worked, so that it uses little of a processor while much changes. A res
 that a route is back within 3 s on a host with very many routes, too.
 
 What a pass finds is logged once, until a pass of its kind does not find it; in a fight
-(`upkeep.fight`), once until its end.
+(`node.fight`), once until its end.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hostrouting.config.settings import PARTS, Part
 from hostrouting.errors import HostRoutingError
 from hostrouting.host.host import Host
 from hostrouting.node.clock import MachineClock
 from hostrouting.node.ending import TIME_LIMIT, Stopped, TimeLimit, stop_on_signals
-from hostrouting.node.installed import GATHER, run_installed_pass, verdict_gone_after_failure
+from hostrouting.node.fight import Fight
+from hostrouting.node.installed import locked_config
 from hostrouting.node.journal import (
     ERROR,
     NOTICE,
@@ -28,8 +30,7 @@ from hostrouting.node.journal import (
     say,
     say_failure,
 )
-from hostrouting.upkeep.fight import Fight
-from hostrouting.upkeep.passes import PARTS, Part
+from hostrouting.upkeep.passes import GATHER, run_pass, verdict_gone_after_failure
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -110,9 +111,9 @@ class Guard:
 
     def _make_pass(self, *, is_whole: bool) -> float:
         """Make a pass, and say what is new; return how long to rest after it."""
-        with TimeLimit(TIME_LIMIT), self._clock.locked():
+        with TimeLimit(TIME_LIMIT):
             began = self._clock.processor_time()
-            lines, refuses = self._find_lines(PARTS if is_whole else ("routes",))
+            lines, refuses = self._find_lines(PARTS if is_whole else ("static_routes",))
             seconds = self._clock.processor_time() - began
         self._say_new(lines, self._said[is_whole])
         if refuses:
@@ -124,8 +125,13 @@ class Guard:
 
     def _find_lines(self, parts: Collection[Part]) -> tuple[list[Line], bool]:
         """What these parts of a pass find, and whether that holds units back."""
+        host = self._host
         try:
-            _, outcome = run_installed_pass(self._host, self._backend, parts)
+            with (
+                verdict_gone_after_failure(host.files),
+                locked_config(host.files, self._clock) as config,
+            ):
+                outcome = run_pass(host, self._backend, config, done=[], parts=parts)
         except HostRoutingError as error:
             return [(ERROR, words) for words in describe_failure(error)], True
         lines = [*lines_of(outcome)]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from hostrouting.errors import HostRoutingError
 from hostrouting.node.ending import Stopped, TimeIsUp
 from hostrouting.text import printable
+from hostrouting.upkeep.passes import SHOWN
 
 if TYPE_CHECKING:
     from hostrouting.upkeep.passes import PassOutcome
@@ -23,8 +24,6 @@ _ABOUT_SIGNALS = (
     "systemd sends SIGTERM to a unit that is stopped, or whose start takes longer than its "
     "TimeoutStartSec="
 )
-_SHOWN = 20
-"""So many findings of a pass are logged; `hostrouting check` shows all."""
 
 
 def say(level: int, words: str) -> None:
@@ -40,23 +39,21 @@ def say(level: int, words: str) -> None:
 
 def lines_of(outcome: PassOutcome) -> Iterator[Line]:
     """What a pass has found and done, each thing once: what was changed, what is wrong, and the
-    verdicts. A note only explains a verdict, unless it is the repair.
+    verdicts.
     """
     if outcome.changes:
         count = len(outcome.changes)
         yield INFO, f"static routes changed: {count:,}, first: {outcome.changes[0]}"
-    findings = [
-        finding
-        for finding in outcome.findings
-        if finding.severity != "note" or finding.name == "action"
-    ]
-    for finding in findings[:_SHOWN]:
+    findings = outcome.to_log
+    for finding in findings[:SHOWN]:
         level = ERROR if finding.severity == "error" else WARNING
         yield level, finding.line
-    if len(findings) > _SHOWN:
-        yield WARNING, f"and {len(findings) - _SHOWN:,} more findings"
-    for verdict in outcome.verdicts:
-        yield INFO, verdict
+    if len(findings) > SHOWN:
+        yield WARNING, f"and {len(findings) - SHOWN:,} more findings"
+    if outcome.report is not None:
+        for family in outcome.report.families:
+            if family.verdict == "ok":
+                yield INFO, str(family)
 
 
 def say_failure(error: BaseException) -> None:

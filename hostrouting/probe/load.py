@@ -59,19 +59,15 @@ def load_table(nftables: Nftables, settings: ProbeRewriteConfig) -> Difference:
     is not possible. Other tables are not touched.
     """
     before = find_difference(nftables, settings)
-    difference = before
+    if not before:
+        return before
+    text = render_probe_table(settings) if settings.enabled else PROBE_DELETION
     for _ in range(_LOADS):
-        if not difference:
-            return before
-        text = PROBE_DELETION
-        if settings.enabled:
-            text = render_probe_table(settings)
         nftables.load(text)
-        difference = find_difference(nftables, settings)
-    if difference:
-        sentence = (
-            f"table ip6 {TABLE} is not as it was loaded: something on this host changes nftables "
-            "at the same time; stop that"
-        )
-        raise HostError(sentence, what="nft", kind="failed")
-    return before
+        if not find_difference(nftables, settings):
+            return before
+    sentence = (
+        f"table ip6 {TABLE} is not as it was loaded: something on this host changes nftables at "
+        "the same time; stop that"
+    )
+    raise HostError(sentence, what="nft", kind="failed")

@@ -13,7 +13,7 @@ last first. Then the table is read once more, so that the error says what is tru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import ApplyError, BackendError
@@ -42,22 +42,24 @@ def apply_plan(
     ApplyError if the kernel refuses a change, or if the table does not match the plan afterwards.
     Then the changes were rolled back as far as possible, and the error says what is in the table.
     `check` is called wherever the run can be cancelled; what it raises is raised again after the
-    rollback. `done`, an empty list, gets the changes that are in effect at the end, also if an
-    error is raised. A plan without changes writes nothing.
+    rollback. `done` gets the changes that are in effect at the end, also if an error is raised. A
+    plan without changes writes nothing.
     """
     plan.require_no_conflict()
     if not plan.changes:
         return
-    keys = {step.route.key for step in plan.steps}
-    present = _present(before, keys)
+    present = _present(before, {step.route.key for step in plan.steps})
+    requests: list[RouteRequest] = []
     try:
-        problems = _carry_out(plan, backend, check, done)
+        problems = _carry_out(plan, backend, check, requests)
         if not problems:
             return
-        after = _undo(backend, present, done)
+        after = _undo(backend, present, requests)
     except BaseException as stopped:  # even during a rollback, which then begins again
-        _add_note(stopped, _undo(backend, present, done))
+        _add_note(stopped, _undo(backend, present, requests))
         raise
+    finally:
+        done += requests
     can_retry = all(problem.can_retry for problem in problems)
     raise ApplyError(*map(str, problems), after=after, can_retry=can_retry) from problems[0]
 
@@ -178,11 +180,12 @@ def _in_effect(
     route of ours with any metric if there is none without.
     """
     entries = _entries(now)
-
-    def is_in_effect(request: RouteRequest) -> bool:
-        return (bare(request.route) in entries) != (request.verb == "delete")
-
-    return [*filter(is_in_effect, requests)]
+    in_effect: list[RouteRequest] = []
+    for request in requests:
+        is_there = bare(request.route) in entries
+        if is_there != (request.verb == "delete"):
+            in_effect.append(request)
+    return in_effect
 
 
 def _entries(routes_of_keys: dict[RouteKey, list[Route]]) -> set[Route]:
@@ -197,13 +200,11 @@ def _entries(routes_of_keys: dict[RouteKey, list[Route]]) -> set[Route]:
     return entries
 
 
-def _read(backend: RouteBackend, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
-    wanted = [*keys]
-    snapshot = backend.snapshot(near=[key.prefix for key in wanted])
-    return _present(snapshot, wanted)
+def _read(backend: RouteBackend, keys: Collection[RouteKey]) -> dict[RouteKey, list[Route]]:
+    return _present(backend.snapshot(near=[key.prefix for key in keys]), keys)
 
 
-def _present(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
+def _present(snapshot: Snapshot, keys: Collection[RouteKey]) -> dict[RouteKey, list[Route]]:
     """The routes of each of these keys, without the state of their next hops."""
     present = present_by_key(snapshot, keys)
     return {key: [*map(bare, present[key])] for key in keys}

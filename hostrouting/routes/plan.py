@@ -32,7 +32,7 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.release import call
-from hostrouting.routes.steps import Incomplete, RoutePlan, Step
+from hostrouting.routes.steps import RoutePlan, RouteStep
 from hostrouting.routes.uplink import Need, Uplink
 
 TO_MOVE = Remedy("to have that now", call(f"apply --config {HostLayout.config_path}"))
@@ -40,18 +40,13 @@ TO_MOVE = Remedy("to have that now", call(f"apply --config {HostLayout.config_pa
 
 def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
     """The route for replies to probes, whose destination is on the link, if a configuration wants
-    it.
-
-    A configured route with its key takes its place.
+    it. A configured route with its key takes its place.
     """
     rewrite = config.probe_rewrite
     if not (rewrite.enabled and rewrite.ensure_route):
         return ()
     [dev] = rewrite.interfaces  # the configuration has only one with `ensureRoute`
-    reply = StaticRoute(Prefix.of(rewrite.global_address).to_network(), dev=dev)
-    if any(route.key == reply.key for route in config.static_routes.routes):
-        return ()
-    return (reply,)
+    return (StaticRoute(Prefix.of(rewrite.global_address).to_network(), dev=dev),)
 
 
 def plan_static_routes(
@@ -71,8 +66,8 @@ def plan_static_routes(
             uplink = uplink_of(key.prefix.family)
             plans.append(_plan_route(wanted[key], present, uplink, may_move=may_move))
         elif key in replies:
-            plan = _plan_route(replies[key], present, uplink_of(IPV6), on_link=True)
-            plans.append(plan.of_replies())
+            uplink = uplink_of(IPV6)
+            plans.append(_plan_route(replies[key], present, uplink, on_link=True).of_replies())
         else:
             plans.append(RoutePlan(tuple(steps_for_key(None, present))))
     return RoutePlan.joined(plans)
@@ -96,14 +91,13 @@ def _plan_route(
     working = _working_route(static, present, uplink)
     if isinstance(wanted, Need):
         if working is None:
-            return RoutePlan(waiting=(Incomplete(static, wanted),))
+            return RoutePlan(waiting=((wanted, static),))
         later = Need(f"wait for {wanted}", wanted.remedy)
     elif working is None or may_move or _way(working) == _way(wanted):
         return RoutePlan(tuple(steps_for_key(wanted, present)))
     else:
         later = Need(f"lead {wanted.way}", TO_MOVE)
-    steps = steps_for_key(working, present)
-    return RoutePlan(tuple(steps), staying=(Incomplete(static, later),))
+    return RoutePlan(tuple(steps_for_key(working, present)), staying=((later, static),))
 
 
 def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink) -> Route | None:
@@ -131,7 +125,7 @@ def present_by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKe
     return present
 
 
-def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> list[Step]:
+def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> list[RouteStep]:
     """The steps for one key, from the wanted route (None: delete ours) and the routes that have the
     key now. A conflict is the only step.
     """
@@ -151,17 +145,17 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> list[Step]:
     stale.reverse()
     stale.sort(key=lambda route: len(route.next_hops))
     reason = "not configured" if wanted is None else "leads elsewhere"
-    deletions = [Step("delete", route, reason) for route in stale]
+    deletions = [RouteStep("delete", route, reason) for route in stale]
     if wanted is None:
         return deletions
     if not left:
-        return [*deletions, Step("add", wanted, "missing")]
+        return [*deletions, RouteStep("add", wanted, "missing")]
     used = left[0]
     if _way(used) == _way(wanted):
         owner = "" if used.protocol == OURS else f" (proto {protocol_name(used.protocol)})"
-        return [Step("keep", used, f"exists{owner}"), *deletions]
+        return [RouteStep("keep", used, f"exists{owner}"), *deletions]
     reason = f"a route that is not hostrouting's has the same destination and metric: [{used}]"
-    return [Step("conflict", wanted, reason, used)]
+    return [RouteStep("conflict", wanted, reason, used)]
 
 
 def deletion_could_take(deleted: Route, other: Route) -> bool:

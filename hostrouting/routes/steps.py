@@ -4,7 +4,8 @@
 others, and asked for the host as it would be afterwards.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.config.settings import StaticRoute
@@ -22,7 +23,7 @@ Action: TypeAlias = Literal["conflict", "keep", "delete", "add"]
 _SIGNS: dict[Action, str] = {"conflict": "!", "keep": " ", "delete": "-", "add": "+"}
 
 
-class Step(NamedTuple):
+class RouteStep(NamedTuple):
     """What becomes of one route, or why it cannot be installed."""
 
     action: Action
@@ -49,24 +50,20 @@ class Step(NamedTuple):
     def finding(self) -> Finding:
         """The conflict as a finding."""
         prefix = str(self.route.prefix)
-        facts = {"held": str(self.rival), "metric": self.route.metric}
         sentence = f"{prefix} cannot be installed: {self.reason}"
-        return Finding("route-conflict", "error", sentence, prefix, self.remedy, facts)
+        return Finding("route-conflict", "error", sentence, prefix, self.remedy)
 
 
-class Incomplete(NamedTuple):
-    """A configured route that cannot be completed, and what is missing; of one that stays, what it
-    will do after a reboot.
-    """
-
-    route: StaticRoute
-    missing: Need
+Incomplete: TypeAlias = tuple[Need, StaticRoute]
+"""What is missing for a configured route to be completed; for one that stays, what it will do after
+a reboot.
+"""
 
 
 class RoutePlan(NamedTuple):
     """The steps in their order, and the configured routes that wait, or stay as they are."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[RouteStep, ...] = ()
     waiting: tuple[Incomplete, ...] = ()
     staying: tuple[Incomplete, ...] = ()
     reply_findings: tuple[Finding, ...] = ()
@@ -75,26 +72,18 @@ class RoutePlan(NamedTuple):
     """
 
     @classmethod
-    def joined(cls, plans: Iterable["RoutePlan"]) -> "RoutePlan":
+    def joined(cls, plans: Sequence["RoutePlan"]) -> "RoutePlan":
         """One plan with everything that is in these, and its steps in the order of their signs."""
-        steps: list[Step] = []
-        waiting: list[Incomplete] = []
-        staying: list[Incomplete] = []
-        reply_findings: list[Finding] = []
-        for plan in plans:
-            steps += plan.steps
-            waiting += plan.waiting
-            staying += plan.staying
-            reply_findings += plan.reply_findings
+        plan = cls(*(tuple(chain.from_iterable(each)) for each in zip(*plans, strict=True)))
         order = [*_SIGNS]
-        steps.sort(key=lambda step: order.index(step.action))
-        return cls(tuple(steps), tuple(waiting), tuple(staying), tuple(reply_findings))
+        steps = sorted(plan.steps, key=lambda step: order.index(step.action))
+        return plan._replace(steps=tuple(steps))
 
     def of_replies(self) -> "RoutePlan":
         """The plan for the route for replies to probes: a conflict or what is missing is a warning,
         and nothing else.
         """
-        obstacles = [*(step.finding for step in self.conflicts), *self.route_waits]
+        obstacles = [*self.findings()]
         return RoutePlan().with_reply_warnings(obstacles) if obstacles else self
 
     def with_reply_warnings(self, obstacles: Iterable[Finding]) -> "RoutePlan":
@@ -103,20 +92,14 @@ class RoutePlan(NamedTuple):
         return self._replace(reply_findings=warnings)
 
     @property
-    def changes(self) -> tuple[Step, ...]:
+    def changes(self) -> tuple[RouteStep, ...]:
         """The steps that change the kernel."""
         return tuple(step for step in self.steps if step.action in {"add", "delete"})
 
     @property
-    def conflicts(self) -> tuple[Step, ...]:
+    def conflicts(self) -> tuple[RouteStep, ...]:
         """The steps for routes that cannot be installed, because each has a rival."""
         return tuple(step for step in self.steps if step.action == "conflict")
-
-    @property
-    def deletions(self) -> "RoutePlan":
-        """The deletions for keys without another step: nothing takes the place of these routes."""
-        wanted = {step.route.key for step in self.steps if step.action != "delete"}
-        return RoutePlan(tuple(step for step in self.steps if step.route.key not in wanted))
 
     def require_no_conflict(self) -> None:
         """Raise RouteConflict if a wanted route cannot be installed; it also says what others wait
@@ -130,12 +113,18 @@ class RoutePlan(NamedTuple):
     def route_waits(self) -> tuple[Finding, ...]:
         """What the waiting routes need; those that need the same thing share a finding."""
         waits: list[Finding] = []
-        for need, routes in grouped((each.missing, each.route) for each in self.waiting).items():
+        for need, routes in grouped(self.waiting).items():
             verb = "needs" if len(routes) == 1 else "need"
             sentence = f"{_named(routes)} {verb} {need}"
-            target = str(routes[0].destination)
             waits.append(
-                Finding("route-waits", "warning", sentence, target, need.remedy, can_retry=True)
+                Finding(
+                    "route-waits",
+                    "warning",
+                    sentence,
+                    str(routes[0].destination),
+                    need.remedy,
+                    can_retry=True,
+                )
             )
         return tuple(waits)
 
@@ -149,12 +138,13 @@ class RoutePlan(NamedTuple):
         """What a run succeeds in spite of: what becomes of the staying routes after a reboot, and
         why there is no route for replies to probes.
         """
-        warnings: list[Finding] = []
-        for need, routes in grouped((each.missing, each.route) for each in self.staying).items():
+        warnings = [*self.reply_findings]
+        for need, routes in grouped(self.staying).items():
             sentence = f"after the next boot, {_named(routes)} will {need}; what is there now works"
-            target = str(routes[0].destination)
-            warnings.append(Finding("route-stays", "warning", sentence, target, need.remedy))
-        return (*warnings, *self.reply_findings)
+            warnings.append(
+                Finding("route-stays", "warning", sentence, str(routes[0].destination), need.remedy)
+            )
+        return tuple(warnings)
 
     def findings(self) -> Iterator[Finding]:
         """What keeps the wanted routes from being installed, now or after a reboot."""
@@ -178,5 +168,6 @@ class RoutePlan(NamedTuple):
 
 def _named(routes: list[StaticRoute]) -> str:
     """The route, or their number and the first of them."""
-    first = str(routes[0])
-    return first if len(routes) == 1 else f"{len(routes):,} routes, such as {first},"
+    if len(routes) == 1:
+        return str(routes[0])
+    return f"{len(routes):,} routes, such as {routes[0]},"

@@ -18,6 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.finding import Remedy
+from hostrouting.model.link_kinds import leads_out
 from hostrouting.model.prefix import IP, IPV4, LINK_LOCAL, Prefix, ip_at
 from hostrouting.model.route import (
     DEFAULT_METRIC,
@@ -28,7 +29,12 @@ from hostrouting.model.route import (
     Route,
     bare_hop,
 )
-from hostrouting.routes.default_route import DefaultRoutes, is_for_all_packets
+from hostrouting.routes.default_route import (
+    doubtful_devs,
+    is_for_all_packets,
+    usable_defaults,
+    with_next_hops,
+)
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -58,9 +64,20 @@ class Uplink:
         self._family = family
         self._links = snapshot.links_by_name
         self._addresses = snapshot.addresses
-        of_family = [route for route in snapshot.routes if route.prefix.family == family]
-        self._not_ours = [route for route in of_family if route.protocol != OURS]
-        self._defaults = DefaultRoutes(self._not_ours, snapshot, expected)
+        self._not_ours: list[Route] = []
+        for route in snapshot.routes:
+            if route.prefix.family == family and route.protocol != OURS:
+                self._not_ours.append(route)
+        self._defaults = usable_defaults(self._not_ours)
+        """Those of all tables, the best first."""
+        ways_out = {name for name, link in self._links.items() if leads_out(link)}
+        of_main = [route for route in self._defaults if route.table == TABLE_MAIN]
+        self._of_main = with_next_hops(of_main, lambda hop: hop.dev in ways_out)
+        """Those of table main, with the next hops that lead out of the host."""
+        self._doubtful = doubtful_devs(self._of_main, snapshot)
+        able = [dev for dev in expected if dev not in self._links or dev in ways_out]
+        self._only_expected_dev = able[0] if len(able) == 1 else None
+        """The only one of the expected devices that can have the default route settles a doubt."""
         self.reaches = cache(self._is_reached)
         """Many routes have the same gateway."""
 
@@ -77,15 +94,16 @@ class Uplink:
 
         With `on_link`, the destination is a neighbour on the device, whatever the default route is.
         """
+        if dev is not None and dev not in self._links:
+            return Need(f"the device {dev}, which this host does not have")
+        if dev is not None and not self._links[dev].up:
+            return Need(f"the device {dev} to be up")
         next_hops: tuple[NextHop, ...] | Need = (NextHop(dev),)
         if not on_link:
             next_hops = self._next_hops(destination, dev, gateway)
         if isinstance(next_hops, Need):
-            return self._missing_for_device(dev) or next_hops
+            return next_hops
         for hop in next_hops:
-            missing = self._missing_for_device(hop.dev)
-            if missing is not None:
-                return missing
             if not self.reaches(hop):
                 return Need(
                     f"an address or route on {hop.dev} that reaches the gateway {hop.gateway}"
@@ -100,11 +118,11 @@ class Uplink:
         self, destination: Prefix, dev: str | None, gateway: IP | None
     ) -> tuple[NextHop, ...] | Need:
         """The next hops of a route to this destination that may name its device and its gateway."""
-        defaults = self._defaults.all
+        defaults = self._defaults
         if dev is None:
-            defaults = self._defaults.of_main
-            if self._defaults.doubtful:
-                dev = self._defaults.only_expected_dev
+            defaults = self._of_main
+            if self._doubtful:
+                dev = self._only_expected_dev
                 if dev is None:
                     return self._need_of_a_choice()
         hops = _first_hops(defaults, dev)
@@ -134,23 +152,12 @@ class Uplink:
 
     def _need_of_a_choice(self) -> Need:
         """The need to name one of the devices in doubt."""
-        named = spoken(sorted(self._defaults.doubtful), last="or")
-        used = self._defaults.of_main[0]
+        named = spoken(sorted(self._doubtful), last="or")
         return Need(
-            f"a device to be named, because it is unclear whether [{used}] is the right one",
+            "a device to be named, because it is unclear whether "
+            f"[{self._of_main[0]}] is the right one",
             Remedy(f"name {named} in the configured route, or in routeOverlap.expectedDevs"),
         )
-
-    def _missing_for_device(self, dev: str | None) -> Need | None:
-        """What Linux needs before it accepts a route by this device, if there is one; None if
-        nothing.
-        """
-        if dev is None:
-            return None
-        link = self._links.get(dev)
-        if link is None:
-            return Need(f"the device {dev}, which this host does not have")
-        return None if link.up else Need(f"the device {dev} to be up")
 
     def _is_reached(self, hop: NextHop) -> bool:
         """Whether Linux would look for the gateway on the link of the device."""
@@ -160,18 +167,15 @@ class Uplink:
         if gateway.version != self._family:  # of an IPv4 default route by an IPv6 router
             return True
         for route in self._not_ours:
-            is_by_device = route.table == TABLE_MAIN and not route.has_gateway
-            if not is_by_device or hop.dev not in route.devs:
-                continue
-            if gateway in route.prefix and is_for_all_packets(route):
-                return True
+            if route.table == TABLE_MAIN and gateway in route.prefix:
+                is_on_link = hop.dev in route.devs and not route.has_gateway
+                if is_on_link and is_for_all_packets(route):
+                    return True
         return False
 
 
 def _first_hops(defaults: Iterable[Route], dev: str | None) -> list[NextHop]:
     """The next hops, through the device if one is named, of the first route that has some."""
-    for route in defaults:
-        hops = [bare_hop(hop) for hop in route.next_hops if dev in {None, hop.dev}]
-        if hops:
-            return hops
+    for route in with_next_hops(defaults, lambda hop: dev in {None, hop.dev}):
+        return [bare_hop(hop) for hop in route.next_hops]
     return []

@@ -4,6 +4,6 @@ metrics that say it. Nothing is changed here.
 
 from hostrouting.status.metrics import metric_lines
 from hostrouting.status.page import status_lines
-from hostrouting.status.status import State, Status, find_status
+from hostrouting.status.status import HostState, HostStatus, find_status
 
-__all__ = ["find_status", "status_lines", "metric_lines", "Status", "State"]
+__all__ = ["find_status", "status_lines", "metric_lines", "HostStatus", "HostState"]

@@ -5,21 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from hostrouting.boot.program import version
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hostrouting.status.status import Status
+    from hostrouting.status.status import HostStatus
 
 
-def metric_lines(status: Status) -> Iterator[str]:
+def metric_lines(status: HostStatus) -> Iterator[str]:
     """The state of the host, what is wrong, and the state of each gated unit and of the guard."""
+    yield from _metric("build", "The program that says this.", {f'version="{version()}"': 1})
     yield from _metric("state", "What status begins with.", {f'state="{status.state}"': 1})
-    wrong = Counter(f'name="{finding.name}"' for finding in status.wrong)
-    yield from _metric("findings", "What is wrong, by the names of findings.", wrong)
+    yield from _metric(
+        "findings",
+        "What is wrong, by the names of findings.",
+        Counter(f'name="{finding.name}"' for finding in status.wrong),
+    )
     repairs = sum(finding.facts.get("repairs", 0) for finding in status.wrong)
     yield from _metric("guard_repairs", "Repairs of a fight that lasts.", {"": repairs})
-    named = {f'unit="{unit.unit}",state="{unit.state}"': 1 for unit in status.units}
-    yield from _metric("unit", "The state of each gated unit and of the guard.", named)
+    yield from _metric(
+        "unit",
+        "The state of each gated unit and of the guard.",
+        {f'unit="{unit.unit}",state="{unit.state}"': 1 for unit in status.units},
+    )
 
 
 def _metric(name: str, meaning: str, values: Mapping[str, int]) -> Iterator[str]:

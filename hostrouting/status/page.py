@@ -4,25 +4,21 @@ else is wrong, the verdict now, what apply would do, and what to type.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from hostrouting.boot.program import version
 from hostrouting.host.layout import HostLayout
-from hostrouting.lines import SHOWN, capped, count_of_others, finding_lines, way_lines
+from hostrouting.lines import capped, finding_lines, way_lines
 from hostrouting.release import call
 from hostrouting.text import counted
 
 if TYPE_CHECKING:
     from hostrouting.gate.unit_states import UnitState
-    from hostrouting.status.status import Status
-
-_MODES = {
-    "STRICT": "the gate refuses every start while an address escapes",
-    "WARN": "gated units start even while an address escapes",
-}
+    from hostrouting.status.status import HostStatus
 
 
-def status_lines(status: Status) -> Iterator[str]:
+def status_lines(status: HostStatus) -> Iterator[str]:
     """The whole page. The unit that was asked about comes first."""
     for unit in status.asked:
         yield f"{unit.state.upper()}: {unit.sentence}"
@@ -31,12 +27,22 @@ def status_lines(status: Status) -> Iterator[str]:
         yield "NOTHING: hostrouting has nothing installed on this host"
         yield f"  to check its routes: {call('check CIDR')}"
         return
-    headline = _headline(status)
+    headline = f"this host matches {HostLayout.config_path}"
+    if status.wrong:
+        headline = status.wrong[0].sentence
     yield f"{status.state.upper()}: {headline}"
-    if status.wrong and status.wrong[0].name != "unit":  # the line of a unit has what to do
+    units = [unit for unit in status.units if unit not in status.asked]
+    for unit in units:
+        if unit.sentence == headline:
+            yield from _below(unit)
+    if status.wrong and status.wrong[0].name != "unit":  # else that is there already
         yield from way_lines(status.wrong[0].remedy, without=status.command)
     yield from _mode_lines(status)
-    yield from _unit_lines([unit for unit in status.units if unit not in status.asked])
+    yield f"  hostrouting {version()}"
+    for unit in units:
+        if unit.sentence != headline:
+            yield f"  {unit.sentence}"
+            yield from _below(unit)
     yield from _route_lines(status)
     said = {headline, *(unit.sentence for unit in status.units)}
     others = [finding for finding in status.findings if finding.sentence not in said]
@@ -45,28 +51,14 @@ def status_lines(status: Status) -> Iterator[str]:
     yield from _lines_to_type(status)
 
 
-def _headline(status: Status) -> str:
-    """What is worst, or that nothing is wrong."""
-    if status.wrong:
-        return status.wrong[0].sentence
-    return f"this host matches {HostLayout.config_path}"
-
-
-def _mode_lines(status: Status) -> Iterator[str]:
+def _mode_lines(status: HostStatus) -> Iterator[str]:
     """The mode, and what it means unless a gate is open."""
-    if not status.mode:
+    if status.config is None or not status.mode:
         return
-    if any(finding.name == "gate-open" for finding in status.findings):
-        yield f"  mode {status.mode}"
-    else:
-        yield f"  mode {status.mode}: {_MODES[status.mode]}"
-
-
-def _unit_lines(units: Sequence[UnitState]) -> Iterator[str]:
-    for unit in units[:SHOWN]:
-        yield f"  {unit.sentence}"
-        yield from _below(unit)
-    yield from count_of_others(units)
+    line = f"  mode {status.mode}"
+    if all(finding.name != "gate-open" for finding in status.findings):
+        line += f": {status.config.route_overlap.effect}"
+    yield line
 
 
 def _below(unit: UnitState) -> Iterator[str]:
@@ -76,24 +68,26 @@ def _below(unit: UnitState) -> Iterator[str]:
     yield from way_lines(unit.remedy, indent=4)
 
 
-def _route_lines(status: Status) -> Iterator[str]:
+def _route_lines(status: HostStatus) -> Iterator[str]:
     """The configured routes that are set."""
     if status.plan is None:
         return
     kept = [step for step in status.plan.routes.steps if step.action == "keep"]
     if kept:
         yield f"  routes in force: {counted(len(kept), 'configured route')}"
-        yield from capped([f"    {step}" for step in kept])
+        yield from capped([f"    {step.route}" for step in kept])
 
 
-def _verdict_lines(status: Status) -> Iterator[str]:
+def _verdict_lines(status: HostStatus) -> Iterator[str]:
     """The verdict on what leaves as it should."""
-    if status.check is not None:
-        families = status.check.report.families
-        yield from [str(family) for family in families if family.verdict == "ok"]
+    if status.check is None:
+        return
+    for family in status.check.report.families:
+        if family.verdict == "ok":
+            yield str(family)
 
 
-def _lines_to_type(status: Status) -> Iterator[str]:
+def _lines_to_type(status: HostStatus) -> Iterator[str]:
     """What apply would do, and what to type."""
     work = [] if status.plan is None else status.plan.work
     if work:

@@ -16,16 +16,17 @@ from hostrouting.check.repair_line import repair_line
 from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, worst_code
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError, is_denied
-from hostrouting.finding import Finding, Remedy, worst_first
+from hostrouting.finding import Finding, Remedy, Severity, worst_first
 from hostrouting.gate.health import find_faults
 from hostrouting.gate.unit_gates import APPLY
 from hostrouting.gate.unit_states import State as StateOfUnit, UnitState, unit_states
+from hostrouting.host.interpreter import TO_INSTALL
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import check_host
 from hostrouting.install.installed import read_installed
+from hostrouting.node.fight import read_fight
 from hostrouting.tasks.configure import Configure
-from hostrouting.text import counted
-from hostrouting.upkeep.fight import read_fight
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from hostrouting.install.plan import Plan
 
 T = TypeVar("T")
-State: TypeAlias = Literal["nothing", "in force", "differs", "waiting"]
+HostState: TypeAlias = Literal["nothing", "in force", "differs", "waiting"]
 """How a host is:
 
 - nothing: nothing is installed.
@@ -55,7 +56,7 @@ _CODES: dict[StateOfUnit, int] = {
 
 
 @attrs.frozen
-class Status:
+class HostStatus:
     """What the parts of a host have answered. A part that did not answer has its default."""
 
     config: HostRoutingConfig | None = None
@@ -82,7 +83,7 @@ class Status:
         return [finding for finding in self.findings if finding.severity != "note"]
 
     @property
-    def state(self) -> State:
+    def state(self) -> HostState:
         """How the host is."""
         if self.config == HostRoutingConfig():
             return "nothing"
@@ -108,7 +109,7 @@ class Status:
         return self.config.route_overlap.mode
 
 
-def find_status(host: Host, unit: str = "") -> Status:
+def find_status(host: Host, unit: str = "") -> HostStatus:
     """Ask each part of the host, and how this unit is. Nothing is changed."""
     answers = _Answers()
     config: HostRoutingConfig | None = None
@@ -129,23 +130,37 @@ def find_status(host: Host, unit: str = "") -> Status:
     guard = HostLayout.guard_unit
     units = answers.ask(lambda: _find_units(host, [*sorted(gated), guard], gated)) or ()
     units = [unit for unit in units if (unit.unit, unit.state) != (guard, "unknown")]
-    status = Status(config, bool(broken), units=tuple(units), asked=tuple(asked))
+    status = HostStatus(config, bool(broken), units=tuple(units), asked=tuple(asked))
     if config == HostRoutingConfig():
         return status
     if config is None:
         faults = answers.ask(lambda: find_faults(host, on_disk, broken)) or ()
-        findings = [*map(_without_apply, faults), *_trouble_with(units), *answers.findings]
+        findings = [_without(APPLY, finding) for finding in faults]
+        findings += [*_trouble_with(units), *answers.findings]
         return attrs.evolve(status, findings=worst_first(findings))
     return _with_routing(status, config, host, answers)
 
 
 def _with_routing(
-    status: Status, config: HostRoutingConfig, host: Host, answers: _Answers
-) -> Status:
+    status: HostStatus, config: HostRoutingConfig, host: Host, answers: _Answers
+) -> HostStatus:
     """The status with the plan and the check of this configuration, all findings, and what to
     type.
     """
     findings = [*(answers.ask(lambda: find_faults(host, gated_units(config))) or ())]
+    check: HostCheck | None = None
+    checked: list[Finding] = []
+    if config.route_overlap.cidrs:
+        check = answers.ask(lambda: check_host(config, host))
+    if check is not None:
+        for finding in check.findings:
+            if finding.severity != "note":
+                may_end = finding.can_retry or finding in check.doubts
+                checked.append(finding._replace(can_retry=may_end))
+    # Nothing else can be done until a device is named.
+    unnamed = [finding for finding in checked if finding.name == "default-routes"]
+    findings += [finding._replace(severity="error") for finding in unnamed]
+    findings += _trouble_with(status.units)
     plan = answers.ask(lambda: Configure(config, host=host).plan())
     if plan is not None:
         findings += _findings_of(plan, host.files)
@@ -153,23 +168,17 @@ def _with_routing(
     running = {unit.unit for unit in status.units if unit.state == "runs"}
     if fight is not None and fight.target in running:  # a guard that was killed leaves its file
         findings.append(fight)
-    check: HostCheck | None = None
-    if config.route_overlap.cidrs:
-        check = answers.ask(lambda: check_host(config, host))
-    if check is not None:
-        doubts = check.doubts
-        findings += [doubt._replace(can_retry=True) for doubt in doubts]
-        others = [finding for finding in check.findings if finding not in doubts]
-        findings += [finding for finding in others if finding.severity != "note"]
-    findings += [*_trouble_with(status.units), *answers.findings]
-    command = _what_to_type(plan, check, findings)
+    findings += checked
+    findings += answers.findings
+    command = "" if unnamed else _what_to_type(plan, check)
     if plan is not None and command:
         unwritable = _find_unwritable(host.files, plan, command)
         if unwritable is not None:
             findings.append(unwritable)
             command = ""
-    if command != APPLY.command:  # then an apply would fail, or more than that is to be done
-        findings = [_without_apply(finding) for finding in findings]
+    # Another apply would fail, or not be enough; this one also finds another Python.
+    of_no_use = TO_INSTALL if command == APPLY.command else APPLY
+    findings = [_without(of_no_use, finding) for finding in findings]
     by_sentence: dict[str, Finding] = {}
     for finding in worst_first(findings):
         by_sentence.setdefault(finding.sentence, finding)
@@ -189,16 +198,14 @@ def _findings_of(plan: Plan, files: Files) -> Iterator[Finding]:
     yield from _differences(plan)
 
 
-def _without_apply(finding: Finding) -> Finding:
-    return finding._replace(remedy=None) if finding.remedy == APPLY else finding
+def _without(remedy: Remedy, finding: Finding) -> Finding:
+    return finding._replace(remedy=None) if finding.remedy == remedy else finding
 
 
-def _what_to_type(plan: Plan | None, check: HostCheck | None, findings: list[Finding]) -> str:
-    """See `Status.command`: a command that would fail is not proposed."""
+def _what_to_type(plan: Plan | None, check: HostCheck | None) -> str:
+    """See `HostStatus.command`: a command that would fail is not proposed."""
     if plan is None or plan.routes.waiting:
         return ""
-    if any(finding.name == "default-routes" for finding in findings):
-        return ""  # a device has to be named first
     report = plan.report
     if report is None and check is not None:
         report = check.report
@@ -211,9 +218,9 @@ def _is_repaired_by_routes(report: CheckReport, plan: Plan) -> bool:
     """Whether nothing is wrong any more once the routes are there that the repair proposes. A route
     that conflicts gets others in its place.
     """
-    errors = [finding for finding in plan.errors if finding.name != "route-conflict"]
-    unrepairable = any(family.repair.unrepairable for family in report.families)
-    return not (errors or unrepairable or report.missing_defaults)
+    if report.missing_defaults or any(family.repair.unrepairable for family in report.families):
+        return False
+    return all(finding.name == "route-conflict" for finding in plan.errors)
 
 
 def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
@@ -222,9 +229,13 @@ def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
     writes = plan.files or command == repair_line()
     if not writes or files.is_writable(folder):
         return None
-    sentence = f"{folder} is on a read-only file system, so apply would fail"
-    remedy = Remedy("mount it writable (dmesg may say why it is not)")
-    return Finding("file", "error", sentence, folder, remedy)
+    return Finding(
+        "file",
+        "error",
+        f"{folder} is on a read-only file system, so apply would fail",
+        folder,
+        Remedy("mount it writable (dmesg may say why it is not)"),
+    )
 
 
 def _trouble_with(units: Iterable[UnitState]) -> Iterator[Finding]:
@@ -234,8 +245,9 @@ def _trouble_with(units: Iterable[UnitState]) -> Iterator[Finding]:
     for unit in units:
         if unit.state in {"stuck", "masked", "waiting"}:
             may_end = unit.state == "waiting"
-            finding = Finding("unit", "warning", unit.sentence, unit.unit, unit.remedy)
-            yield finding._replace(can_retry=may_end)
+            yield Finding(
+                "unit", "warning", unit.sentence, unit.unit, unit.remedy, can_retry=may_end
+            )
 
 
 class _Answers:
@@ -274,16 +286,13 @@ def _differences(plan: Plan) -> Iterator[Finding]:
     """That this host is not as config.json asks; the page has each step. Perhaps config.json was
     edited, so nothing is called wrong.
     """
-    if not plan.work:
+    what = [f"{step.route.prefix} ({step.reason})" for step in plan.routes.changes]
+    what += [*plan.files.written_paths, *plan.files.removes]
+    what += [f"{each.verb} {each.object}" for each in (*plan.operations, *plan.systemd)]
+    if not what:
         return
     path = HostLayout.config_path
-    reason = f"this host is not as {path} asks"
-    if plan.files and not plan.changes_kernel:
-        reason = f"what {path} asks for is not applied yet, or no longer whole"
-    where: list[str] = []
-    if plan.routes.changes:
-        where.append(f"{counted(len(plan.routes.changes), 'change')} of routes")
-    if plan.files:
-        where.append(counted(len([*plan.files.writes, *plan.files.removes]), "file"))
-    sentence = f"{reason} ({', '.join(where)})" if where else reason
-    yield Finding("route-differs", "error", sentence, path)
+    sentence = f"{path} is not applied yet, or no longer in force: {spoken(what, most=2)}"
+    # An address that escapes is worse than files that differ.
+    severity: Severity = "error" if plan.changes_kernel else "warning"
+    yield Finding("route-differs", severity, sentence, path)

@@ -4,31 +4,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import attrs
 
-import phases
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
-from hostrouting.install.install import InstallTask
-from hostrouting.install.installed import installed_or_none
-from hostrouting.install.wanted import Wanted
-from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
+from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
+from hostrouting.tasks.task import InstallTask
 
 if TYPE_CHECKING:
-    from hostrouting.host.effects import Effects
+    import phases
     from hostrouting.install.plan import Plan
-    from hostrouting.install.task import SectionTask
+    from hostrouting.install.results import CheckResult
 
-TASKS: tuple[type[SectionTask], ...] = (
+TASKS: tuple[type[InstallTask], ...] = (
     ConfigureStaticRoutes,
     RewriteProbeSource,
     CheckRouteOverlap,
 )
-"""In the order in which they run: the check comes last, because it looks at what the others did."""
+"""The tasks about one section, in the order in which their parts are made."""
 
 
 class Configure(InstallTask):
@@ -43,34 +40,11 @@ class Configure(InstallTask):
     """
 
     name = "configure-host-routing"
-    reason_to_skip: ClassVar[str] = "nothing is configured, and nothing is installed"
-    has_steps: ClassVar[bool] = True
 
     @property
-    def subtasks(self) -> tuple[SectionTask, ...]:
+    def subtasks(self) -> tuple[InstallTask, ...]:
         """The steps that `skip` can name."""
-        return self.parts()
-
-    def parts(self) -> tuple[SectionTask, ...]:
-        """See InstallTask."""
         return tuple(kind(self.config, host=self.host, wait=self.wait) for kind in TASKS)
-
-    def wanted(self) -> Wanted:
-        """See InstallTask. The installed configuration need not be readable, because this one takes
-        its place.
-        """
-        return Wanted(self.config, installed_or_none(self.host), self.allow_removal)
-
-    def own_part(self, config: HostRoutingConfig) -> object:
-        """See InstallTask."""
-        return config
-
-    def do(self, ctx: phases.Context) -> CheckResult | phases.Skip:
-        """See InstallTask. The result has the report of the check, if one was made."""
-        result = super().do(ctx)
-        if isinstance(result, CheckResult | phases.Skip):
-            return result
-        return CheckResult(result.changes, result.files, result.operations, result.warnings)
 
 
 @attrs.frozen
@@ -88,9 +62,8 @@ class Remove:
         """What would be removed; changes nothing."""
         return self._configure().plan()
 
-    def do(self, ctx: phases.Context) -> Effects | phases.Skip:
-        configure = self._configure()
-        return configure.install(ctx, configure.wanted)
+    def do(self, ctx: phases.Context) -> CheckResult | phases.Skip:
+        return self._configure().do(ctx)
 
     def _configure(self) -> Configure:
         return Configure(HostRoutingConfig(), host=self.host, allow_removal=True)

@@ -5,7 +5,7 @@ FaultyBackend      any backend, with the faults that a test sets
 FakeEbtables …     fake ebtables and MAC addresses (FakeLinkLayer)
 FakeHost           the fake kernel with files and a service manager; `.image()` is an image
 plain_vm, h200     the kernels of ready-made hosts
-contract           the suite of RouteBackend: subclass `contract.BackendContract`
+contract, linux    the suite of RouteBackend (subclass `contract.BackendContract`), and its host
 """
 
 from hostrouting.testing.azure_vnet import FakeEbtables, FakeLinkLayer

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
 
 from hostrouting.azure_vnet.ebtables import BridgeRule
 from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
 from hostrouting.errors import BackendError, HostError
 from hostrouting.testing.faults import Faulty
-
-_CHAINS = ("PREROUTING", "OUTPUT", "POSTROUTING")
-"""The chains that ebtables lists first; those of a user come after them."""
 
 
 class FakeEbtables(Faulty[HostError]):
@@ -20,11 +16,11 @@ class FakeEbtables(Faulty[HostError]):
     def __init__(self, rules: Iterable[str] = ()) -> None:
         super().__init__()
         self.rules = list(rules)
-        """The text of each rule, as ebtables prints it; for a test to change."""
+        """The text of each rule, in the order and words of ebtables-save; for a test to change."""
 
     def list_rules(self) -> tuple[BridgeRule, ...]:
         with self.call():
-            return self._listed()
+            return tuple(BridgeRule("ebtables-nft", text) for text in self.rules)
 
     def delete(self, rules: Sequence[BridgeRule]) -> None:
         with self.call():
@@ -35,14 +31,6 @@ class FakeEbtables(Faulty[HostError]):
                     raise HostError(sentence, what="ebtables", kind="refused")
                 left.remove(rule.text)
             self.rules = left
-
-    def _listed(self) -> tuple[BridgeRule, ...]:
-        """The rules chain by chain."""
-        by_chain: dict[str, list[BridgeRule]] = {name: [] for name in _CHAINS}
-        for text in self.rules:
-            name, _, _ = text.partition(" ")
-            by_chain.setdefault(name, []).append(BridgeRule("ebtables-nft", text))
-        return tuple(chain.from_iterable(by_chain.values()))
 
 
 class FakeLinkLayer(Faulty[BackendError]):

@@ -13,8 +13,9 @@ from hostrouting.errors import HostRoutingError
 from hostrouting.gate.trusted import find_untrusted
 from hostrouting.gate.unit_gates import judge_gates
 from hostrouting.gate.unit_names import template_of
-from hostrouting.node.installed import run_installed_pass, verdict_gone_after_failure
+from hostrouting.node.installed import read_config
 from hostrouting.node.journal import ERROR, lines_of
+from hostrouting.upkeep.passes import run_pass, verdict_gone_after_failure
 
 if TYPE_CHECKING:
     from hostrouting.testing.host import FakeHost
@@ -41,10 +42,10 @@ def why_refused(host: FakeHost, unit: str) -> tuple[str, ...]:
 def _reasons_of_pass(host: FakeHost, unit: str) -> list[str]:
     try:
         with verdict_gone_after_failure(host.files), host.open_kernel() as backend:
-            config, outcome = run_installed_pass(host, backend)
+            outcome = run_pass(host, backend, read_config(host.files), done=[])
     except HostRoutingError as error:
         return str(error).splitlines()
-    if {unit, template_of(unit)}.isdisjoint(gated_units(config)):
+    if {unit, template_of(unit)}.isdisjoint(gated_units(outcome.config)):
         return [f"the configuration does not gate {unit}"]
     if not outcome.refuses:
         return []

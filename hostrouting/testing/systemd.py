@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import attrs
 
-from hostrouting.errors import HostError
 from hostrouting.host.systemd import unit_failed, unit_name
 from hostrouting.kernel.programs import Ended, tool_error
 
 if TYPE_CHECKING:
     from hostrouting.testing.files import FakeFiles
-
-T = TypeVar("T")
 
 Gate: TypeAlias = Callable[[str], tuple[str, ...]]
 """Given a unit: what the gate logs if it refuses the unit; empty if it lets the unit pass."""
@@ -41,7 +38,7 @@ class FakeManager:
     """A service manager that records what it starts and stops in `calls`. The units in `failing`
     fail to start, and so do those that are masked and, on a FakeHost, those that its gate refuses.
     One without a file starts: systemd would read kubelet.service and others from folders that a
-    test need not fill.
+    test need not fill. What a test sets is by the whole name of the unit: `kubelet.service`.
     """
 
     running: bool = True
@@ -94,10 +91,9 @@ class FakeManager:
             if refusal:
                 self._set_state(unit, "failed")
                 raise unit_failed(unit, result="exit-code", status="0", lines=refusal)
-        lines = _of(unit, self.failing)
-        if lines is not None:
+        if unit in self.failing:
             self._set_state(unit, "failed")
-            raise unit_failed(unit, result="exit-code", status="1", lines=lines)
+            raise unit_failed(unit, result="exit-code", status="1", lines=self.failing[unit])
         self._set_state(unit, "active")
 
     def stop(self, unit: str) -> None:
@@ -123,17 +119,13 @@ class FakeManager:
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
         if not since:
             return ()
-        return _of(unit_name(unit), self.errors) or ()
+        return self.errors.get(unit_name(unit), ())
 
     def _set_state(self, unit: str, state: str) -> None:
         """Set the state of the unit, in the place of the one that `properties` gave it."""
-        for name in [name for name in self.states if unit_name(name) == unit]:
-            del self.states[name]
         self.states[unit] = state
-        for name, given in self.properties.items():
-            if unit_name(name) == unit:
-                kept = {key: value for key, value in given.items() if key not in _STATES}
-                self.properties[name] = kept
+        for name in _STATES:
+            self.properties.get(unit, {}).pop(name, None)
 
     def _require_running(self) -> None:
         """Raise the error of systemctl if systemd does not run."""
@@ -145,26 +137,21 @@ class FakeManager:
         """The units, with those that match each pattern in its place."""
         matching: list[str] = []
         for unit in map(unit_name, units):
-            if "@." in unit:
-                reason = f"Unit name {unit} is neither a valid invocation ID nor unit name."
-                sentence = f"systemctl could not show {unit}: {reason}"
-                raise HostError(sentence, what="systemd", kind="refused")
             if "*" in unit:
-                matching += fnmatch.filter(map(unit_name, self.properties), unit)
+                matching += fnmatch.filter(self.properties, unit)
             else:
                 matching.append(unit)
         return matching
 
     def _properties_of(self, unit: str) -> dict[str, str]:
-        given = _of(unit, self.properties) or {}
         on_disk = self._files_on_disk()
         read = self.read
-        if "@" in unit and _of(unit, self.states) is None and _of(unit, self.properties) is None:
+        if "@" in unit and unit not in self.states and unit not in self.properties:
             read = on_disk  # it is not loaded: systemd reads it now
         files = _files_of(unit, read)
         is_current = files == _files_of(unit, on_disk)
         is_enabled = f"{_FOLDER}multi-user.target.wants/{unit}" in read
-        active = _of(unit, self.states) or "inactive"
+        active = self.states.get(unit, "inactive")
         has_failed = active == "failed"
         return {
             "Id": unit,
@@ -177,7 +164,7 @@ class FakeManager:
             "DropInPaths": " ".join(files.drop_ins),
             **_lists_in(unit, [files.text or "", *files.drop_ins.values()]),
             "NeedDaemonReload": "no" if is_current else "yes",
-            **given,
+            **self.properties.get(unit, {}),
         }
 
     def _files_on_disk(self) -> dict[str, str]:
@@ -185,14 +172,6 @@ class FakeManager:
         if self.files is None:
             return {}
         return {**self.files.texts, **self.files.links}
-
-
-def _of(unit: str, given: Mapping[str, T]) -> T | None:
-    """What a test has set for this unit, by its whole name or without the suffix."""
-    for name, value in given.items():
-        if unit_name(name) == unit:
-            return value
-    return None
 
 
 # The properties that the files of a unit say.

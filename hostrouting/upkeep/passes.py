@@ -1,40 +1,62 @@
-"""The pass: makes the routing of a host right, once, and says what is wrong with it.
+"""The pass: makes the routing of a host right, and says what is wrong with it.
 
-The gate makes a pass before a unit starts, each service at boot makes a part of one, and the guard
-makes one after another. A pass has three parts, in this order:
+Whoever changes the kernel for hostrouting makes passes: a task of an agent, the gate before a unit
+starts, each service at boot, and the guard. A pass has three parts, in this order:
 
-    routes   set the static routes, all or none
-    probes   load the table for probes, if it is not in force
-    check    check the expected CIDRs, and leave the marker
+    static_routes   set the static routes, all or none
+    probe_rewrite   load the table for probes, if it is not in force
+    route_overlap   check the expected CIDRs, and leave the marker
 
 All parts are made, also after one has failed, so that the marker is always about the host as it is
-now. A pass does not wait. What may still come, such as a default route, is in its outcome: whoever
-can wait makes another pass then. Whoever makes a pass has the lock of the host meanwhile. The tasks
-of an agent (`tasks`) do the same with the same functions, and have their own ways to wait and to
-report.
+now. `run_pass` makes one pass, for which its caller has the lock of the host. `await_pass` makes
+passes until nothing may come any more, such as a default route: each under the lock, and with the
+configuration that is installed then; it waits without the lock.
+
+Where no verdict is reached, the markers go, because none is better than an old one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from hostrouting.check.check import check_kernel, find_what_may_come
+from hostrouting.check.document import check_document
 from hostrouting.check.marker import leave_marker, remove_markers
 from hostrouting.check.sentences import check_findings
-from hostrouting.errors import BackendError, HostError, HostRoutingError
-from hostrouting.finding import Finding
+from hostrouting.config.settings import PARTS, HostRoutingConfig
+from hostrouting.errors import (
+    ApplyError,
+    BackendError,
+    HostError,
+    HostRoutingError,
+    NotReady,
+    RouteOverlapError,
+)
+from hostrouting.finding import Finding, Name
 from hostrouting.probe.load import load_table
 from hostrouting.routes.keep import keep_routes
+from hostrouting.text import first_of
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.check.results import CheckReport
+    from hostrouting.config.settings import Part, RouteOverlapConfig
+    from hostrouting.host.base import Files
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend, RouteRequest
     from hostrouting.probe.load import Difference
+    from hostrouting.routes.keep import Purpose
+    from phases import Clock
 
-Part: TypeAlias = Literal["routes", "probes", "check"]
-PARTS: tuple[Part, ...] = get_args(Part)
+SHOWN = 20
+"""So many findings of a pass are in a log, and in an error; `hostrouting check` shows all."""
+_REPAIR: tuple[Name, ...] = ("action", "unsafe")
+"""The findings that say what to do about what is wrong."""
+GATHER = 0.02
+"""Seconds after a change in which others belong to it."""
+_LOOK_AGAIN = 1.0
+"""Seconds to the next pass while something is awaited: Linux does not report every change."""
 
 
 class PassOutcome(NamedTuple):
@@ -45,24 +67,97 @@ class PassOutcome(NamedTuple):
     """Whether a gated unit must not start."""
     waits: str = ""
     """What may still come, in words, so that a later pass may find something else."""
-    verdicts: tuple[str, ...] = ()
-    """The verdict of each family that is OK, in a sentence; of the others, the findings say it."""
-    table_was: Difference = ""
-    """What was wrong with the table for probes, which was loaded."""
     changes: tuple[RouteRequest, ...] = ()
     """The changes of static routes that are in effect, in order; also if a part has failed."""
+    table_was: Difference = ""
+    """What was wrong with the table for probes, which was loaded, or deleted if it is unwanted."""
+    report: CheckReport | None = None
+    """The report of the check, if there was one."""
+    error: HostRoutingError | None = None
+    """The error of the first part that has failed; its findings are among the others."""
+    config: HostRoutingConfig = HostRoutingConfig()
+    """The configuration with which the pass was made."""
+
+    @property
+    def to_log(self) -> list[Finding]:
+        """The findings for a log: a note only explains a verdict, unless it is the repair."""
+        return [each for each in self.findings if each.severity != "note" or each.name == "action"]
 
     def followed_by(self, other: PassOutcome) -> PassOutcome:
         """What two parts have found and done, one after the other."""
         waits = [outcome.waits for outcome in (self, other) if outcome.waits]
-        return PassOutcome(
+        return self._replace(
             findings=self.findings + other.findings,
             refuses=self.refuses or other.refuses,
             waits="; ".join(waits),
-            verdicts=self.verdicts + other.verdicts,
             table_was=self.table_was or other.table_was,
-            changes=self.changes + other.changes,
+            report=other.report,  # the check is the last part
+            error=self.error or other.error,
         )
+
+
+class PassClock(Protocol):
+    """The time, as whoever makes passes has it: a run of a task, or a process of the node."""
+
+    @property
+    def for_watch(self) -> Clock | None:
+        """The clock on which the watch of a fake kernel waits; a real one has the machine's."""
+
+    def now(self) -> float:
+        """Monotonic seconds: only differences are meaningful."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait that long, or raise what ends the caller."""
+
+
+def await_pass(
+    host: Host,
+    make_pass: Callable[[RouteBackend], PassOutcome],
+    *,
+    clock: PassClock,
+    wait: float,
+    say: Callable[[str], object],
+) -> PassOutcome:
+    """Make a pass, and another one after each change, until nothing may come any more, or `wait`
+    seconds are over. What is awaited is said each time that it changes.
+
+    `make_pass` takes the lock of the host, reads the configuration that is in force, and calls
+    `run_pass`.
+    """
+    until = clock.now() + wait
+    with verdict_gone_after_failure(host.files), host.open_kernel() as backend:
+        outcome = make_pass(backend)
+        if not outcome.waits or not wait:
+            return outcome
+        said = ""
+        with backend.watch() as watch:
+            while True:
+                # The first one again: the change may have come before the watch.
+                outcome = make_pass(backend)
+                seconds_left = until - clock.now()
+                if not outcome.waits or seconds_left <= 0:
+                    return outcome
+                if outcome.waits != said:
+                    said = outcome.waits
+                    say(f"waiting for up to {round(seconds_left, 1):g} s: {said}")
+                if isinstance(outcome.error, ApplyError):
+                    watch.wait(0.0)  # what the pass itself has changed, and taken back
+                watch.wait(min(_LOOK_AGAIN, seconds_left), clock=clock.for_watch)
+                clock.sleep(GATHER)
+
+
+@contextmanager
+def verdict_gone_after_failure(files: Files) -> Iterator[None]:
+    """Remove the markers if the block fails, or is ended: they are about another state. But not
+    after NotReady: whoever has the lock, or has installed another configuration, checks, too.
+    """
+    try:
+        yield
+    except NotReady:
+        raise
+    except BaseException:
+        remove_markers(files)
+        raise
 
 
 def run_pass(
@@ -70,90 +165,99 @@ def run_pass(
     backend: RouteBackend,
     config: HostRoutingConfig,
     *,
+    done: list[RouteRequest],
     parts: Collection[Part] = PARTS,
+    purpose: Purpose = "upkeep",
+    check: Callable[[], object] = lambda: None,
 ) -> PassOutcome:
-    """Make these parts of a pass, as far as they are configured, and take away what an edit of the
-    configuration has left: routes, and a marker.
+    """Make these parts of a pass, and take away what is no longer configured: routes, and the
+    marker; the table for probes only by an apply or an undo, because to ask for it costs each start
+    of a unit a process of nft.
+
+    `done` gets the changes of routes that are in effect: the outcome has all that are in it then.
+    What `check` raises before the last of them is raised again when they are taken back.
     """
-    configured = {*configured_parts(config)}
-    outcome = PassOutcome()
-    if "routes" in parts:
-        outcome = _set_routes(backend, config, is_configured="routes" in configured)
-    if "probes" in configured.intersection(parts):
+    outcome = PassOutcome(config=config)
+    if "static_routes" in parts:
+        outcome = outcome.followed_by(_set_routes(backend, config, done, purpose, check))
+    if "probe_rewrite" in parts and (config.probe_rewrite.enabled or purpose != "upkeep"):
         outcome = outcome.followed_by(_load_probes(host, config))
-    if "check" in configured.intersection(parts):
+    if "route_overlap" in parts:
         outcome = outcome.followed_by(_check(host, backend, config))
-    elif "check" in parts:
-        remove_markers(host.files)
-    return outcome
-
-
-def _as_warnings(error: HostRoutingError) -> tuple[Finding, ...]:
-    return tuple(finding._replace(severity="warning") for finding in error.findings)
-
-
-def configured_parts(config: HostRoutingConfig) -> Iterator[Part]:
-    """The parts that have anything to do, in their order."""
-    probes = config.probe_rewrite
-    if config.static_routes.routes or (probes.enabled and probes.ensure_route):
-        yield "routes"
-    if probes.enabled:
-        yield "probes"
-    if config.route_overlap.cidrs:
-        yield "check"
+    return outcome._replace(changes=tuple(done))
 
 
 def _set_routes(
-    backend: RouteBackend, config: HostRoutingConfig, *, is_configured: bool
+    backend: RouteBackend,
+    config: HostRoutingConfig,
+    done: list[RouteRequest],
+    purpose: Purpose,
+    check: Callable[[], object],
 ) -> PassOutcome:
     """Set the routes. If one cannot be set, that holds units back in every mode; but not the route
     for replies to probes, which is only a warning, and not one that is no longer configured.
     """
-    done: list[RouteRequest] = []
     try:
-        plan = keep_routes(backend, config, done=done)
+        plan = keep_routes(backend, config, done=done, purpose=purpose, check=check)
     except HostRoutingError as error:
-        if not is_configured:
-            return PassOutcome(_as_warnings(error), changes=tuple(done))
-        waits = str(error) if error.can_retry else ""
-        return PassOutcome(error.findings, refuses=True, waits=waits, changes=tuple(done))
-    if plan.waiting:  # so nothing was changed
-        waits = "; ".join(map(str, plan.route_waits))
-        return PassOutcome(plan.failed_waits, refuses=True, waits=waits)
-    return PassOutcome(plan.warnings, changes=tuple(done))
+        return _failed(error, refuses=bool(config.static_routes.routes))
+    return PassOutcome(plan.warnings)
+
+
+def _failed(error: HostRoutingError, *, refuses: bool) -> PassOutcome:
+    """The outcome of a part that has failed. What can be tried again may still come."""
+    waits = str(error) if error.can_retry else ""
+    return PassOutcome(error.findings, refuses, waits, error=error)
 
 
 def _load_probes(host: Host, config: HostRoutingConfig) -> PassOutcome:
     """Load the table. A unit can do without probes, so a failure is a warning."""
     try:
-        table_was = load_table(host.nftables, config.probe_rewrite)
+        return PassOutcome(table_was=load_table(host.nftables, config.probe_rewrite))
     except HostError as error:
         failure = Finding("probe-rewrite", "warning", sentence=str(error), target="nft")
-        return PassOutcome((failure,))
-    return PassOutcome(table_was=table_was)
+        return PassOutcome((failure,), error=error)
 
 
 def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> PassOutcome:
     """Check, and leave the marker. In STRICT, units are held back if the verdict is that addresses
-    escape or that there is no default route, or if Linux does not answer.
+    escape or that there is no default route, perhaps also if it is undecided, or if Linux does not
+    answer.
     """
     settings = config.route_overlap
+    if not settings.cidrs:
+        remove_markers(host.files)
+        return PassOutcome()
     try:
         report = check_kernel(backend, config)
     except BackendError as error:
         remove_markers(host.files)
-        waits = str(error) if error.can_retry else ""
-        return PassOutcome(error.findings, refuses=settings.is_strict, waits=waits)
-    findings = check_findings(report, mode=settings.mode)
-    escapes = report.verdict not in {"ok", "undecided"}
-    outcome = PassOutcome(
-        findings,
-        refuses=escapes and settings.is_strict,
-        waits=find_what_may_come(report, config),
-        verdicts=tuple(str(family) for family in report.families if family.verdict == "ok"),
-    )
+        return _failed(error, refuses=settings.is_strict)
+    findings = findings_of(report, settings)
+    outcome = PassOutcome(findings, waits=find_what_may_come(report, config), report=report)
+    if settings.refuses(report.verdict):
+        outcome = outcome._replace(refuses=True, error=_overlap(report, findings))
     try:
         leave_marker(host.files, report, findings)
     except HostError as error:
-        outcome = outcome.followed_by(PassOutcome(_as_warnings(error)))
+        failures = [finding._replace(severity="warning") for finding in error.findings]
+        outcome = outcome._replace(findings=(*findings, *failures))
     return outcome
+
+
+def findings_of(report: CheckReport, settings: RouteOverlapConfig) -> tuple[Finding, ...]:
+    """The findings of a check: an error is what units are held back for."""
+    findings = check_findings(report, mode=settings.mode)
+    if not settings.refuses("undecided"):
+        return findings
+    return tuple(
+        each._replace(severity="error") if each in report.doubts else each for each in findings
+    )
+
+
+def _overlap(report: CheckReport, findings: Sequence[Finding]) -> RouteOverlapError:
+    """The error of a check in STRICT: what is wrong, and what to do about it."""
+    told = [each for each in findings if each.severity == "error" or each.name in _REPAIR]
+    lines = first_of([finding.line for finding in told], SHOWN)
+    document = check_document(report, mode="STRICT", findings=findings)
+    return RouteOverlapError("; ".join(lines), findings=told, report=report, check=document)

@@ -74,9 +74,7 @@ class Bench:
     def times(
         self, methods: Mapping[str, Method], *, rounds: int, before: Method = lambda: None
     ) -> dict[str, list[float]]:
-        """The seconds that each method took in each round, after one that is not counted; `before`
-        is nobody's time.
-        """
+        """The seconds of each method in each counted round; `before` is nobody's time."""
         times: dict[str, list[float]] = {name: [] for name in methods}
         if self.is_quick:
             rounds = max(3, rounds // 4)
@@ -269,9 +267,7 @@ for number in itertools.count():
 
 
 def guard_row(bench: Bench) -> Iterator[Row]:
-    """How soon the guard has a route back that another program has deleted, and what it takes at
-    rest.
-    """
+    """How soon the guard has a deleted route back, and what it takes at rest."""
     rounds = str(8 if bench.is_quick else 60)
     with node(guard=True) as system:
         python = ("/usr/bin/python3", "-c")
@@ -419,9 +415,7 @@ def cidrs_row(bench: Bench) -> Iterator[Row]:
 
 
 def fleet_row(bench: Bench) -> Iterator[Row]:
-    """10,000 snapshots of nodes, each with addresses of its own, judged by the command on two
-    processors.
-    """
+    """10,000 different snapshots, judged by the command on two processors."""
     count = 1_000 if bench.is_quick else 10_000
     nodes = bench.folder / "nodes"
     nodes.mkdir()

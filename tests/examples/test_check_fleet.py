@@ -12,9 +12,7 @@ pytestmark = pytest.mark.linux
 
 
 def test_by_itself() -> None:
-    """The example invents a fleet, and prints its problems, such as a file that is not a snapshot,
-    and the repair.
-    """
+    """It invents a fleet, and prints its problems and the repair."""
     done = example("check_fleet.py")
     assert done.stderr == ""
     assert done.returncode == 0
@@ -27,14 +25,14 @@ def test_by_itself() -> None:
     ]
 
 
-# A cluster has threads and processes that outlive a test, so it is a program of its own.
+# A cluster has threads that outlive a test, so it is a program of its own.
 CLUSTER = """\
 import runpy, sys
 from distributed import LocalCluster
 from tests.support.topologies import cni_node
 if __name__ == "__main__":
     options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
-    with LocalCluster(host="127.0.0.1", **options) as cluster:
+    with LocalCluster(protocol="tcp", processes=False, **options) as cluster:
         sys.argv = [*sys.argv[1:], "--dask", cluster.scheduler_address]
         runpy.run_path(sys.argv[0], run_name="__main__")
 """

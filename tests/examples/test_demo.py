@@ -15,9 +15,7 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 
 def demo(tmp_path: Path, *before: str) -> str:
-    """The second output line of one run, which says where the node is. It leaves no file or device
-    behind, and has the failure, the run and the proof.
-    """
+    """Where the node is, as one run says, which leaves nothing behind."""
     tmp_path.chmod(0o777)
     devices = sorted(os.listdir("/sys/class/net"))
     fixed = {

@@ -10,9 +10,7 @@ pytestmark = pytest.mark.linux
 
 
 def test_an_image(tmp_path: Path) -> None:
-    """The image has the program, the units and the links; a second run has nothing to do. Without a
-    path it is a temporary one.
-    """
+    """The image has the program, the units and the links; a second run has nothing to do."""
     done = example("image_build.py", str(tmp_path))
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

@@ -15,8 +15,8 @@ import pytest
 
 import phases
 from hostrouting.testing import FakeFiles, FakeHost, h200
-from phases.testing import StubTask
 from tests.support.programs import EXAMPLES, example
+from tests.support.recorder import StubTask
 from tests.support.tasks import REPAIR, WANTED, document, manager_of
 from tests.support.waiting import wait_for
 
@@ -75,9 +75,7 @@ def run_and_fail(host: FakeHost) -> None:
 
 
 def test_a_kubelet_that_runs() -> None:
-    """A second run of the agent tells systemd nothing: kubelet is not restarted. If that run fails
-    later, what the first one did stays.
-    """
+    """The kubelet is not restarted. If that run fails later, what the first one did stays."""
     host = FakeHost(kernel=h200())
     assert phases.run(agent(host)).ok
     calls, files = list(manager_of(host).calls), dict(host.files.texts)
@@ -89,9 +87,7 @@ def test_a_kubelet_that_runs() -> None:
 
 
 def test_a_kubelet_that_gets_another_address() -> None:
-    """It is restarted with it. If a later task fails, it runs again with the address that it had;
-    one that did not run is stopped.
-    """
+    """It is restarted with it; if a later task fails, it runs again with the one before."""
     former = '[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--node-ip=10.9.9.9"\n'
     host = FakeHost(kernel=h200(), files=FakeFiles(texts={DROP_IN: former}))
     manager = manager_of(host)
@@ -147,9 +143,7 @@ def send_forever(server: socket.socket) -> None:
 
 
 def test_a_node_that_is_stopped(tmp_path: Path) -> None:
-    """SIGTERM cancels the download, and nothing is left of it;
-    the report is written all the same.
-    """
+    """SIGTERM cancels the download, nothing of it is left, and the report is written."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         sender = threading.Thread(target=send_forever, args=(server,))
         sender.start()

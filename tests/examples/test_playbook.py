@@ -1,6 +1,4 @@
-"""examples/fleet/playbook.yml, run by Ansible on nodes that are this computer, with a program that
-only writes down its calls.
-"""
+"""examples/fleet/playbook.yml, run by Ansible with a program that writes down its calls."""
 
 import json
 import os
@@ -54,9 +52,7 @@ def play(folder: Path) -> CompletedProcess[str]:
 
 
 def test_a_node_that_is_not_right(tmp_path: Path) -> None:
-    """The configuration is copied and applied, and the result is verified. The next node is not
-    touched.
-    """
+    """It is copied and applied, and the result is verified. The next node is not touched."""
     done = play(tmp_path)
     assert done.returncode == 2, done.stdout + done.stderr
     assert (tmp_path / "copy.json").read_text() == "{}"

@@ -54,16 +54,12 @@ EVERY = [
     ],
 )
 def test_faults_of_an_input(faults: list[errors.Fault], source: str, message: str) -> None:
-    """One fault is the message; several are counted and listed, one a line;
-    the file is named once.
-    """
+    """One fault is the message; several are listed, and the file is named once."""
     assert str(errors.ConfigError(faults, source)) == message
 
 
 def test_the_tree_is_drawn_as_it_is() -> None:
-    """The docstring of the module draws every class, and there are eight below the root, which all
-    catch.
-    """
+    """The module's docstring draws every class; the root catches all."""
     values = vars(errors).values()
     classes = {cls for cls in values if isinstance(cls, type) and issubclass(cls, Exception)}
     below_the_root = set(errors.HostRoutingError.__subclasses__())
@@ -88,9 +84,7 @@ def test_every_error_is_data(error: errors.HostRoutingError) -> None:
 
 
 def test_facts_that_are_not_plain() -> None:
-    """Faults are mappings; earlier changes are included, and notes under a name that is not
-    Python's; what is as large as a table is left out.
-    """
+    """Faults are mappings, changes and notes are there, and no large thing is."""
     faults = errors.ConfigError([DEV]).to_mapping()["faults"]
     assert faults == [{"path": "dev", "value": "", "rule": "missing", "remedy": ""}]
     overlap = errors.RouteOverlapError("it escapes", report=object(), check={"verdict": "overlap"})
@@ -110,9 +104,7 @@ def test_facts_that_are_not_plain() -> None:
 
 
 def test_an_error_as_a_finding() -> None:
-    """An error of the host or the kernel is a finding
-    by itself, about its file, unit or program.
-    """
+    """It is a finding by itself, about its file, unit or program."""
     of_a_file = errors.HostError("cannot be read", what="file", target="/etc/x")
     of_a_program = errors.HostError("no", what="nft", output="it cannot")
     late = errors.BackendError("late", kind="timeout", kernel="it died")

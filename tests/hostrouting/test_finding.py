@@ -1,6 +1,4 @@
-"""A finding as each reader has it: a line of a log, a document, and the lines of a page for whoever
-types what is printed there.
-"""
+"""A finding in a log, in a document and on a page."""
 
 from hostrouting.finding import SEVERITIES, Finding, Remedy, worst_first
 from hostrouting.lines import capped, finding_lines, indented, way_lines
@@ -24,9 +22,7 @@ REBOOT = "as root: reboot"
 
 
 def test_the_ways_out() -> None:
-    """Each is in the text, on a line of its own on a page, and, if it is a command, in the
-    document. The way that a page has elsewhere is left out there.
-    """
+    """Each is a line of a page and, if it is a command, in the document."""
     assert [*IN_THIS_ORDER.ways()] == WAYS
     remedy = (
         "to see more: hostrouting status; or, wait; or, if nothing needs it, as root: "

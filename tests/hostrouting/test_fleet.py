@@ -1,6 +1,4 @@
-"""Many nodes: each has the result of `check --snapshot`, and nodes with the same problem are one
-group.
-"""
+"""Each node has the result of `check --snapshot`; those with one problem are a group."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

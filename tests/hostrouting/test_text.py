@@ -1,6 +1,4 @@
-"""hostrouting.text: how many of several things are named, how the others are counted, and how much
-of a value is shown.
-"""
+"""How many of several things are named, and how much of a value is shown."""
 
 from ipaddress import ip_network
 
@@ -55,7 +53,5 @@ def test_a_noun_agrees_with_its_number(count: int, words: str) -> None:
     ],
 )
 def test_a_long_value(value: object, shown: str) -> None:
-    """Sixty characters are shown; what is longer is cut, or described, and so is what has other
-    values in it.
-    """
+    """Sixty characters are shown; what is longer is cut, or described."""
     assert show(value) == shown

@@ -16,13 +16,12 @@ from hostrouting import fleet
 from hostrouting.check import CheckReport, Escape, Repair, Verdict
 from hostrouting.fib import Decision, Fib
 from hostrouting.finding import Remedy
-from hostrouting.host.effects import Effects
 from hostrouting.kernel import Answer, Outcome, RouteRequest
 from hostrouting.model import NextHop, Prefix, default_rules
 from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
-from hostrouting.status import Status, find_status
+from hostrouting.status import HostStatus, find_status
 
 # The configuration.
 config = hr.HostRoutingConfig.from_json("{}")
@@ -51,9 +50,11 @@ assert_type(hr.HostRoutingError().to_mapping(), dict[str, object])
 host = hr.Host.local()
 assert_type(host, hr.Host)
 assert_type(hr.Host.offline("/mnt/image"), hr.Host)
-assert_type(phases.execute(hr.ConfigureStaticRoutes(config, host=host)), Effects | phases.Skip)
-assert_type(phases.execute(hr.CheckRouteOverlap(config, host=host)), Effects | phases.Skip)
-assert_type(phases.execute(hr.RewriteProbeSource(config, host=host)), Effects | phases.Skip)
+assert_type(
+    phases.execute(hr.ConfigureStaticRoutes(config, host=host)), hr.CheckResult | phases.Skip
+)
+assert_type(phases.execute(hr.CheckRouteOverlap(config, host=host)), hr.CheckResult | phases.Skip)
+assert_type(phases.execute(hr.RewriteProbeSource(config, host=host)), hr.CheckResult | phases.Skip)
 assert_type(phases.execute(hr.Configure(config, host=host)), hr.CheckResult | phases.Skip)
 assert_type(phases.run(hr.Configure(config, host=host)), phases.Step)
 assert_type(phases.run(hr.Remove(host=host)), phases.Step)
@@ -81,7 +82,7 @@ assert_type(report.families[0].repair, Repair)
 assert_type(report.routes, tuple[hr.StaticRoute, ...])
 assert_type(hr.check_findings(report, mode="WARN"), tuple[hr.Finding, ...])
 assert_type(hr.check_findings(report, mode="WARN")[0].remedy, Remedy | None)
-assert_type(find_status(hr.Host.local()), Status)
+assert_type(find_status(hr.Host.local()), HostStatus)
 plan = plan_static_routes(config, snapshot)
 assert_type(plan, RoutePlan)
 

@@ -8,8 +8,7 @@ import pytest
 import phases
 from phases import Context, Status
 from phases.tasks import FunctionTask
-from phases.testing import StubTask
-from tests.support.recorder import quiet, ran
+from tests.support.recorder import StubTask, quiet, ran
 
 
 def never(_ctx: Context) -> None:
@@ -57,9 +56,7 @@ def whole(_ctx: Context) -> str:
 
 
 def test_a_plan_as_text_and_as_values() -> None:
-    """The tree has for each task what it would do, or that it offers no plan, or the error; none is
-    called.
-    """
+    """The tree has what each task would do, or why nobody knows; none is called."""
     report = phases.plan(tree())
     assert str(report) == (
         "bootstrap\n"
@@ -78,9 +75,7 @@ def test_a_plan_as_text_and_as_values() -> None:
 
 
 def test_a_plan_that_says_why_the_run_would_fail() -> None:
-    """Its step has failed for that reason, and still shows the plan; the other tasks are asked all
-    the same.
-    """
+    """Its step has failed, and shows the plan; the other tasks are asked all the same."""
     doomed = planned("doomed", lambda _: Doomed("+ 10.9.0.0/16", "the disk is full"))
     fine = planned("fine", lambda _: Doomed("+ 10.8.0.0/16", ""))
 
@@ -95,16 +90,22 @@ def test_a_plan_that_says_why_the_run_would_fail() -> None:
 
 
 @pytest.mark.parametrize("verb", ["do", "undo"])
-def test_a_dry_run_never_does_a_task(verb: str) -> None:
-    """A plan that would do or undo one has failed, with the remedy."""
+@pytest.mark.parametrize("has_context", [True, False])
+def test_a_dry_run_never_does_a_task(verb: str, has_context: bool) -> None:  # noqa: FBT001  a parameter
+    """It has failed, with the remedy, even if it would do that in a run of its own."""
     log: list[str] = []
     act: Callable[..., object] = phases.execute
     if verb == "undo":
         act = phases.undo
-    report = phases.plan(planned("a", lambda ctx: act(disk("b", log), ctx=ctx)))
+
+    def plan(ctx: Context) -> object:
+        return act(disk("b", log), ctx=ctx if has_context else None)
+
+    report = phases.plan(planned("a", plan))
     words = f"b: a dry run would {verb} it; in a plan, call phases.plan(task, ctx=ctx)"
     assert str(report.error) == words
     assert log == []
+    assert phases.run(disk("b", log)).ok, "after a dry run"
 
 
 def disk(name: str, log: list[str]) -> FunctionTask[None]:

@@ -11,8 +11,8 @@ import pytest
 
 import phases
 from phases import Context, Status, Step
-from phases.testing import FakeClock, StubTask
-from tests.support.recorder import Recorder
+from phases.testing import FakeClock
+from tests.support.recorder import Recorder, StubTask
 from tests.support.signalled import Program
 
 WAIT = phases.task("wait")(lambda ctx: ctx.sleep(150))
@@ -95,9 +95,7 @@ def test_a_run_that_begins_too_late() -> None:
 
 
 def test_a_handler_of_the_loop() -> None:
-    """A handler that the program gives the loop during a run is called, and stays afterwards; one
-    that it had before is called, too.
-    """
+    """It is called, and stays, whether it came before the run or during it."""
 
     async def story() -> tuple[list[str], Step]:
         called: list[str] = []
@@ -137,9 +135,7 @@ def test_a_loop_that_is_closed() -> None:
 
 @pytest.mark.linux
 def test_signals_to_a_program() -> None:
-    """SIGTERM cancels and undoes each run of an agent, and a second one changes nothing; a child
-    that it has forked only notes the signals that it gets itself.
-    """
+    """Each run is cancelled and undone; a forked child only notes its signals."""
     code = """
         import asyncio, os, signal, time
 
@@ -179,9 +175,7 @@ def test_signals_to_a_program() -> None:
     [("the agent stops", "the agent stops"), (None, "the coroutine was cancelled")],
 )
 def test_a_cancelled_coroutine_waits_for_the_end(message: str | None, reason: str) -> None:
-    """The run is cancelled and undone before the coroutine ends, however often it is cancelled;
-    then the cancellation is raised, as anybody expects who has cancelled it.
-    """
+    """The coroutine ends after the run and its undo, and raises the cancellation."""
     undone: list[str] = []
 
     def undo(ctx: Context) -> None:

@@ -1,7 +1,8 @@
 """execute and run: what is refused, and what is around the tasks of a program."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -9,17 +10,26 @@ import pytest
 
 import phases
 from phases import Context, Status
-from phases.testing import StubTask
-from tests.support.recorder import quiet, ran
+from tests.support.recorder import StubTask, quiet, ran
 
 
-async def _asynchronous(_ctx: phases.Context) -> None:
+async def _asynchronous(_ctx: Context) -> None:
     """Would return a coroutine, and nothing in it would run."""
 
 
-def _yields(_ctx: phases.Context) -> Iterator[None]:
+def _yields(_ctx: Context) -> Iterator[None]:
     """Would return a generator."""
     yield
+
+
+async def _yields_later(_ctx: Context) -> AsyncIterator[None]:
+    """Would return an asynchronous generator."""
+    yield
+
+
+def _does_later(_ctx: Context) -> Future[None]:
+    """Returns what is still being done, as by `asyncio.run_coroutine_threadsafe`."""
+    return Future()
 
 
 class _Own:
@@ -37,7 +47,6 @@ class _Own:
 NOT_TASKS: dict[str, object] = {
     r"^<function .* is not a task: it has no method do\(ctx\)": lambda _ctx: None,
     "is not a task: it has no method": _Own(do=None),
-    "the name of a task is ''": StubTask(""),
     "the name of a task is 'a/b'": StubTask("a/b"),
     "the name of a task is 7": _Own(name=7),
     "two tasks in own are named 'b'": _Own(subtasks=(StubTask("b"), StubTask("b"))),
@@ -55,9 +64,7 @@ USES: list[Callable[[Any], object]] = [
 
 @pytest.mark.parametrize(("words", "candidate"), NOT_TASKS.items())
 def test_objects_that_are_not_tasks(words: str, candidate: object) -> None:
-    """An object that is not a task is refused when the tree is built, with the remedy; in a group
-    of one's own, before the first task.
-    """
+    """It is refused when the tree is built; in a group of one's own, before its first task."""
     for use in USES:
         with pytest.raises(phases.InvalidTask, match=words):
             use(candidate)
@@ -65,33 +72,26 @@ def test_objects_that_are_not_tasks(words: str, candidate: object) -> None:
         phases.run(_Own(subtasks=(candidate,)))  # type: ignore[arg-type]  # the name is an object
 
 
-def test_what_a_call_does_not_run() -> None:
-    """A function that returns a coroutine or a generator has not done its work: its step has
-    failed, also in an undo.
-    """
-    words = "it returned a coroutine or a generator, so nothing was done"
-    for do in (_asynchronous, _yields):
-        hidden = phases.task("a")(do)
-        undo_runs_it = phases.task("b", undo=partial(phases.execute, hidden))(print)
-        for report in (ran(hidden), phases.undo(undo_runs_it, ctx=quiet())):
-            assert str(report.failures[0].error) == words
+UNFINISHED: list[tuple[Callable[[Context], object], str]] = [
+    (_asynchronous, "coroutine"),
+    (_yields, "generator"),
+    (_yields_later, "async_generator"),
+    (_does_later, "Future"),
+]
+
+
+@pytest.mark.parametrize(("do", "kind"), UNFINISHED)
+def test_what_a_call_does_not_finish(do: Callable[[Context], object], kind: str) -> None:
+    """A function that returns a coroutine, generator or future has failed, also in an undo."""
+    words = f"nobody waits for the {kind} that it returned"
+    hidden = phases.task("a")(do)
+    undo_runs_it = phases.task("b", undo=partial(phases.execute, hidden))(print)
+    for report in (ran(hidden), phases.undo(undo_runs_it, ctx=quiet())):
+        assert str(report.failures[0].error) == words
 
 
 TASK = StubTask("a")
 REPORT = ran(TASK)
-
-
-def error_in_task(function: Callable[[Any], object], ctx: Context | None = None) -> None:
-    """Raise what a task of this function raises; the logger is at ERROR."""
-    task = phases.task("a")(function)
-    [step] = phases.run(task, ctx=ctx or quiet()).failures
-    assert step.error is not None
-    raise step.error
-
-
-def _misspell_the_result(ctx: Context) -> None:
-    with phases.inner_step("part", ctx) as step:
-        setattr(step, "resutl", 5)  # noqa: B010  mypy would refuse the mistake
 
 
 REFUSED: dict[str, Callable[[], object]] = {
@@ -99,7 +99,6 @@ REFUSED: dict[str, Callable[[], object]] = {
     "there is no step 'a'; the steps are: none$": lambda: REPORT.find("a", action="undo"),
     "retry: attempts is 0; it must be 1 or more": lambda: phases.retry(TASK, attempts=0),
     "parallel: at_once is 0; it must be 1 or more": lambda: phases.parallel(at_once=0),
-    "'Block' object has no attribute 'resutl'": lambda: error_in_task(_misspell_the_result),
     r"a report is always true; write `report\.ok`": lambda: bool(REPORT),
 }
 
@@ -142,9 +141,7 @@ def test_a_task_that_raises_no_exception(stop: BaseException) -> None:
     ],
 )
 def test_the_reason_of_a_cancellation(reason: str | signal.Signals, words: str, code: int) -> None:
-    """Whoever cancels a run by its context gives it, and the run still reports. A program that
-    handles a signal itself passes it on.
-    """
+    """Whoever cancels a run by its context gives it, and the run still reports."""
     undone = phases.task("undone", undo=print)(print)
 
     @phases.task("stop")

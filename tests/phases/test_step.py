@@ -9,8 +9,7 @@ import pytest
 
 import phases
 from phases import Status, Step
-from phases.testing import StubTask
-from tests.support.recorder import ran
+from tests.support.recorder import StubTask, ran
 
 
 class Result:
@@ -87,18 +86,14 @@ class Failure(Exception):  # noqa: N818  reads as what happened
     ],
 )
 def test_the_exit_code_of_an_error(errors: list[Exception], code: int) -> None:
-    """It counts, of several failures the lowest, in the report and in what execute raises; but no
-    failure is a success.
-    """
+    """It counts, of several failures the lowest; but no failure is a success."""
     failures = tuple(ran(StubTask("a", errors=[error])) for error in errors)
     assert Step(("all",), status=Status.FAILED, failures=failures).exit_code == code
     assert phases.TaskFailed(failures).exit_code == code
 
 
 def test_an_undo_in_a_report(caplog: pytest.LogCaptureFixture) -> None:
-    """Each step of it is marked, also what its tasks run, in the text and in the log; it has the
-    path that the task had in the run.
-    """
+    """Each step of it is marked, and has the path that the task had in the run."""
     caplog.set_level("INFO")
 
     def install(ctx: phases.Context) -> None:
@@ -149,3 +144,22 @@ def test_a_report_as_json() -> None:
     assert "in do" in unpack["traceback"]
     assert (pull["status"], pull["error"], pull["reason"]) == ("cancelled", None, "unpack failed")
     assert (start["status"], start["start"], start["seconds"]) == ("skipped", None, None)
+
+
+class Data:
+    """A result with a document of its own."""
+
+    def to_mapping(self) -> dict[str, int]:
+        """The document."""
+        return {"routes": 3}
+
+
+@pytest.mark.parametrize(("result", "in_json"), [(Data(), {"routes": 3}), (OSError("x"), "x")])
+def test_a_result_as_json(result: object, in_json: object) -> None:
+    """One that has `to_mapping` is its mapping, and another one is its text."""
+
+    @phases.task("a")
+    def task(_ctx: phases.Context) -> object:
+        return result
+
+    assert json.loads(ran(task).to_json())["result"] == in_json

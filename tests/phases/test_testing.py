@@ -13,9 +13,7 @@ from phases.testing import FakeClock
 
 @pytest.mark.parametrize("make", [FakeClock, phases.Clock])
 def test_clocks_keep_their_contract(make: Callable[[], Clock]) -> None:
-    """The fake and the real clock behave alike: waiting takes time, wake() ends those waits whose
-    condition has become true, threads run.
-    """
+    """The fake and the real clock behave alike."""
     clock = make()
     before = clock.now()
     clock.wait(lambda: False, before + 0.002)

@@ -1,6 +1,4 @@
-"""A fake host as azure-vnet leaves it: a live pod behind azv1, and dead pods, whose networks
-another CNI manages now.
-"""
+"""A fake host as azure-vnet leaves it: a live pod behind azv1, and dead ones."""
 
 import json
 from typing import Any
@@ -66,9 +64,7 @@ def state(device: str, *ips: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class AzureHost(FakeHost):
-    """A fake host with the rules for Ethernet frames and the link layer that the clean-up asks,
-    too.
-    """
+    """A fake host with the rules for Ethernet frames and the link layer, too."""
 
     ebtables: FakeEbtables = attrs.field(factory=FakeEbtables)
     link_layer: FakeLinkLayer = attrs.field(factory=FakeLinkLayer)

@@ -1,6 +1,4 @@
-"""The rules that azure-vnet makes, in the spelling of ebtables-save, and rules that look like them
-and are not.
-"""
+"""The rules that azure-vnet makes, as ebtables-save spells them, and look-alikes."""
 
 from collections.abc import Iterable
 

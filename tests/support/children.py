@@ -1,6 +1,4 @@
-"""Child processes: for what a test must not do in its own process, and for programs that run beside
-it.
-"""
+"""Child processes: for what a test must not do in its own, and programs beside it."""
 
 import ctypes
 import os
@@ -49,9 +47,7 @@ def _answer(writer: Connection, work: Callable[[], object]) -> None:
 
 @contextmanager
 def running(*command: str, seconds: int = 60) -> Iterator[tuple[int, IO[str]]]:
-    """A program that runs until the block ends, or for this many seconds at most; yields its id and
-    its output.
-    """
+    """A program that runs until the block ends, or so many seconds; its id and its output."""
     words = ["timeout", "--foreground", "--kill-after=1", str(seconds), *command]
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, text=True, start_new_session=True

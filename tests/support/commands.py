@@ -1,6 +1,4 @@
-"""Converts values to `ip` commands, and creates devices in a namespace, for the tests against a
-kernel.
-"""
+"""Converts values to `ip` commands, and creates devices in a namespace."""
 
 from collections.abc import Iterable
 
@@ -26,9 +24,7 @@ def rule_command(rule: Rule) -> str:
 
 
 def route_command(route: Route, onlink: str = " onlink") -> str:
-    """The command that appends the route behind those with the same key;
-    every gateway is on-link.
-    """
+    """The command that appends the route; every gateway is on-link."""
     words = f"route append {route.type} {route.prefix} table {route.table} metric {route.metric}"
     if route.tos:
         words += f" tos {route.tos:#x}"
@@ -48,9 +44,7 @@ def route_command(route: Route, onlink: str = " onlink") -> str:
 
 
 def ports(*names: str) -> list[str]:
-    """The commands for devices that are up. Each is one end of a veth, and has no link-local
-    address of Linux.
-    """
+    """The commands for devices that are up, each one end of a veth without link-local address."""
     commands: list[str] = []
     for name in names:
         peer = f"peer-{name}"[:15]  # Linux takes no longer name
@@ -70,9 +64,7 @@ def up(dev: str) -> list[str]:
 
 
 def commands_of(kernel: FakeKernel) -> list[str]:
-    """The commands that make a host like this one; every device becomes one end of a veth, and IPv6
-    is left out.
-    """
+    """The commands that make a host like this one, with veths and without IPv6."""
     host = kernel.snapshot()
     return [
         "link set lo up",

@@ -114,8 +114,7 @@ _CLEANUPS = st.none() | st.builds(
     dry_run=st.booleans(),
 )
 _GATES = st.none() | st.builds(
-    config.GateConfig,
-    units=st.lists(st.sampled_from(_UNITS), min_size=1, unique=True),
+    config.GateConfig, units=st.lists(st.sampled_from(_UNITS), min_size=1, unique=True)
 )
 _PROBE_UPLINKS = st.lists(device_names().filter(lambda name: name != "lo"), max_size=3, unique=True)
 
@@ -128,6 +127,7 @@ def _route_overlaps(draw: st.DrawFn) -> config.RouteOverlapConfig:
     return config.RouteOverlapConfig(
         expected_cidrs=expected,
         mode="STRICT" if is_strict else "WARN",
+        undecided="refuse" if is_strict and draw(st.booleans()) else "warn",
         expected_devs=tuple(draw(st.lists(device_names(), max_size=3))),
         allowed_devs=tuple(draw(st.lists(_PATTERNS, max_size=3))),
         service_cidrs=services,

@@ -6,7 +6,5 @@ _USUAL = 100
 
 
 def scaled(number: int) -> int:
-    """The number of examples in this profile,
-    if `number` is right for a profile of 100 examples.
-    """
+    """The number of examples in this profile, of which the usual one would have 100."""
     return max(1, number * settings().max_examples // _USUAL)

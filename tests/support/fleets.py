@@ -17,9 +17,7 @@ def save(folder: Path, nodes: dict[str, Snapshot | str]) -> Path:
 
 
 def save_every_kind(folder: Path) -> Path:
-    """Write a file for a node of every kind: on two of them, another InfiniBand device has the
-    route that captures the CIDR.
-    """
+    """Write a file for each kind of node; on two, another InfiniBand device has the route."""
     escaping = h200().snapshot().to_json()
     names = {'"ib0"': '"ib3"', '"ib3"': '"ib0"'}
     with_other_numbers = re.sub('"ib[03]"', lambda name: names[name[0]], escaping)

@@ -66,9 +66,7 @@ ExecStart=/etc/test-network.sh
 
 
 def config(*routes: StaticRoute, mode: str | None = None) -> HostRoutingConfig:
-    """A configuration with these static routes, and the check of the cluster's network in this
-    mode.
-    """
+    """These static routes, and the check of the cluster's network in this mode."""
     check = expect(*([CIDR] if mode else []), mode=mode)
     return HostRoutingConfig(StaticRoutesConfig(bool(routes), routes), check)
 
@@ -139,6 +137,15 @@ def overlap(system: System, verb: str) -> None:
     system.must("ip", "address", verb, "172.16.1.5/16", "dev", "ib0")
 
 
+def lock(system: System) -> None:
+    """Have holder.service lock the host."""
+    script = f"exec 9<>{LAYOUT.lock_path}; flock 9; exec sleep infinity"
+    system.must("mkdir", "-p", "/run/hostrouting")
+    system.must("systemd-run", "--quiet", "--unit=holder", "bash", "-c", script)
+    shared = ("flock", "--shared", "--nonblock", LAYOUT.lock_path, "true")
+    wait_for("the service to lock", lambda: system.run(*shared).returncode)
+
+
 def start(system: System) -> int:
     """Start the machine as an operator does; return the exit status."""
     return system.run("machinectl", "start", "kube1").returncode
@@ -193,10 +200,7 @@ def markers(system: System) -> set[str]:
 
 
 def foreign(system: System) -> list[str]:
-    """The IPv4 routes of others in all tables, and all rules.
-
-    A nexthop object has a new number each time: these are left out.
-    """
+    """The IPv4 routes of others and all rules, without the numbers of nexthop objects."""
     listed = system.must("sh", "-ec", "ip -4 -N route show table all; ip -4 rule; ip -6 rule")
     lines = listed.splitlines()
     return [re.sub(r" nhid \d+", "", line) for line in lines if " proto 213 " not in line]

@@ -1,6 +1,4 @@
-"""Incidents: a fake node on which hostrouting gates kubelet, and what operators and other programs
-do to it.
-"""
+"""Incidents: a fake node that gates kubelet, and what is done to it."""
 
 import json
 from collections.abc import Callable
@@ -26,10 +24,7 @@ def config(*destinations: str, mode: str = "STRICT", **sections: object) -> dict
 
 
 def node(settings: dict[str, Any], kernel: Callable[[], FakeKernel] = h200) -> FakeHost:
-    """A node on which kubelet runs, and this configuration is applied.
-
-    By the library: the command would also make the page of `status`, which no incident needs.
-    """
+    """A node on which kubelet runs, and on which the library has applied this configuration."""
     host = FakeHost(kernel=kernel())
     manager = manager_of(host)
     manager.states[KUBELET] = "active"
@@ -39,9 +34,7 @@ def node(settings: dict[str, Any], kernel: Callable[[], FakeKernel] = h200) -> F
 
 
 def escaping_node() -> FakeHost:
-    """A node whose configuration has no route,
-    and on which addresses escape since it was applied.
-    """
+    """A node without routes, from which addresses escape since it was applied."""
     host = node(config(), plain_vm)
     add_ib0(host)
     return host

@@ -30,13 +30,13 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
 from tests.support.children import LONGEST, enter_namespaces
-from tests.support.compiled import compiled_program
 
 # Modules that are imported only when they are first needed, by the library and by the modules that
 # it imports. If one is missing from this list, a command fails with its name, because the file does
 # not exist inside the system.
 _LATER = (
     "concurrent.futures",
+    "difflib",
     "encodings.ascii",
     "encodings.idna",
     "encodings.latin_1",
@@ -53,9 +53,7 @@ _NAMESPACES = ("cgroup", "ipc", "uts", "net", "mnt", "pid")
 
 
 def _make_the_folder_for_sockets() -> None:
-    """Have multiprocessing's sockets in /tmp: the path of a socket has at most 107 bytes, and
-    TMPDIR may be longer.
-    """
+    """Have multiprocessing's sockets in /tmp: TMPDIR may be longer than their 107 bytes."""
     usual = tempfile.gettempdir()
     tempfile.tempdir = "/tmp"  # noqa: S108  multiprocessing makes a folder of its own there, once
     multiprocessing.util.get_temp_dir()
@@ -75,16 +73,13 @@ def _imported() -> ForkServerContext:
         every = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
         modules += [module.name for module in every if not _ONLY_ELSEWHERE.search(module.name)]
     _make_the_folder_for_sockets()
-    compiled_program()
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload([*modules, *_LATER, __name__])
     return server
 
 
 class CommandLines:
-    """Carries out command lines of hostrouting in the namespaces
-    of a process, one after the other.
-    """
+    """Carries out command lines in the namespaces of a process, one after the other."""
 
     def __init__(self, leader: int) -> None:
         """Use the namespaces of this process; they are entered when the first command comes."""

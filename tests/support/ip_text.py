@@ -18,9 +18,7 @@ _OF_RULES |= {"suppress": "suppress_prefixlength", "ifgroup": "suppress_ifgroup"
 
 
 def text_rows(text: str) -> pytest.MarkDecorator:
-    """A test for each line, with the argument `row`: its parts, which `|` separates. A line that
-    begins with # is a comment.
-    """
+    """A test for each line, with its parts as `row`, which `|` separates; # is a comment."""
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     split = [[part.strip() for part in line.split("|")] for line in lines]
     return pytest.mark.parametrize("row", split, ids=[" ".join(line.split()) for line in lines])

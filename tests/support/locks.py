@@ -1,9 +1,10 @@
 """A process that has the lock of a file."""
 
+import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -27,8 +28,9 @@ def locking(path: Path, option: str) -> Iterator[int]:
 
 
 @contextmanager
-def locking_in_turn(path: Path, count: int) -> Iterator[None]:
-    """So many processes that take the lock of this file again and again, each for 5 ms.
+def locking_in_turn(path: Path, count: int) -> Iterator[Callable[[], int]]:
+    """So many processes that take the lock of this file again and again, each for 5 ms; yields
+    what counts their turns.
 
     Without the short pause, Linux may let the process that has just released the lock take it again
     before it runs one that waits, if all processors are busy.
@@ -43,15 +45,23 @@ def locking_in_turn(path: Path, count: int) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_UN)
                 time.sleep(0.0001)
     """
+    turns: list[int] = []
+    outputs: list[int] = []
+
+    def count_turns() -> int:
+        turns.extend(len(os.read(output, 1 << 20)) for output in outputs)
+        return sum(turns)
+
     with ExitStack() as processes:
         for _ in range(count):
             command = [sys.executable, "-S", "-c", loop, str(path)]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE)
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0)
             processes.enter_context(process)
             processes.callback(process.kill)
             assert process.stdout is not None
             process.stdout.read(1)
-        yield
+            outputs.append(process.stdout.fileno())
+        yield count_turns
 
 
 def wait_until_no_thread_locks() -> None:

@@ -106,9 +106,7 @@ class Namespace:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Until the block ends, this thread is in the namespace; processes, threads and sockets
-        from that time stay there.
-        """
+        """Until the block ends, this thread is there, and so are its new sockets and processes."""
         home = _open_this_network()
         try:
             enter_namespaces(self.path)
@@ -137,9 +135,7 @@ class Namespace:
             self.settle()
 
     def settle(self) -> None:
-        """Wait until the kernel uses new carriers and IPv6 addresses. A device also gets its
-        carrier when another namespace sets the other end up.
-        """
+        """Wait until the kernel uses new carriers and IPv6 addresses, also of another's end."""
         wait_for("the kernel to use new carriers and IPv6 addresses", self._is_settled)
 
     def _is_settled(self) -> bool:
@@ -176,9 +172,7 @@ class Namespace:
             Path(f"/proc/sys/net/{path}").write_text(f"{value}\n")
 
     def forget_the_hosts_settings(self) -> None:
-        """Set what a host may hand on to its namespaces, by net.core.devconf_inherit_init_net, as
-        Linux has it.
-        """
+        """Set what net.core.devconf_inherit_init_net may hand on, as Linux has it."""
         with self.inside():
             for path, value in _SETTINGS.items():
                 Path(f"/proc/sys/net/{path}").write_text(f"{value}\n")
@@ -188,15 +182,11 @@ class Namespace:
     def run(
         self, *command: str, text: str = "", **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program in the namespace, with this input, and these environment variables added to
-        the usual ones.
-        """
+        """Run a program in the namespace, with this input and these variables, too."""
         return self._program(*command, input=text, env={**os.environ, **environment}, timeout=60)
 
     def _program(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run a program. It starts in the namespace: nsenter would take as long as most of these
-        programs.
-        """
+        """Run a program, which starts in the namespace: nsenter would take as long."""
         with self.inside():
             return completed(words, **options)
 
@@ -228,9 +218,7 @@ class Namespace:
         return tuple(_rule(entry, family) for entry in json.loads(done.stdout or "[]"))
 
     def get(self, family: int, queries: Iterable[str]) -> list[Route | str]:
-        """For each query of `ip route get fibmatch`, the route that decides, or the kernel's error
-        message.
-        """
+        """For each query of `ip route get fibmatch`, the route, or the kernel's message."""
         lines = [f"route get fibmatch {query}" for query in queries]
         done = self.ip(f"-{family}", "-force", "-N", "-j", "-d", "-batch", "-", lines=lines)
         errors: dict[int, str] = {}

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from functools import cache
 
 PACKAGES = {
+    "dpkg-deb": "dpkg",
     "debootstrap": "debootstrap debian-archive-keyring",  # the keys that it trusts
     "ebtables-nft": "iptables",
     "ifup": "ifupdown",
@@ -54,9 +55,7 @@ def _is_missing(name: str) -> bool:
 
 
 def require(*names: str) -> None:
-    """Skip the test that runs now if a need is not met; the reason has the package that is missing,
-    and pytest counts the tests for each reason.
-    """
+    """Skip the test that runs now if a need is not met; the reason names the package."""
     import pytest  # noqa: PLC0415  as a script, this needs Python alone
 
     missing = absent(names)

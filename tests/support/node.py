@@ -1,6 +1,4 @@
-"""The programs of a node on a fake host: their clock and their lock, what is installed there, and
-what they log.
-"""
+"""The programs of a node on a fake host: clock, lock, what is installed, and the log."""
 
 import heapq
 import math
@@ -98,9 +96,7 @@ class FakeLock:
 
 @attrs.define
 class OddFiles(FakeFiles):
-    """Files, some of which look odd: of another owner, with any mode, or of any kind. On a full
-    disk, they can be removed, and not written.
-    """
+    """Files, some of another owner, mode or kind; a full disk takes no writes."""
 
     odd: dict[str, Entry] = attrs.field(factory=dict)
     is_full: bool = False
@@ -125,9 +121,7 @@ def wanting(
     units: tuple[str, ...] = (UNIT,),
     **sections: Any,
 ) -> HostRoutingConfig:
-    """A configuration with these static routes and CIDRs, which gates these units. Without CIDRs,
-    the mode is WARN.
-    """
+    """These static routes and CIDRs, for these gated units; without CIDRs, in WARN."""
     gate = {"units": units}
     mapping = document(*destinations, cidrs=cidrs, mode=mode, gate=gate)
     return HostRoutingConfig.from_mapping(mapping)._replace(**sections)
@@ -158,12 +152,7 @@ def before_dhcp() -> FakeKernel:
     return without_default(h200())
 
 
-KERNELS = {
-    "ok": plain_vm,
-    "overlap": h200,
-    "no-default-route": before_dhcp,
-    "undecided": marked_vm,
-}
+KERNELS = {"ok": plain_vm, "overlap": h200, "no-default-route": before_dhcp, "undecided": marked_vm}
 """A node with each verdict."""
 MARKERS = {
     "ok": "ok",

@@ -34,10 +34,7 @@ _OTHERS = [
 ]
 _FIRST = {4: int(ip_address("10.96.0.0")), 6: int(ip_address("fd96::"))}
 _GATEWAY = {4: ip_address("10.0.0.1"), 6: ip_address("fe80::1")}
-_UNBOUND = {
-    4: [Prefix(4, 0, 32), Prefix(4, 0, 8)],
-    6: [Prefix(6, 0, 128), Prefix(6, 0, 8)],
-}
+_UNBOUND = {4: [Prefix(4, 0, 32), Prefix(4, 0, 8)], 6: [Prefix(6, 0, 128), Prefix(6, 0, 8)]}
 """By family: sources around the address that IPv4 compares while a packet has no source."""
 _PATHLESS: list[RouteType] = ["blackhole", "unreachable", "prohibit", "throw"]
 _USUAL: list[RouteType] = ["unicast"] * 6
@@ -123,9 +120,7 @@ def _routes(draw: st.DrawFn, family: int, devs: list[str]) -> Route:
 
 @st.composite
 def _selectors(draw: st.DrawFn, family: int, devs: list[str]) -> dict[str, Any]:
-    """The fields of a rule with one selector, or with none. No other selector is drawn, because to
-    draw takes most of the time of the laws.
-    """
+    """The fields of a rule with one selector or none; more would take most of the time."""
     selector = draw(st.sampled_from(["to", "from", "fwmark", "iif", "uidrange", "none"]))
     if selector == "to":
         return {"dst": draw(prefixes(family))}

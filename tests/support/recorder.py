@@ -1,5 +1,6 @@
-"""What tests of the runner share: a run that is quick and quiet, and an observer."""
+"""What tests of the runner share: a run that is quick and quiet, an observer, and a task."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import phases
@@ -31,3 +32,33 @@ class Recorder:
             self.starts.append(path)
         else:
             self.ends.append((path, step.status))
+
+
+class StubTask:
+    """A task that sleeps, then returns or raises what you set; it counts its calls.
+
+    Each call raises the next of `errors`, so `errors=[OSError("busy")]` fails once and then
+    succeeds, and `errors=itertools.repeat(OSError("busy"))` always fails.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        result: object = None,
+        seconds: float = 0.0,
+        errors: Iterable[BaseException] = (),
+    ) -> None:
+        self.name = name
+        self.result = result
+        self.seconds = seconds
+        self.calls = 0
+        self._errors = iter(errors)
+
+    def do(self, ctx: Context, /) -> object:
+        """Sleep, then raise or return."""
+        self.calls += 1
+        ctx.sleep(self.seconds)
+        for error in self._errors:
+            raise error
+        return self.result

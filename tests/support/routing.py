@@ -114,9 +114,7 @@ def _route(
 
 @cache
 def _sources(within: Prefix) -> SearchStrategy[Prefix]:
-    """Sources of a rule: in the block, or around 0.0.0.0, which a packet has before it has a
-    source.
-    """
+    """Sources of a rule: in the block, or around the 0.0.0.0 of a packet without source."""
     width = width_of(within.family)
     unbound = st.sampled_from([Prefix(within.family, 0, length) for length in (width, 8)])
     return prefixes(within) | unbound

@@ -29,9 +29,7 @@ def scanned(
     source: int | None = None,
     iif: str = "lo",
 ) -> tuple[str, Route | None]:
-    """What happens to a packet of this user, or of a pod, by the words of the rules and each route
-    of a table.
-    """
+    """What becomes of a packet of this user, or of a pod, by each rule and route."""
     if source is None:
         source = 0 if family == IPV4 else -1
     packet = Packet(address, user, source, iif)
@@ -81,9 +79,7 @@ def decided(snapshot: Snapshot, rule: Rule, address: int) -> tuple[str, Route | 
 
 
 def best_route(snapshot: Snapshot, table: int, address: int) -> Route | None:
-    """The longest prefix; of several routes to it, one for some sources, and then the lowest
-    metric.
-    """
+    """The longest prefix; then one for some sources, and then the lowest metric."""
     inside = [
         route
         for route in snapshot.routes

@@ -1,6 +1,4 @@
-"""Sections of a configuration from texts, without types: the constructors read texts and lists as
-well.
-"""
+"""Sections of a configuration from texts and lists, without types."""
 
 from typing import Any
 

@@ -8,7 +8,6 @@ import pytest
 
 PROGRAM = """
 import logging, sys, phases
-from phases.testing import StubTask
 logging.basicConfig(level="INFO", format="%(message)s")
 
 def ready():

@@ -9,9 +9,7 @@ Answer: TypeAlias = "Ended | str | BaseException | list[Ended]"
 
 
 class Programs:
-    """Programs with prepared answers; a list is given in order, and its last one repeated. Others
-    are not installed.
-    """
+    """Prepared answers, a list in its order; other programs are not installed."""
 
     def __init__(self, **answers: Answer) -> None:
         """Answers by `key`; a string is the output of a program that ends well."""

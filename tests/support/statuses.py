@@ -1,7 +1,4 @@
-"""One host for each thing that `status` says: how each incident is made, and how kubelet can be.
-
-On each node, hostrouting gates kubelet.
-"""
+"""One host for each thing that `status` says, on which kubelet.service is gated."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -239,15 +236,13 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     ),
     "differs: addresses escape in mode STRICT": escaping_node,
     "differs: config.json was edited": right_but(
-        lambda host: edit_config(host, take_kubelet_out),
-        gate={"units": [KUBELET, "k3s.service"]},
+        lambda host: edit_config(host, take_kubelet_out), gate={"units": [KUBELET, "k3s.service"]}
     ),
     "differs: a unit of ours was edited": right_but(
         written(LAYOUT.unit_path(LAYOUT.routes_unit), "[Service]\n")
     ),
     "differs: /etc is read-only": right_but(
-        lost(LAYOUT.unit_path(LAYOUT.check_unit)),
-        fill("/etc", "Read-only file system"),
+        lost(LAYOUT.unit_path(LAYOUT.check_unit)), fill("/etc", "Read-only file system")
     ),
     "differs: addresses escape, and /etc is read-only": after(
         escaping_node, let_pass, fill("/etc", "Read-only file system")

@@ -29,9 +29,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 
 def this_tree() -> Path:
-    """The tree that is booted if no other is given: this host's own files, or what HOSTROUTING_TREE
-    names now.
-    """
+    """The tree that is booted: this host's own files, or what HOSTROUTING_TREE names."""
     return Path(os.environ.get("HOSTROUTING_TREE") or "/")
 
 
@@ -98,9 +96,7 @@ class System:
         place.symlink_to(target)
 
     def add_machine(self, name: str) -> None:
-        """Create a machine that `machinectl start` can boot, with the system's programs but not its
-        settings.
-        """
+        """Create a machine for `machinectl start`, with programs but without settings."""
         for directory in ("dev", "etc", "proc", "run", "sys", "tmp", "usr", "var", "root"):
             self.outside(f"/var/lib/machines/{name}/{directory}").mkdir(parents=True)
         for directory in ("bin", "sbin", "lib", "lib64"):
@@ -212,10 +208,7 @@ def booted(
     machines: tuple[str, ...],
     furnish: Callable[[str], None],
 ) -> Iterator[System]:
-    """A system with these files and programs on top of a tree, and these machines.
-
-    `furnish` is called with the path of its root file system before the boot.
-    """
+    """A system with these files on top of a tree; `furnish` gets its root before the boot."""
     work = Path(tempfile.mkdtemp(prefix="hostrouting-system-"))
     with _prepared(work) as outer:
         assert outer.stdin is not None
@@ -238,9 +231,7 @@ def booted(
 
 @contextmanager
 def _prepared(work: Path) -> Iterator[subprocess.Popen[str]]:
-    """The process that has made a tree in this folder, and boots it when it is told to; at the end
-    it is killed, with all that runs inside.
-    """
+    """The process that boots a tree in this folder when told to, and is killed at the end."""
     script = PROJECT / "tests" / "support" / "boot_system.sh"
     command = ["setpriv", "--pdeathsig", "KILL"]
     command += ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -285,9 +276,7 @@ def _descendant(pid: int, name: str) -> int:
 
 
 def _is_cleared_away(name: str) -> bool:
-    """Remove the control groups of a system that has ended, unless the last of its processes have
-    not quite ended.
-    """
+    """Remove the control groups of a system that has ended, unless a process is left."""
     lines = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     groups = [Path(words[4]) / name for words in lines if words[words.index("-") + 1] == "cgroup2"]
     for group in groups:

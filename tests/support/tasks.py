@@ -30,9 +30,7 @@ def config(
 def document(
     *destinations: str, cidrs: tuple[str, ...] = (CIDR,), mode: str = "STRICT", **sections: object
 ) -> dict[str, Any]:
-    """The document of a configuration with these static routes, CIDRs and other sections. Without
-    CIDRs, the mode is WARN.
-    """
+    """The document of these routes, CIDRs and sections; without CIDRs, in mode WARN."""
     routes = [{"destination": destination} for destination in destinations]
     if not cidrs:
         mode = "WARN"
@@ -77,9 +75,7 @@ def failure_of(
     match: str | None = None,
     **named: Any,
 ) -> Any:
-    """Call this, such as `run`, whose task fails because of an error of this class; return that
-    error.
-    """
+    """Call this, whose task fails because of an error of this class; return it."""
     with pytest.raises(phases.TaskFailed, match=match) as caught:
         call(*given, **named)
     assert isinstance(caught.value.error, of)
@@ -99,9 +95,7 @@ def manager_of(host: FakeHost) -> FakeManager:
 
 
 def type_routes(host: FakeHost, *destinations: str, protocol: int = OURS) -> None:
-    """Add these routes as somebody does who types the commands
-    of `check`, whose protocol is ours.
-    """
+    """Add these routes as somebody does who types the commands of `check`."""
     for destination in destinations:
         typed = Route.to(destination, dev="eth0", gateway="10.0.0.1", protocol=protocol)
         host.kernel.ip_route("add", typed)
@@ -110,13 +104,6 @@ def type_routes(host: FakeHost, *destinations: str, protocol: int = OURS) -> Non
 def paths_on(host: FakeHost) -> set[str]:
     """The paths of all files and links."""
     return {*host.files.texts, *host.files.programs, *host.files.links}
-
-
-def before_it_sets_routes(host: FakeHost, happens: Callable[[], object]) -> None:
-    """Let this happen in the next run: its files are installed, and it begins to look at the
-    routes again, to set them.
-    """
-    host.faults.meanwhile("snapshot", happens, nth=3)  # the first two are of two plans
 
 
 def lose_routes(host: FakeHost) -> None:

@@ -68,16 +68,13 @@ def with_docker() -> FakeKernel:
 
 
 def dual_stack_h200() -> FakeKernel:
-    """An H200 node whose ib0 … ib7 are also all connected to fd16::/48; a router advertises an IPv6
-    default route on eth0.
-    """
+    """An H200 node with fd16::/48 on its ib devices, and a default route by RA on eth0."""
     kernel = h200()
     kernel.add_address("eth0", "2001:db8::4/64")
     for number in range(8):
         kernel.add_address(f"ib{number}", f"fd16::{number + 10:x}/48")
     kernel.ip_route(
-        "add",
-        Route.to("::/0", dev="eth0", gateway="fe80::1", protocol=PROTOCOL_RA, metric=1024),
+        "add", Route.to("::/0", dev="eth0", gateway="fe80::1", protocol=PROTOCOL_RA, metric=1024)
     )
     return kernel
 
@@ -100,9 +97,7 @@ def vpn_node() -> FakeKernel:
 
 
 def cni_node() -> FakeKernel:
-    """A plain VM with a CNI: the pod bridge cni0 has 10.244.0.0/24, and eth0 has routes to other
-    nodes' pods.
-    """
+    """A plain VM with cni0, which has 10.244.0.0/24, and routes to other nodes' pods."""
     kernel = plain_vm()
     kernel.add_link(Link(name="cni0", index=0, kind="bridge"))
     kernel.add_address("cni0", "10.244.0.1/24")
@@ -190,9 +185,7 @@ _KEYS = {"dev": "expected_devs", "allow": "allowed_devs"}
 
 
 def checked_as(host: Snapshot, asked: str) -> CheckReport:
-    """The check of what is asked: CIDRs, `dev=NAME,NAME`, `allow=…`, `pods=…` and, at the end,
-    `intended=a rule`.
-    """
+    """The check of CIDRs, `dev=NAME,NAME`, `allow=…` and, at the end, `intended=a rule`."""
     words, _, intended = asked.partition("intended=")
     cidrs = [word for word in words.split() if "=" not in word]
     section: dict[str, Any] = {"intended_rules": [intended] if intended else []}
@@ -217,9 +210,7 @@ def checked(snapshot: Snapshot, *cidrs: str, **section: Any) -> CheckReport:
 
 
 def marked_vm() -> FakeKernel:
-    """A plain VM that sends packets with a mark by eth1:
-    nobody can know which packets these are.
-    """
+    """A plain VM that sends packets with a mark by eth1."""
     kernel = plain_vm()
     kernel.add_link(Link(name="eth1", index=0))
     kernel.add_rule(Rule(family=4, priority=32764, fwmark=51820, fwmask=0xFFFFFFFF, table=77))

@@ -1,9 +1,7 @@
-"""The gate as a condition of a unit, under a real systemd: whatever the unit and its manager do, a
-refusal refuses, and nothing else does.
-"""
+"""The gate of any unit, under a real systemd: a refusal refuses, and nothing else does."""
 
 from hostrouting.config.settings import GateConfig
-from tests.support.gate import LAYOUT, config, gate_tests, host, overlap
+from tests.support.gate import LAYOUT, config, gate_tests, host, lock, overlap
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
 
@@ -93,9 +91,7 @@ def start_all(system: System) -> dict[str, str]:
 
 
 def test_every_kind_of_unit() -> None:
-    """No setting of a unit or of its manager opens the gate, and none keeps it shut, also where sh
-    is bash, which believes more of its environment than dash.
-    """
+    """No setting of a unit or its manager opens the gate or keeps it shut, also with bash."""
     with host(GATED, more=FILES, machines=()) as system:
         system.must("ln", "-sf", "bash", "/usr/bin/sh")
         system.must("ip", "netns", "add", "other")
@@ -112,45 +108,43 @@ def test_every_kind_of_unit() -> None:
         assert [kind for kind, state in states.items() if state != "active"] == []
 
 
-def lock(system: System) -> None:
-    """Have a service lock the host."""
-    script = f"exec 9<>{LAYOUT.lock_path}; flock 9; exec sleep infinity"
-    system.must("mkdir", "-p", "/run/hostrouting")
-    system.must("systemd-run", "--quiet", "--unit=holder", "bash", "-c", script)
-    wait_for("the lock", lambda: system.show("holder.service", "ActiveState") == "active")
-
-
 def begin_slowly(system: System) -> None:
     """Begin a start of a unit, and wait until its gate waits for the lock."""
+    last_start = system.show("statuses.service", "InvocationID")
     system.must("systemctl", "start", "--no-block", "statuses.service")
-    this_start = system.show("statuses.service", "InvocationID")
-    mine = ("journalctl", "--quiet", f"_SYSTEMD_INVOCATION_ID={this_start}")
-    wait_for("the gate", lambda: f"waiting for {LAYOUT.lock_path}" in system.must(*mine))
+
+    def waits() -> bool:
+        this_start = system.show("statuses.service", "InvocationID")
+        mine = ("journalctl", "--quiet", f"_SYSTEMD_INVOCATION_ID={this_start}")
+        return this_start != last_start and f"waiting for {LAYOUT.lock_path}" in system.must(*mine)
+
+    wait_for("the gate", waits)
 
 
-def test_signals() -> None:
-    """A gate that a signal ends refuses at once, though the unit counts the signal as a success,
-    whether only the shell gets it or all processes do.
-    """
+def test_starts_that_wait() -> None:
+    """Both are one boot."""
     with host(GATED, more=FILES, machines=()) as system:
         lock(system)
-        for whom in ("all", "control"):
-            begin_slowly(system)
-            system.must("systemctl", "kill", f"--kill-who={whom}", "statuses.service")
-            assert await_end(system)["statuses"] == "failed", whom
-        assert system.journal("statuses.service").count("SIGTERM ended this; ") == 2
+        a_signal(system)
+        a_command_that_vanishes(system)
 
 
-def test_commands_that_vanish() -> None:
-    """A foreign command that sorts first and vanishes in the middle of a start takes no other list
-    of commands with it.
-    """
-    first = "/etc/systemd/system/statuses.service.d/00-a.conf"
-    text = "[Service]\nExecStartPre=/bin/sleep 0.5\n"
-    with host(GATED, more={**FILES, first: text}, machines=()) as system:
-        lock(system)
+def a_signal(system: System) -> None:
+    """A gate that a signal ends refuses at once, though the unit counts it as a success."""
+    for whom in ("all", "control"):
         begin_slowly(system)
-        system.must("rm", first)
-        system.must("systemctl", "daemon-reload")
-        system.must("systemctl", "stop", "holder.service")
-        assert await_end(system)["statuses"] == "failed"
+        system.must("systemctl", "kill", f"--kill-who={whom}", "statuses.service")
+        assert await_end(system)["statuses"] == "failed", whom
+    assert system.journal("statuses.service").count("SIGTERM ended this; ") == 2
+
+
+def a_command_that_vanishes(system: System) -> None:
+    """A foreign command that vanishes during a start takes no other command along."""
+    first = "/etc/systemd/system/statuses.service.d/00-a.conf"
+    system.lay(first, "[Service]\nExecStartPre=/bin/sleep 0.5\n")
+    system.must("systemctl", "daemon-reload")
+    begin_slowly(system)
+    system.must("rm", first)
+    system.must("systemctl", "daemon-reload")
+    system.must("systemctl", "stop", "holder.service")
+    assert await_end(system)["statuses"] == "failed"

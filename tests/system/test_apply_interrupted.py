@@ -1,6 +1,4 @@
-"""An apply that meets a start, or cannot write or tell systemd: what starts meanwhile, and what the
-next one completes.
-"""
+"""An apply that is interrupted: what starts meanwhile, and what the next one completes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

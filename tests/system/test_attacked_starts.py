@@ -101,9 +101,7 @@ def repeating(attack: Sequence[str], system: System) -> Iterator[None]:
 
 @contextmanager
 def attacked(system: System, chance: Random, *, kills: bool, storm: str) -> Iterator[None]:
-    """During the block, another thread attacks again and again, beside the storm. What it began,
-    it ends.
-    """
+    """Another thread attacks again and again, beside the storm. What it began, it ends."""
     is_over = Event()
 
     def attack_once() -> None:
@@ -217,9 +215,7 @@ def require_real_attacks(system: System) -> None:
 
 @pytest.mark.parametrize("first", range(0, STARTS, AT_ONCE))
 def test_attacked_starts(first: int) -> None:
-    """No attack lets a unit start while an address escapes all the time, or keeps it from starting
-    while all is right.
-    """
+    """No attack lets a unit start while an address escapes, or keeps it back otherwise."""
     plan = [*product(STORMS, KINDS)]
     assert len(plan) <= STARTS, "something would not be tried"
     chance = Random(f"{SEED}, {first}")  # noqa: S311  the same in each run

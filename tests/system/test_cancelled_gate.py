@@ -1,6 +1,4 @@
-"""A gate that another program's drop-in cancels, under a real systemd: no task says that the host
-is as it should be.
-"""
+"""A gate that another program's drop-in cancels, under a real systemd."""
 
 import json
 from functools import partial
@@ -19,10 +17,7 @@ SENTENCE = f"{UNIT} starts unchecked: another drop-in takes the ExecCondition= o
 
 
 def test_a_gate_that_is_cancelled() -> None:
-    """Before the gate is installed or after: in STRICT each run fails, with its work done; in WARN
-    it warns. A plan says so as soon as systemd has loaded both, and status does. Without the other
-    drop-in, all is well.
-    """
+    """In STRICT each run fails, with its work done; in WARN it warns, and so does status."""
     strict, warn = (
         config(*HALVES, mode=mode)._replace(gate=GateConfig((UNIT,))) for mode in ("STRICT", "WARN")
     )

@@ -1,6 +1,4 @@
-"""Units other than machines behind the gate, under a real systemd: what is promised for each of
-them.
-"""
+"""Units other than machines behind the gate, under a real systemd."""
 
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, ProbeRewriteConfig
 from tests.support.gate import HALVES, apply, config, gate_tests, host, overlap
@@ -57,9 +55,7 @@ def start(system: System, unit: str) -> int:
 
 
 def test_every_promise_for_each_unit() -> None:
-    """A unit is refused while addresses escape, starts after the repair, and is left alone while it
-    runs. All of it is one boot.
-    """
+    """It is refused while addresses escape, starts after the repair, and then left alone."""
     gated = (KUBELET, AGENT, LATER)
     with host(gating(*gated), more=_FILES, machines=()) as system:
         each_is_refused(system)
@@ -125,9 +121,7 @@ _LOOKS = "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'nft list tables >/run/s
 
 
 def test_the_table_for_probes() -> None:
-    """The table is there before a gated unit starts: at boot, after a flush in the same start, and
-    after one by hand.
-    """
+    """The table is there before a gated unit starts, at boot and after each flush."""
     looks = {
         f"/etc/systemd/system/{AGENT}": f"{_WANTS}{_LOOKS}",
         "/etc/systemd/system/nftables-flush.service": _FLUSH,

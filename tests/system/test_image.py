@@ -1,6 +1,4 @@
-"""An image that `Host.offline` wrote: at its first boot everything is enabled, nobody has to run a
-task in it, and the sandbox of each unit allows what the unit does, and nothing else.
-"""
+"""An image that `Host.offline` wrote, at its first boot."""
 
 import json
 from pathlib import Path
@@ -39,9 +37,7 @@ PRESET = {"/usr/lib/systemd/system-preset/90-nothing.preset": "disable *\n"}
 
 
 def test_it_boots_gated() -> None:
-    """Routes and table are set, and the gate and the guard work; `apply` has nothing to write. All
-    of it is one boot.
-    """
+    """Routes and table are set, gate and guard work, and `apply` has nothing to write."""
     with host(CONFIG, more=PRESET, is_compiled=False) as system:
         routes_and_table_are_there(system)
         # Or each start would take 0.2 s longer.
@@ -62,9 +58,7 @@ def routes_and_table_are_there(system: System) -> None:
 
 
 def the_guard_works(system: System) -> None:
-    """It brings back a route, and the marker in a folder that an agent has made anew since the
-    guard was started.
-    """
+    """It brings back a route, and the marker in a folder that was made anew since."""
     wait_for("the guard's first pass", lambda: markers(system) == {LAYOUT.ok_path})
     with locking(system.outside(LAYOUT.lock_path), "--exclusive"):
         system.must("systemctl", "restart", LAYOUT.guard_unit)
@@ -158,9 +152,7 @@ Restart=no
 
 
 def each_sandbox_allows_no_more(system: System) -> None:
-    """A unit can read the routing and write its results and, but for the check, change routes; one
-    that runs nft can end it.
-    """
+    """A unit can read the routing and, but for the check, change it; nft can be ended."""
     system.must("systemctl", "stop", LAYOUT.guard_unit)
     system.must("chown", "nobody", RESULTS)  # it is an agent's
     system.lay("/root/file", "")

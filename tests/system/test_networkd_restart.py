@@ -1,15 +1,6 @@
 """What systemd-networkd takes away when it starts again, in each release, and what keeps it."""
 
-from tests.support.gate import (
-    HALVES,
-    LAYOUT,
-    apply,
-    config,
-    gate_tests,
-    host,
-    ours,
-    remove,
-)
+from tests.support.gate import HALVES, LAYOUT, apply, config, gate_tests, host, ours, remove
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
 
@@ -44,9 +35,7 @@ def restart(system: System) -> None:
 
 
 def lose_routes(system: System) -> None:
-    """Have systemd-networkd start again, and configure eth0 once more: of each release, one of the
-    two deletes our routes.
-    """
+    """Restart systemd-networkd, and configure eth0 once more: one deletes our routes."""
     restart(system)
     system.must("networkctl", "reconfigure", "eth0")
     wait_for("the routes to be deleted", lambda: ours(system) == [])

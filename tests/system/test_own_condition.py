@@ -1,6 +1,4 @@
-"""A condition of an agent's own, in the drop-in of docs/library.md, beside the gate: under a real
-systemd.
-"""
+"""The condition of docs/library.md, beside the gate, under a real systemd."""
 
 import re
 

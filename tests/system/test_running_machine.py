@@ -1,6 +1,4 @@
-"""A machine that runs is never touched, whatever is done to the host's routing: it keeps its
-process, every time.
-"""
+"""A machine that runs is never touched, whatever is done to the host's routing."""
 
 from typing import NamedTuple
 
@@ -17,9 +15,7 @@ UNITS = (LAYOUT.routes_unit, LAYOUT.check_unit)
 
 
 class Running:
-    """A machine that was started; `untouched` says whether it is still the same, after what was
-    done.
-    """
+    """A machine that was started; `untouched` says whether it is still the same."""
 
     def __init__(self, system: System) -> None:
         """Start it."""
@@ -70,9 +66,7 @@ def required(system: System) -> set[str]:
 
 
 def test_whatever_is_done() -> None:
-    """The original's units give way, under the machine that requires them. Another configuration,
-    one that fails, units restarted, the manager reloaded, removal: the machine runs on.
-    """
+    """Other configurations, failures, restarts, reloads, removal: the machine runs on."""
     with gate.host() as system:
         for unit in UNITS:
             system.lay(f"{LAYOUT.unit_directory}/{unit}", ORIGINAL)

@@ -22,9 +22,7 @@ REPAIR = "hostrouting repair | hostrouting apply --config -"
 
 
 def status(system: System, *, code: int = 1) -> str:
-    """The page of `status`, which must end with this exit code. What else it says of an incident,
-    tests/hostrouting/cli shows.
-    """
+    """The page of `status`, which must end with this exit code."""
     done = hostrouting(system, "status")
     assert done.returncode == code
     return done.stdout
@@ -60,15 +58,14 @@ def type_line(system: System, line: str) -> None:
 
 
 def a_refused_unit(escaping: System) -> None:
-    """Given an overlap, kubelet is refused: the page has the reason, and the repair; after the
-    repair, it says that kubelet is to be started.
-    """
+    """Given an overlap, kubelet is refused; after the repair, it is to be started."""
     assert escaping.run("systemctl", "start", KUBELET).returncode == 1
 
+    reason = "    when it failed: hostrouting: OVERLAP: 172.16.0.0/16 leaves through ib0"
+    wait_for("its words", lambda: reason in hostrouting(escaping, "status").stdout)
     page = status(escaping)
     assert page.startswith("DIFFERS: 172.16.0.0/16 leaves through ib0")
     assert f"  {KUBELET} has failed, and systemd does not start it again" in page
-    assert "    when it failed: hostrouting: OVERLAP: 172.16.0.0/16 leaves through ib0" in page
     type_line(escaping, proposed(page, REPAIR))
 
     page = status(escaping)
@@ -77,9 +74,7 @@ def a_refused_unit(escaping: System) -> None:
 
 
 def a_start_that_was_not_checked(repaired: System) -> None:
-    """Given a drop-in that cancels the gate, kubelet starts unchecked, and the page says where to
-    look.
-    """
+    """Given a drop-in that cancels the gate, kubelet starts, and the page says where to look."""
     repaired.lay(OVERRIDE, "[Service]\nExecCondition=\n")
     repaired.must("systemctl", "daemon-reload")
     repaired.must("systemctl", "restart", KUBELET)
@@ -89,6 +84,20 @@ def a_start_that_was_not_checked(repaired: System) -> None:
     assert OVERRIDE in repaired.must("systemctl", "cat", KUBELET)
     repaired.outside(OVERRIDE).unlink()
     repaired.must("systemctl", "daemon-reload")
+
+
+def a_python_that_is_gone(repaired: System) -> None:
+    """Given a link to a Python that was removed, kubelet is refused. The line of the page finds
+    another one, and nothing has to be installed.
+    """
+    repaired.must("ln", "-sfn", "/usr/bin/python3.99", LAYOUT.python_path)
+    assert repaired.run("systemctl", "restart", KUBELET).returncode == 1
+
+    page = status(repaired)
+    assert page.startswith(f"DIFFERS: {LAYOUT.python_path} cannot run {LAYOUT.program_path}: ")
+    assert "install Python" not in page
+    type_line(repaired, proposed(page, f"hostrouting apply --config {LAYOUT.config_path}"))
+    type_line(repaired, proposed(page, f"systemctl start {KUBELET}"))
 
 
 LIMITED = "[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=1\n[Service]\nRestartSec=1100ms\n"
@@ -111,7 +120,7 @@ def a_guard_that_has_failed(repaired: System) -> None:
     reason = "Address family not supported by protocol"
     wait_for("its words", lambda: reason in hostrouting(repaired, "status").stdout)
     page = status(repaired)
-    assert f"\n  {GUARD} has failed" in page
+    assert page.startswith(f"DIFFERS: {GUARD} has failed")
     assert reason in page
     repaired.lay(override, LIMITED)
     repaired.must("systemctl", "daemon-reload")
@@ -120,32 +129,26 @@ def a_guard_that_has_failed(repaired: System) -> None:
 
 
 def a_unit_that_waits_for_a_lock(repaired: System) -> None:
-    """Given a service that has locked the node, kubelet waits in the gate, as the page says; when
-    it is stopped, kubelet starts.
-    """
-    script = f"exec 9<>{LAYOUT.lock_path}; flock 9; exec sleep infinity"
-    repaired.must("systemd-run", "--quiet", "--unit=backup", "bash", "-c", script)
-    shared = ("flock", "--shared", "--nonblock", LAYOUT.lock_path, "true")
-    wait_for("the service to lock", lambda: repaired.run(*shared).returncode)
+    """Given a service that has locked the node, kubelet waits until it is stopped."""
+    gate.lock(repaired)
     repaired.must("systemctl", "restart", "--no-block", KUBELET)
     waits = f"WAITING: {KUBELET} waits in the gate"
     wait_for("the page to say it", lambda: waits in hostrouting(repaired, "status").stdout)
-    repaired.must("systemctl", "stop", "backup.service")
+    repaired.must("systemctl", "stop", "holder.service")
     wait_for("kubelet", lambda: repaired.show(KUBELET, "ActiveState") == "active")
 
 
 INCIDENTS = (
     a_refused_unit,
     a_start_that_was_not_checked,
+    a_python_that_is_gone,
     a_unit_that_waits_for_a_lock,
     a_guard_that_has_failed,
 )
 
 
 def test_incidents(subtests: pytest.Subtests) -> None:
-    """One incident after the other. The first begins on a node from which addresses escape; each
-    ends on one from which none does, whose kubelet and guard run.
-    """
+    """One incident after the other; each ends on a node whose kubelet and guard run."""
     settings = gate.config(mode="STRICT")
     settings = settings._replace(gate=GateConfig((KUBELET,)), guard=GuardConfig(enabled=True))
     with gate.host(settings, more=RUNS_PODS, machines=()) as system:

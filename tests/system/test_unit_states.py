@@ -34,9 +34,7 @@ RELOADS = ("daemon-reload", "daemon-reexec")
 
 
 class InsideManager(SystemdManager):
-    """The systemd inside this system, as the product asks it: through `systemctl` and
-    `journalctl`, which run inside.
-    """
+    """The systemd inside this system, by `systemctl` and `journalctl`."""
 
     def __init__(self, system: System) -> None:
         """Use a system that is booted."""
@@ -109,7 +107,8 @@ def a_crash_loop(system: System) -> None:
     override(system, f"{MAIN_FAILS}Restart=always\nRestartSec=1h\n")
     begin_start(system)
     await_state(system, "fails")
-    override(system, f"{MAIN_FAILS}Restart=always\nRestartSec=10ms\n")
+    limit = "[Unit]\nStartLimitIntervalSec=1h\n"
+    override(system, f"{MAIN_FAILS}Restart=always\nRestartSec=10ms\n{limit}")
     begin_start(system)
     wait_for("systemd to give up", lambda: system.show(UNIT, "ActiveState") == "failed")
     assert state(system).state == "stuck"
@@ -128,9 +127,7 @@ def a_masked_unit(system: System) -> None:
 
 
 def open_gates(system: System) -> list[str]:
-    """The units whose gate is open, as `status` says; it also has what escapes, and that systemd
-    has not read its files.
-    """
+    """The units whose gate is open, as `status` says, and what else it says."""
     document = json.loads(hostrouting(system, "status", "--json").stdout)
     return [each["target"] for each in document["findings"] if each["name"] == "gate-open"]
 
@@ -156,9 +153,7 @@ DROP_INS = {
 
 
 def drop_ins_of_somebody_else(system: System) -> None:
-    """With each of them, the unit starts although the gate refuses exactly if `status` says that
-    the gate is open.
-    """
+    """The unit starts although the gate refuses exactly if `status` says "open"."""
     overlap(system, "add")
     assert open_gates(system) == []
     for what, drop_in in DROP_INS.items():

@@ -14,8 +14,8 @@ in time.
 import argparse
 
 from hostrouting.cli.confirming import is_confirmed, require_terminal
-from hostrouting.cli.output import Answer
-from hostrouting.cli.running import Run, run_task
+from hostrouting.cli.output import Page
+from hostrouting.cli.running import TaskRun, run_task
 from hostrouting.codes import PROBLEM
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
@@ -23,42 +23,36 @@ from hostrouting.install.installed import read_installed
 from hostrouting.status import find_status, status_lines
 from hostrouting.tasks.configure import Configure
 
-_DONE = "this host matches the configuration"
 
-
-def run(arguments: argparse.Namespace, host: Host) -> Answer:
+def run(arguments: argparse.Namespace, host: Host) -> Page:
     config = HostRoutingConfig.load(arguments.config)
     task = Configure(config, host=host, wait=arguments.wait, allow_removal=arguments.allow_removal)
+    undo: list[str] = []
     if arguments.confirm is None:
         outcome = run_task(task, host)
-        lines = [*outcome.lines(_DONE)]
     else:
-        outcome, lines = _run_confirmed(task, host, arguments)
+        outcome, undo = _run_confirmed(task, host, arguments.confirm)
     status = find_status(host)
+    lines = outcome.lines("this host matches the configuration", told=status.findings)
     document = {
         "schema": "hostrouting/apply/1",
         **outcome.document(),
         "findings": [finding.to_mapping() for finding in status.findings],
-        "check": status.check and status.check.document(),
     }
-    return Answer(outcome.code, document, [*lines, "", *status_lines(status)])
+    return Page(outcome.code, document, [*lines, *undo, "", *status_lines(status)])
 
 
-def _run_confirmed(
-    task: Configure, host: Host, arguments: argparse.Namespace
-) -> tuple[Run, list[str]]:
-    """Apply, and install what was installed before again unless Enter is pressed."""
+def _run_confirmed(task: Configure, host: Host, seconds: float) -> tuple[TaskRun, list[str]]:
+    """Apply, and install what was installed before again unless Enter is pressed; how that went."""
     former = read_installed(host)  # one that cannot be read cannot come back
     require_terminal()
     outcome = run_task(task, host)
-    lines = [*outcome.lines(_DONE)]
     if not outcome.effects.changed:
-        return outcome, lines
-    if outcome.report.ok and is_confirmed(arguments.confirm):
-        return outcome, lines
+        return outcome, []
+    if outcome.report.ok and is_confirmed(seconds):
+        return outcome, []
     undo = run_task(Configure(former, host=host, allow_removal=True), host)
+    lines = [*undo.lines()]
     if undo.report.ok:
-        lines.append("TAKEN BACK: what was installed before is installed again")
-    else:
-        lines += undo.lines()
+        lines = ["TAKEN BACK: what was installed before is installed again"]
     return outcome._replace(code=outcome.code or PROBLEM), lines

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from hostrouting.check.repair_line import line_to_allow, repair_line
 from hostrouting.check.results import FamilyReport
 from hostrouting.check.sentences import repair_commands
-from hostrouting.cli.output import Answer
+from hostrouting.cli.output import Page
 from hostrouting.cli.source import check_or_load, config_to_check, find_config
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck
@@ -21,7 +21,7 @@ from hostrouting.lines import finding_lines, way_lines
 from hostrouting.text import spoken
 
 
-def run(arguments: argparse.Namespace, host: Host) -> Answer:
+def run(arguments: argparse.Namespace, host: Host) -> Page:
     config = config_to_check(find_config(arguments, host), arguments)
     if arguments.snapshots is not None:
         from hostrouting.cli.nodes import check_nodes
@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     check = check_or_load(arguments, host, config)
     if arguments.snapshot is None:
         check = check._replace(findings=(*check.findings, *find_ungated(config, host)))
-    return Answer(check.code(), check.document(), check_lines(check))
+    return Page(check.code(), check.document(), check_lines(check))
 
 
 def check_lines(check: HostCheck) -> Iterator[str]:
@@ -52,11 +52,11 @@ def check_lines(check: HostCheck) -> Iterator[str]:
         return
     [action] = check.named("action")
     yield action.sentence
-    yield "Permanently, as root:"
+    yield "Permanently, as root on the node:"
     yield f"  {repair_line(check.repair_options)}"
     commands = repair_commands(check.report)
     if commands:
-        yield "Or, only until the next boot, as root:"
+        yield "Or, only until the next boot, as root on the node:"
         for command in commands:
             yield f"  {command}"
     # In STRICT, a unit that does not start tempts to allow what should be repaired.

@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from hostrouting.azure_vnet.judge import Fate
 from hostrouting.azure_vnet.task import CleanStaleAzureVnet, CleanupPlan, CleanupResult
-from hostrouting.cli.output import Answer
+from hostrouting.cli.output import Page
 from hostrouting.cli.running import run_task
 from hostrouting.cli.source import bad_input
 from hostrouting.codes import FINE, PROBLEM
@@ -26,7 +26,7 @@ _NOTHING = "nothing of azure-vnet is stale"
 _EMPTY: dict[str, Any] = {"schema": "hostrouting/clean/1", "operations": [], "undoFile": None}
 
 
-def run(arguments: argparse.Namespace, host: Host) -> Answer:
+def run(arguments: argparse.Namespace, host: Host) -> Page:
     config = HostRoutingConfig.load(arguments.config)
     if config.azure_vnet_cleanup is None:
         example = '{"azureVnetCleanup": {"managed": ["10.240.0.0/16"]}}'
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     return _delete(task, host) if arguments.apply else _show(task.plan())
 
 
-def _show(plan: CleanupPlan) -> Answer:
+def _show(plan: CleanupPlan) -> Page:
     """What would be deleted."""
     code = PROBLEM
     if plan.errors:
@@ -47,10 +47,10 @@ def _show(plan: CleanupPlan) -> Answer:
         code = FINE
         first = f"NOTHING TO DO: {_NOTHING}"
     lines = [first, *_entry_lines(plan, get_args(Fate)), *finding_lines(plan.findings)]
-    return Answer(code, {**_EMPTY, **plan.to_mapping()}, lines)
+    return Page(code, {**_EMPTY, **plan.to_mapping()}, lines)
 
 
-def _delete(task: CleanStaleAzureVnet, host: Host) -> Answer:
+def _delete(task: CleanStaleAzureVnet, host: Host) -> Page:
     """What was deleted, and what was not."""
     outcome = run_task(task, host)
     plan = CleanupPlan()
@@ -64,7 +64,7 @@ def _delete(task: CleanStaleAzureVnet, host: Host) -> Answer:
     lines = [*outcome.lines(done, _NOTHING), *_entry_lines(plan, others)]
     # A plan has entries and findings, and no operations: these are what the run has done.
     document = {**_EMPTY, **outcome.document(), "undoFile": undo_file, **plan.to_mapping()}
-    return Answer(outcome.code, document, lines)
+    return Page(outcome.code, document, lines)
 
 
 def _entry_lines(plan: CleanupPlan, fates: Iterable[Fate]) -> Iterator[str]:

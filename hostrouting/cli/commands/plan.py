@@ -7,7 +7,7 @@ Exit code 0: the host matches the configuration. 1: there is something to do, or
 import argparse
 from collections.abc import Iterator
 
-from hostrouting.cli.output import Answer
+from hostrouting.cli.output import Page
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
@@ -16,11 +16,14 @@ from hostrouting.lines import SHOWN, count_of_others, finding_lines, indented, w
 from hostrouting.tasks.configure import Configure
 
 
-def run(arguments: argparse.Namespace, host: Host) -> Answer:
+def run(arguments: argparse.Namespace, host: Host) -> Page:
     config = HostRoutingConfig.load(arguments.config)
     plan = Configure(config, host=host, allow_removal=arguments.allow_removal).plan()
-    document = {"schema": "hostrouting/plan/1", **plan.to_mapping()}
-    return Answer(plan_code(plan), document, plan_lines(plan))
+    return Page(
+        plan_code(plan),
+        {"schema": "hostrouting/plan/1", **plan.to_mapping()},
+        plan_lines(plan),
+    )
 
 
 def plan_code(plan: Plan) -> int:

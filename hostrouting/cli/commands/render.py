@@ -9,7 +9,7 @@ effect when the image boots.
 import argparse
 import os
 
-from hostrouting.cli.output import Answer
+from hostrouting.cli.output import Page
 from hostrouting.cli.running import run_task
 from hostrouting.cli.source import bad_input
 from hostrouting.config.settings import HostRoutingConfig
@@ -18,7 +18,7 @@ from hostrouting.lines import finding_lines
 from hostrouting.tasks.configure import Configure
 
 
-def run(arguments: argparse.Namespace, _host: Host) -> Answer:
+def run(arguments: argparse.Namespace, _host: Host) -> Page:
     config = HostRoutingConfig.load(arguments.config)
     root = os.path.realpath(arguments.root)
     # An empty text, as of an unset variable, would be the current folder.
@@ -32,4 +32,4 @@ def run(arguments: argparse.Namespace, _host: Host) -> Answer:
     if outcome.report.ok:
         lines += finding_lines(findings)
     document = {"schema": "hostrouting/render/1", "root": root, **outcome.document()}
-    return Answer(outcome.code, document, lines)
+    return Page(outcome.code, document, lines)

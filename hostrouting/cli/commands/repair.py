@@ -12,7 +12,7 @@ import argparse
 import json
 
 from hostrouting.check.proposal import propose_configuration
-from hostrouting.cli.output import Answer, say
+from hostrouting.cli.output import Page, say
 from hostrouting.cli.source import check_or_load, config_to_repair, find_config, typed_options
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.finding import ESCAPES
@@ -21,7 +21,7 @@ from hostrouting.install.host_check import HostCheck
 from hostrouting.lines import finding_lines
 
 
-def run(arguments: argparse.Namespace, host: Host) -> Answer:
+def run(arguments: argparse.Namespace, host: Host) -> Page:
     config = config_to_repair(find_config(arguments, host), arguments)
     now = check_or_load(arguments, host, config)
     proposal = propose_configuration(config, now.report.snapshot)
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     code = _code(check, now)
     is_of_use = check.report.routes or code == FINE
     lines = json.dumps(proposal.config.to_mapping(), indent=2).splitlines()
-    return Answer(code, document, lines if is_of_use else ())
+    return Page(code, document, lines if is_of_use else ())
 
 
 def _code(check: HostCheck, now: HostCheck) -> int:

@@ -5,10 +5,10 @@ The output is JSON. Nothing is changed.
 
 import argparse
 
-from hostrouting.cli.output import Answer
+from hostrouting.cli.output import Page
 from hostrouting.codes import FINE
 from hostrouting.host.host import Host
 
 
-def run(_arguments: argparse.Namespace, host: Host) -> Answer:
-    return Answer(FINE, {}, [host.take_snapshot().to_json()])
+def run(_arguments: argparse.Namespace, host: Host) -> Page:
+    return Page(FINE, {}, [host.take_snapshot().to_json()])

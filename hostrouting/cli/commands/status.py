@@ -14,24 +14,26 @@ masked, 2 if systemd does not know it, 3 if it waits in the gate.
 
 import argparse
 
-from hostrouting.cli.output import Answer
+from hostrouting.boot.program import version
+from hostrouting.cli.output import Page
 from hostrouting.host.host import Host
 from hostrouting.host.systemd import unit_name
 from hostrouting.install.plan import Plan
-from hostrouting.status import Status, find_status, metric_lines, status_lines
+from hostrouting.status import HostStatus, find_status, metric_lines, status_lines
 
 
-def run(arguments: argparse.Namespace, host: Host) -> Answer:
+def run(arguments: argparse.Namespace, host: Host) -> Page:
     unit = arguments.unit
     status = find_status(host, "" if unit is None else unit_name(unit))
     lines = metric_lines(status) if arguments.metrics else status_lines(status)
-    return Answer(status.code, _document(status), lines)
+    return Page(status.code, _document(status), lines)
 
 
-def _document(status: Status) -> dict[str, object]:
+def _document(status: HostStatus) -> dict[str, object]:
     plan = Plan() if status.plan is None else status.plan
     return {
         "schema": "hostrouting/status/1",
+        "version": version(),
         "installed": status.state != "nothing",
         "state": status.state,
         "headline": next(status_lines(status)),

@@ -33,9 +33,7 @@ _PORT, _PATIENCE, _SO_RCVBUFFORCE = 4000, 1.0, 33
 
 
 class State(NamedTuple):
-    """Everything that a clean-up may change, as the host's programs print it, without the kernel's
-    own routes.
-    """
+    """What a clean-up may change, as programs print it, without the kernel's own routes."""
 
     rules: tuple[str, ...]
     neighbours: tuple[str, ...]
@@ -83,9 +81,7 @@ class AzureNode:
         add_rules(self.node, [*NODE_RULES, *pod_rules(_NODE[0], NODE_MAC)[:1]])
 
     def leave(self, mac: str, *ips: str, times: int = 1) -> None:
-        """Add what azure-vnet adds in bridge mode for a pod
-        with these addresses, except the veth.
-        """
+        """Add what azure-vnet adds in bridge mode for a pod, except the veth."""
         for ip in ips:
             add_rules(self.node, pod_rules(ip, mac) * times)
         self.node.batch(
@@ -112,9 +108,7 @@ class AzureNode:
         )
 
     def _pod(self, name: str, dev: str, mac: str, gateway: str, *ips: str) -> None:
-        """Create a pod behind this device, with the gateway's MAC address; the fabric sends its
-        packets to the node.
-        """
+        """Create a pod behind this device; the fabric sends its packets to the node."""
         pod = self.pods[name] = self._stack.enter_context(private_namespace())
         self.node.batch([f"link add {dev} type veth peer name eth0 address {mac} netns {pod.path}"])
         self.node.batch([f"link set {dev} up"])
@@ -137,9 +131,7 @@ class AzureNode:
 
     @contextmanager
     def stream(self, name: str, ip: str) -> Iterator[Counter[str]]:
-        """Send a datagram a millisecond from the fabric to the pod until the block ends, then count
-        what arrived.
-        """
+        """Send a datagram a millisecond to the pod; at the end, count what arrived."""
         receiver, sender = self._socket(self.pods[name], ip), self._socket(self.fabric, ip)
         receiver.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 16 << 20)
         receiver.settimeout(_PATIENCE)

@@ -1,6 +1,4 @@
-"""Ebtables: its promises, on Linux and on the fake; the words of the real programs; backends and
-versions of it.
-"""
+"""Ebtables: its promises, on Linux and on the fake; backends and versions of it."""
 
 from __future__ import annotations
 
@@ -69,10 +67,9 @@ class TestOnLinux:
     def test_the_fake_is_equal(
         self, namespace: Namespace, rules: list[str], deletions: list[list[str]]
     ) -> None:
-        """After any deletions, both give the same answers, and have the same rules, which are those
-        of ebtables-save.
-        """
-        real, fake = on_linux(namespace, rules), FakeEbtables(rules)
+        """After any deletions, both answer the same, and have the rules of ebtables-save."""
+        real = on_linux(namespace, rules)
+        fake = FakeEbtables(texts(real))  # chain by chain
         for deletion in deletions:
             assert outcome(real, deletion) == outcome(fake, deletion)
         assert real.list_rules() == fake.list_rules()
@@ -80,9 +77,7 @@ class TestOnLinux:
         assert texts(real) == re.findall(r"^-A (.*?) ?$", saved, re.MULTILINE)
 
     def test_rules_that_ebtables_cannot_read(self, namespace: Namespace) -> None:
-        """With rules created by nft in the table nothing is changed, because ebtables may not show
-        all rules.
-        """
+        """Beside rules of nft in the table nothing is changed: some may not be shown."""
         ebtables = on_linux(namespace, [R1])
         namespace.run("nft", "add rule bridge nat PREROUTING meta mark 5 counter accept")
         before = namespace.run("nft", "list", "ruleset").stdout
@@ -95,9 +90,7 @@ class TestOnLinux:
 
 
 class Said(Programs):
-    """A stand-in for the programs of ebtables: "nft_save" is ebtables-nft-save, "nft_list" is
-    `ebtables-nft -L`.
-    """
+    """Programs of ebtables: "nft_save" is ebtables-nft-save, "nft_list" is `ebtables-nft -L`."""
 
     def key(self, *words: str) -> str:
         """The key of an answer: what the command does, and for which backend."""
@@ -118,9 +111,7 @@ def nft(*rules: str) -> dict[str, Ended]:
 
 
 def legacy(*rules: str) -> dict[str, Ended]:
-    """The programs of backend legacy, with these rules; its ebtables-save runs the program of the
-    other backend.
-    """
+    """The programs of backend legacy; its ebtables-save runs that of the other backend."""
     return {
         "legacy_save": Ended(0, f"{HEADER}*nat\n:PREROUTING ACCEPT\n"),
         "legacy_list": Ended(0, listed(*rules)),
@@ -149,9 +140,7 @@ INCOMPATIBLE = "# Table `{}' is incompatible, use 'nft' tool.\n"
 def test_the_backend_that_has_the_rules(
     answers: dict[str, Ended], rules: list[tuple[str, str]]
 ) -> None:
-    """The rules are those of the backend that has some, and name its program; without a table there
-    are none.
-    """
+    """The rules are those of the backend that has some, and name its program."""
     said = Said(**answers)
     assert [(rule.program, rule.text) for rule in EbtablesProgram(run=said).list_rules()] == rules
 

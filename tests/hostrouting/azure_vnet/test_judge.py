@@ -52,9 +52,7 @@ def judged(
     state: str | None = None,
     **settings: Any,
 ) -> tuple[tuple[CleanupEntry, ...], tuple[Finding, ...]]:
-    """The entries and findings of a host with these facts;
-    without ebtables if the rules are None.
-    """
+    """The entries and findings of such a host; without ebtables if the rules are None."""
     listed = None if rules is None else FakeEbtables(rules).list_rules()
     names = {link.name for link in links}
     macs = {name: mac for name, mac in MACS.items() if name in names}
@@ -116,10 +114,7 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
         "keep 3: its pod may be alive behind azv9, where",
     ),
     "unreadable elsewhere": (THREE | {"links": ELSEWHERE}, "delete 3: no device"),
-    "tap": (
-        THREE | {"links": [*LINKS, TAP]},
-        "keep 3: its pod may be alive behind tap0, where",
-    ),
+    "tap": (THREE | {"links": [*LINKS, TAP]}, "keep 3: its pod may be alive behind tap0, where"),
     "tap that is an uplink": (
         THREE | {"links": [*LINKS, TAP], "uplinks": ["tap0"]},
         "delete 3: no device",
@@ -180,9 +175,7 @@ def test_the_protocols_of_azure_vnets_routes() -> None:
 
 
 def test_spellings() -> None:
-    """A pod's rule is recognised in every spelling that a version of ebtables prints, and is
-    deleted as it is spelled.
-    """
+    """A pod's rule is recognised in every spelling of ebtables, and deleted as it is spelled."""
     rules = [
         f"{ARP} --arpreply-target DROP",
         ARP.replace("ARP ", "0x0806 "),
@@ -236,9 +229,7 @@ def changed(draw: st.DrawFn) -> str:
 @example([*DEAD_RULES, *_OTHERS])
 @given(st.lists(st.sampled_from([*DEAD_RULES, *_OTHERS]) | changed(), max_size=20))
 def test_any_rules(rules: list[str]) -> None:
-    """Of any rules exactly those of dead pods with managed addresses are stale: those that are
-    equal to one.
-    """
+    """Exactly the rules that dead pods with managed addresses have are stale."""
     node = Address(ip=as_ip("10.1.0.4"), length=16, dev="azure0")
     entries, _ = judged(rules, addresses=(node,))
     stale = [entry.spec for entry in entries if entry.fate == "delete"]
@@ -246,9 +237,7 @@ def test_any_rules(rules: list[str]) -> None:
 
 
 def test_what_is_not_azure_vnets() -> None:
-    """Neighbours and routes that azure-vnet does not add, or that have what an undo file could not
-    hold, are left out.
-    """
+    """What azure-vnet does not add, or an undo file could not hold, is left out."""
     other_macs = [("azure0", ""), ("azure0", "00:00:00:00:00:00")]
     other_devices = [("eth0", DEAD), ("azure7", DEAD), ("azure0-1", DEAD)]
     neighbours: list[Neighbour] = []

@@ -1,6 +1,4 @@
-"""The link layer: its promises, on Linux and on the fake; and what Linux says, as `ip` and `bridge`
-print it.
-"""
+"""The link layer: its promises, on Linux and on the fake, and as `ip` and `bridge` print it."""
 
 from __future__ import annotations
 
@@ -95,12 +93,7 @@ def layer(request: pytest.FixtureRequest) -> LinkLayer:
 
 
 def test_look(layer: LinkLayer) -> None:
-    """Each device has its MAC address, a veth that of its other end; neighbours and what a bridge
-    was told are listed.
-
-    The end of a veth is read in its own namespace: a device with the same index on the node is not
-    taken for it.
-    """
+    """Each device has its MAC address, and a veth that of its other end, as read there."""
     assert layer.look() == VIEW
 
 
@@ -242,11 +235,7 @@ class TestOnLinux:
     def test_who_is_alive_is_read_last(
         self, node: Namespace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Neighbours are read before devices, and what bridges have learned after them: what comes
-        meanwhile is alive.
-
-        An entry of a device that is not in the list of devices is left out.
-        """
+        """Neighbours are read before devices: what comes meanwhile is alive, and not stale."""
         node.batch(
             ["link add gone type ifb", f"neigh add 10.1.0.9 lladdr {POD} dev gone nud permanent"]
         )
@@ -264,9 +253,7 @@ class TestOnLinux:
     def test_a_port_that_appears_while_lists_are_read(
         self, node: Namespace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """What a bridge has learned behind a port that is not in the list of devices is not left
-        out: all is read again.
-        """
+        """All is read again, so what a bridge has learned there is not left out."""
         appears = ["link add new master azure0 type ifb"]
 
         def add(_netlink: Netlink, _kind: int, family: int) -> None:

@@ -58,9 +58,7 @@ VALUES: tuple[Any, ...] = ([], {}, "a text", 7, True)
 
 
 def holders(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Each object and list in this value, with each of its keys or places that azure-vnet's pods
-    depend on.
-    """
+    """Each object and list in this value, with each key or place that pods depend on."""
     keys = value if isinstance(value, dict) else range(len(value))
     for key in [key for key in keys if key not in {"Version", "Mask", "MacAddress"}]:
         yield value, key
@@ -69,9 +67,7 @@ def holders(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def test_every_other_type() -> None:
-    """No value of another type is taken for an empty one: a pod that is not found would count as
-    dead.
-    """
+    """No other type counts as empty: a pod that is not found would count as dead."""
     document = json.loads(state("azv1", *IPS))
     places = [*holders(document)]
     assert len(places) == 13

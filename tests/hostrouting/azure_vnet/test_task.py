@@ -55,9 +55,7 @@ def clean(host: azure.AzureHost, **changed: Any) -> CleanupResult:
 
 
 def failure(host: azure.AzureHost) -> Any:
-    """Run the task; the error that ends it, after which nothing is changed and no undo file is
-    left.
-    """
+    """Run the task; its error, after which nothing is changed and no undo file is left."""
     before = state_of(host)
     error = failure_of(clean, host)
     assert state_of(host) == before
@@ -120,9 +118,7 @@ def test_what_is_stale_is_deleted() -> None:
 
 
 def test_a_dry_run(caplog: pytest.LogCaptureFixture) -> None:
-    """By default the task only reports: nothing is changed, no file is written, and the lock is not
-    taken.
-    """
+    """By default nothing is changed, no file is written, and the lock is not taken."""
     caplog.set_level("INFO")
     host = azure.host()
     before = state_of(host)
@@ -171,17 +167,13 @@ def test_an_image(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", [{"ebtables": FakeEbtables()}, {"link_layer": FakeLinkLayer()}])
 def test_a_host_with_another_kernel(given: dict[str, Any]) -> None:
-    """It is refused without its rules and MAC addresses: those of this machine are another
-    host's.
-    """
+    """Without its rules and MAC addresses it is refused: this machine's are another host's."""
     task = CleanStaleAzureVnet(azure.config(), host=FakeHost(), **given)
     failure_of(run, task, of=TypeError, match="needs its ebtables= and link_layer=")
 
 
 def test_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing is deleted, and the reason is raised, not logged; the plan and a dry run have the
-    same reason, and still show what is stale.
-    """
+    """Nothing is deleted; the plan and a dry run have the same reason, and what is stale."""
     host = azure.host(files=FakeFiles(dict(CONFLIST)))
     error = failure(host)
     assert caplog.text.count("10-azure.conflist names") == 1, "the runner logs the error"
@@ -248,9 +240,7 @@ def test_a_cancellation() -> None:
 
 @pytest.mark.parametrize("kind", ["rule", "neighbour"])
 def test_a_pod_that_is_new(kind: str) -> None:
-    """Rules and neighbours are read before devices: the device of a pod is seen whose rules or
-    neighbours are listed.
-    """
+    """Rules and neighbours are read before devices, so the device of their pod is seen."""
     host = azure.host()
     mac = "02:00:00:00:00:55"
 

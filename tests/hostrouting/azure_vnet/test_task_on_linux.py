@@ -1,6 +1,4 @@
-"""CleanStaleAzureVnet on a node as azure-vnet leaves it: a real kernel, real ebtables, real
-packets, a real shell.
-"""
+"""CleanStaleAzureVnet on a node as azure-vnet leaves it, with real packets and a real shell."""
 
 import socket
 from collections import Counter
@@ -74,9 +72,7 @@ ADDRESSES = ("10.1.0.6", "fd00::6")
 
 @pytest.fixture
 def used_again(lab: AzureNode) -> AzureNode:
-    """The node with what is left of two dead pods, an address of which is used again, with a pod of
-    azure-vnet that is alive, and with routes by its bridge.
-    """
+    """The node with what two dead pods left, and a pod that has an address of theirs now."""
     lab.leave(DEAD, *ADDRESSES, times=2)
     lab.bridge_pod("other", OTHER, "10.1.0.7")
     lab.leave(DEAD, "10.1.0.8")
@@ -92,9 +88,7 @@ def used_again(lab: AzureNode) -> AzureNode:
 
 
 def test_packets_to_an_address_that_is_used_again(used_again: AzureNode) -> None:
-    """Nothing comes to a pod of the other CNI before, and everything after. A live pod misses no
-    packet meanwhile.
-    """
+    """All packets reach the new pod after it, and a live pod misses none meanwhile."""
     lab = used_again
     assert not lab.arrives("new", "10.1.0.6")
     assert not lab.arrives("new", "fd00::6")
@@ -107,9 +101,7 @@ def test_packets_to_an_address_that_is_used_again(used_again: AzureNode) -> None
 
 
 def test_what_dead_pods_have_left(used_again: AzureNode, tmp_path: Path) -> None:
-    """Exactly that is deleted, and nothing by a dry run or a second run. Undo restores all of it,
-    the rules at the ends of their chains.
-    """
+    """Exactly that is deleted. Undo restores it, the rules at the ends of their chains."""
     lab = used_again
     before = lab.state()
     assert lab.clean(dry_run=True).operations == ()

@@ -14,9 +14,7 @@ PYTHON = "/usr/bin/python3.12"
 
 @given(configs())
 def test_the_order(config: HostRoutingConfig) -> None:
-    """The program comes first, which reads config.json; then that, and drop-ins last, one for each
-    gated unit. Without anything to do there is no file.
-    """
+    """The program comes first, then config.json, and drop-ins last, one for each gated unit."""
     paths = [file.path for file in files_of(config, python=PYTHON)]
     gated = gated_units(config)
     first: list[str] = []
@@ -32,9 +30,7 @@ def test_the_order(config: HostRoutingConfig) -> None:
 
 @given(configs(), configs())
 def test_values_are_data(one: HostRoutingConfig, other: HostRoutingConfig) -> None:
-    """Of any two configurations, only config.json differs: no value is in a file that systemd or a
-    shell reads.
-    """
+    """Only config.json differs: no value is in a file that systemd or a shell reads."""
     first = {file.path: file for file in files_of(one, python=PYTHON)}
     second = {file.path: file for file in files_of(other, python=PYTHON)}
     for path in first.keys() & second.keys() - {LAYOUT.config_path}:

@@ -29,9 +29,7 @@ def put(config: HostRoutingConfig) -> FakeFiles:
 
 @given(configs())
 def test_owned(config: HostRoutingConfig) -> None:
-    """All files of ours are found, and no others: drop-ins first, the program when nothing runs
-    it any more, and config.json last.
-    """
+    """All files of ours are found: drop-ins first, then the program, config.json last."""
     host = put(config)
     ours = {*host.texts, *host.programs, *host.links}
     for path in (
@@ -94,9 +92,7 @@ def test_which_units_are_gated() -> None:
     ("path", "link"), [("/usr/bin/python3.12", "/usr/bin/python3.12"), ("", "/usr/bin/python3")]
 )
 def test_the_interpreter(path: str, link: str) -> None:
-    """A host's compiles the program; an image gets only sources, and perhaps the interpreter
-    later.
-    """
+    """A host's compiles the program; an image gets only sources."""
     interpreter = FakeInterpreter(path=path)
     host = FakeHost(interpreter=interpreter)
     image = attrs.evolve(FakeHost.image(), interpreter=interpreter)
@@ -110,9 +106,7 @@ def test_the_interpreter(path: str, link: str) -> None:
 
 @pytest.mark.parametrize("path", [LAYOUT.program_path, LAYOUT.drop_in_path("kubelet.service")])
 def test_what_a_killed_writer_has_left(path: str) -> None:
-    """It wrote a temporary file, and did not rename it: that is removed, and is no sign that a
-    configuration was installed.
-    """
+    """Its temporary file is removed, and is no sign that a configuration was installed."""
     files = FakeFiles(texts={f"{path}.new": "half"})
     assert owned_paths(files) == (f"{path}.new",)
     assert proof_of_installation(files) == []
@@ -120,9 +114,7 @@ def test_what_a_killed_writer_has_left(path: str) -> None:
 
 @pytest.mark.parametrize("unit", ["missing", "another program's", "elsewhere"])
 def test_the_link_that_starts_a_unit(unit: str) -> None:
-    """The link is ours where the unit is missing. Where the unit is
-    another program's, neither is. One that leads elsewhere is not ours, even beside our unit.
-    """
+    """The link is ours where the unit is ours or missing; one that leads elsewhere is not."""
     files = put(FULL)
     path = LAYOUT.unit_path(LAYOUT.routes_unit)
     files.texts[path] = "[Unit]\n" if unit == "another program's" else ""

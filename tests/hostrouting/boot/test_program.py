@@ -128,9 +128,7 @@ class TestContent:
         return path
 
     def test_only_what_commands_load(self, program: Path) -> None:
-        """That is hostrouting without its test kits, phases and attrs, each source beside its
-        compiled file.
-        """
+        """Only hostrouting without its test kits, phases and attrs, each source with its .pyc."""
         with zipfile.ZipFile(program) as archive:
             names = archive.namelist()
         assert {name.split("/")[0] for name in names} == {"__main__.py", "__main__.pyc", *PACKAGES}
@@ -140,9 +138,7 @@ class TestContent:
         assert {*names} == {*sources, *(f"{name}c" for name in sources)}
 
     def test_the_command(self, program: Path) -> None:
-        """It works with the standard library alone. The interpreter that compiled it reads no
-        source.
-        """
+        """It works with the standard library alone, and no source is read."""
         inside = zipimport.zipimporter(f"{program}/hostrouting/cli")
         assert inside.get_filename("parser").endswith("/parser.pyc")
 

@@ -14,9 +14,9 @@ TEXTS = {**units.UNITS, "the drop-in": units.DROP_IN_TEXT}
 FLUSHERS = " nftables-flush.service nftables.service"
 RUN = {
     LAYOUT.guard_unit: ("guard", "guard", "", ("always", "1")),
-    LAYOUT.routes_unit: ("boot", "routes", "", ("on-failure", "60")),
-    LAYOUT.check_unit: ("boot", "check", "", ("", "")),
-    LAYOUT.probe_unit: ("boot", "probes", FLUSHERS, ("on-failure", "10")),
+    LAYOUT.routes_unit: ("boot", "static_routes", "", ("on-failure", "60")),
+    LAYOUT.check_unit: ("boot", "route_overlap", "", ("", "")),
+    LAYOUT.probe_unit: ("boot", "probe_rewrite", FLUSHERS, ("on-failure", "10")),
 }
 """By unit: the function of `hostrouting.node` that it runs, with which argument, what comes
 first, and when systemd starts it again, and after how many seconds.
@@ -33,9 +33,7 @@ def test_no_unit_pulls_another(text: str) -> None:
 
 @pytest.mark.parametrize("unit", units.UNITS)
 def test_what_a_unit_runs(unit: str) -> None:
-    """It runs one function of the program, and comes after what could undo its work. The guard
-    never stays ended, and what fails at boot is tried again.
-    """
+    """A function of the program, after what could undo its work; what fails is tried again."""
     function, argument, after, restart = RUN[unit]
     settings: dict[str, str] = {}
     for line in units.UNITS[unit].splitlines():
@@ -49,9 +47,7 @@ def test_what_a_unit_runs(unit: str) -> None:
 
 
 def test_time_limits() -> None:
-    """The program ends by itself before systemd ends it, also if it first has to end a script of
-    another program: a start has 90 s by default.
-    """
+    """The program ends by itself before systemd ends it: a start has 90 s by default."""
     limits = re.findall("TimeoutStartSec=(.*)", "".join(TEXTS.values()))
     assert len(limits) == 3
     for limit in (*map(float, limits), 90.0):

@@ -1,6 +1,4 @@
-"""hostrouting.check.check: the check of a kernel that is late, restless, or answers otherwise than
-its tables say.
-"""
+"""The check of a kernel that is late, restless, or does not answer as its tables say."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -36,9 +34,7 @@ def test_an_expected_device_may_come_up() -> None:
 
 
 def test_the_verdict_is_that_of_the_worse_family() -> None:
-    """A family without a default route is worse than one whose expected device is in doubt, because
-    two cards have this default route.
-    """
+    """No default route is worse than two cards that both have one."""
     doubtful = "default via 10.1.0.1 dev eth1 metric 100"
     without_ipv6 = checked(vm_of(doubtful), CIDR, CIDR6)
     assert [family.verdict for family in without_ipv6.families] == ["undecided", "no-default-route"]
@@ -73,9 +69,7 @@ def test_linux_without_ipv6() -> None:
     ],
 )
 def test_a_host_that_never_rests(kernel: FakeKernel, verdict: str) -> None:
-    """If the tables change during each reading, a verdict that would be ok is undecided, because a
-    route may be missing in what was read; an escape stays one. The host is read three times.
-    """
+    """After three readings, what would be ok is undecided, and an escape stays one."""
     faulty = FaultyBackend(kernel)
     faulty.is_restless = True
     readings = mock.Mock(wraps=kernel.snapshot)
@@ -104,9 +98,7 @@ BY_BOTH = Route(Prefix.parse(CIDR), (NextHop("eth0"), NextHop("ib7")))
     ],
 )
 def test_the_kernel_differs(answer: Answer, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer that its tables do not give makes an ok undecided, after three readings. One next
-    hop by another device is enough.
-    """
+    """It makes an ok undecided, after three readings. One next hop is enough."""
 
     def answers_otherwise(_: FakeKernel, addresses: Sequence[IP], *__: Any) -> tuple[Answer, ...]:
         return (answer,) * len(addresses)

@@ -1,6 +1,4 @@
-"""The pods of a node, against Linux: the verdict is never OK while Linux sends a packet for a live
-pod's address elsewhere.
-"""
+"""The pods of a node: the verdict is never OK while Linux sends their packets elsewhere."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -66,9 +64,7 @@ def routes(draw: st.DrawFn, family: int) -> str:
 
 @st.composite
 def routes_to_pods(draw: st.DrawFn, family: int) -> list[str]:
-    """What a CNI adds for some of the pods, in some table; now and then a pod has an address of the
-    host.
-    """
+    """What a CNI adds for some pods; now and then a pod has an address of the host."""
     commands: list[str] = []
     for dev, pod in PODS[family].items():
         if draw(st.integers(0, 3)) == 0:
@@ -201,9 +197,7 @@ def test_ok_is_not_wrong_for_the_pods_of_this_node(
 def test_what_is_proposed_reaches_the_pods(
     namespace: Namespace, family: int, data: st.DataObject
 ) -> None:
-    """The commands of the findings, typed one after the other, end them: each hides a pod no more,
-    or no rule before table main leads addresses away.
-    """
+    """Typed one after the other, they end the findings."""
     host = data.draw(hosts(family))
     make(namespace, family, host.commands)
     with namespace.inside(), NetlinkBackend() as backend:
@@ -228,9 +222,7 @@ def test_what_is_proposed_reaches_the_pods(
 
 
 def live_pods(backend: NetlinkBackend, family: int) -> list[str]:
-    """The addresses of the pods that have a route in table main, or in one that a rule looks up for
-    all packets to some addresses.
-    """
+    """The pods that have a route in table main, or in one for all packets to some addresses."""
     pods: list[str] = []
     snapshot = backend.snapshot()
     tables = {TABLE_MAIN}

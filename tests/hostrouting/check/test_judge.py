@@ -13,6 +13,15 @@ from tests.support.topologies import checked, checked_as, vm_of
 halves are a capture beside a default route, and one without; of two to a half, the first is used
   overlap, expected eth0 | default via 10.0.0.1 dev eth0; 0.0.0.0/1 dev eth0; 128.0.0.0/1 dev eth1
   ok, expected eth0 eth1 | -default; 0.0.0.0/1 dev eth0; 128.0.0.0/1 dev eth1
+halves hide the default route of a tunnel, unless Linux asks the table of the tunnel first
++ -default; 0.0.0.0/1 via 10.0.0.1 dev eth0; 128.0.0.0/1 via 10.0.0.1 dev eth0
+  ok, expected eth0            | default dev wg1 table 253
+  ok, expected eth0            | default dev wg1
+  undecided, expected eth0 wg1 | default dev wg1 table 100; rule
+a tap is the only way out beside a card that has addresses of the other family alone
++ -default; -addresses; link tap0 tun; default dev tap0; link nic0 nic
+  ok        | address 2001:db8::7/64 dev nic0
+  undecided | address 192.0.2.7/24 dev nic0
 a rule for all but some destinations says nothing about the uplink
   overlap, expected eth0 | default via 10.1.0.1 dev eth1 table 100; rule not to 10.99.0.0/16
 a rule for some users leads them where all others go
@@ -86,13 +95,10 @@ while pods move from one CNI to another, those of both are right
 Cilium's device for all pods shows, as that of a single one, whose the pods of this node are
 + link cilium_host veth; link flannel.1 vxlan; 172.16.1.0/24 dev cilium_host
   undecided | 172.16.2.0/24 dev flannel.1
-a CNI that serves the pods of another does so by its tunnels, and not by its bridge
+a CNI's bridge does not lead to the pods of another one
 + link cali1 veth; link cbr0 bridge; 172.16.1.0/24 dev cbr0
   ok
   undecided | 172.16.2.7/32 dev cali1
-Cilium may be chained behind the CNI of GKE
-  ok | link gke1 veth; link cilium_vxlan vxlan; 172.16.1.0/24 dev cilium_vxlan; \
-172.16.2.7/32 dev gke1
 pods of this node may be hidden by an uplink that is named as a pod's device, or by a rule
 + link veth7 veth; 172.16.5.7/32 dev cali1
   overlap | 172.16.5.0/24 via 10.0.0.1 dev veth7 table 100; rule | 172.16.5.0/24 dev=veth7
@@ -155,6 +161,13 @@ a proxy takes in what a mark selects, if the rule selects by nothing else
   ok        | rule fwmark 1/1
   undecided | rule fwmark 1/1 uidrange 1000-1999
   overlap, doubts | rule fwmark 1/1; rule pref 200
+the table of a user's network is for marked packets alone, and not for all that others leave
++ link flannel.1 vxlan
++ 10.244.0.0/16 dev flannel.1; -default; unreachable default; default dev eth0 table 100
+  undecided | rule not fwmark 1/1
+  undecided | rule not fwmark 1/1; rule pref 90 fwmark 1/1 lookup 254
+  ok        | rule; rule pref 90 fwmark 1/1 lookup 200; unreachable default table 200; \
+10.200.0.0/16 dev flannel.1 table 200
 intendedRules names each rule by its selectors, and says nothing about others
 + elsewhere; rule fwmark 1/1
   undecided
@@ -229,6 +242,13 @@ what connections lose is one range across the parts and own addresses inside
 what escapes both as plain packets and as connections is named as plain packets
 + link ib1 ib; 172.16.0.0/16 dev ib0
   overlap, escape ib0 | 172.16.0.0/16 dev ib1 table 100; rule from 10.0.0.4/32
+IPv4 writes the address as the source whose network has the gateway, or else the first
++ link flannel.1 vxlan; address 10.9.0.4/32 dev flannel.1; address 10.8.0.4/24 dev flannel.1
++ default via 10.0.0.1 dev eth0 table 100; rule from 10.8.0.4/32
+  undecided | 172.16.0.0/16 via 10.8.0.1 dev flannel.1
+  ok        | 172.16.0.0/16 via 10.9.0.1 dev flannel.1 onlink
+  ok        | 172.16.0.0/16 dev flannel.1
+  undecided | 172.16.0.0/16 nexthop dev flannel.1 nexthop via 10.8.0.1 dev flannel.1
 nothing is expected of packets that pods send
 + link cali1 veth; default dev eth1 table 7; rule from 10.244.1.0/24 lookup 7
   ok
@@ -252,9 +272,7 @@ def test_packets_that_a_rule_selects(row: HostRow) -> None:
 
 
 def assert_answer(row: HostRow) -> None:
-    """The answer is a verdict, perhaps with the expected devices, the device of each escape,
-    and the doubts.
-    """
+    """A verdict, perhaps the expected devices, the device of each escape, and the doubts."""
     report = checked_as(vm_of(row.host), row.asked)
     verdict, *more = row.answer.split(", ")
     said = "\n".join(map(str, check_findings(report)))

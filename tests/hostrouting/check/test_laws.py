@@ -38,7 +38,7 @@ from tests.support.topologies import vm_of
 # A node of which a law says nothing does not count: Hypothesis makes another, and fails if it finds
 # none. So each example costs as much as several of other laws.
 often_assumed = settings(
-    max_examples=scaled(60),
+    max_examples=scaled(80),
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
 
@@ -129,9 +129,7 @@ def test_far_routes_do_not_matter(node: tuple[int, Snapshot], more_bits: int, pl
 def test_the_order_of_a_snapshot_does_not_matter(
     node: tuple[int, Snapshot], order: random.Random
 ) -> None:
-    """Links, addresses, routes and next hops in another order have the same verdict; only routes
-    with one key keep theirs.
-    """
+    """Any other order has the same verdict; only routes with one key keep theirs."""
     family, snapshot = node
     alike: dict[object, list[Route]] = {}
     for route in snapshot.routes:
@@ -150,9 +148,7 @@ def test_the_order_of_a_snapshot_does_not_matter(
 @example((IPV4, vm_of("default dev ib0 table 7; rule uidrange 1000-1000 lookup 7")), 1000)
 @given(nodes(), st.sampled_from([0, 50, 1000]))
 def test_ok_is_not_wrong_for_any_user(node: tuple[int, Snapshot], user: int) -> None:
-    """If the verdict is ok, a packet of any user leaves as expected: by a scan of all rules and
-    routes.
-    """
+    """A packet of any user leaves as expected then, by a scan of all rules and routes."""
     family, snapshot = node
     block = block_of(family)
     report = checked(snapshot, [block])
@@ -184,9 +180,7 @@ def test_a_host_whose_connections_escape_is_never_ok(
 
 
 def with_a_way_out_of_its_own(snapshot: Snapshot, source: str, priority: int) -> Snapshot:
-    """The host with this address on eth0, by which it sends with it; and with a rule that leads
-    what has it as its source to ib1.
-    """
+    """The host with this source on eth0, and a rule that leads it to ib1."""
     own = as_ip(source)
     routes = [Route.to("0.0.0.0/0", dev="ib1", table=100)]
     for route in snapshot.routes:
@@ -301,9 +295,7 @@ def led_astray(judge: Judge, added: Collection[Route], addresses: Iterable[int])
 
 
 def may_uncover_a_refusal(snapshot: Snapshot) -> bool:
-    """Whether a rule that suppresses a route may find a refusal once that is gone. What hides what
-    is not exact then.
-    """
+    """Whether a rule suppresses a route behind which there may be a refusal."""
     tables = {rule.table for rule in snapshot.rules if rule.suppress_prefixlength is not None}
     return any(route.table in tables and route.type in REFUSING for route in snapshot.routes)
 
@@ -327,9 +319,7 @@ def without(snapshot: Snapshot, removed: Route) -> Snapshot:
 @often_assumed
 @given(nodes())
 def test_a_repair_keeps_nothing_from_a_cni(node: tuple[int, Snapshot]) -> None:
-    """What would be fine elsewhere than at the uplink, if all that catches it were gone, is not led
-    to the uplink.
-    """
+    """What would be fine elsewhere without what catches it is not led to the uplink."""
     family, snapshot = node
     block = block_of(family)
     [report] = checked(snapshot, [block]).families
@@ -338,7 +328,7 @@ def test_a_repair_keeps_nothing_from_a_cni(node: tuple[int, Snapshot]) -> None:
     assert led_astray(judge, report.repair.resolved, addresses_of(block)) == []
 
 
-@settings(often_assumed, max_examples=scaled(40))
+@settings(often_assumed, max_examples=scaled(55))
 @given(nodes(), st.integers(0, 15))
 def test_no_set_of_prefixes_repairs_more_or_as_much_with_fewer(
     node: tuple[int, Snapshot], place: int

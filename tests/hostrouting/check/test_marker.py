@@ -49,9 +49,7 @@ def test_a_marker_that_cannot_be_removed() -> None:
 
 @pytest.mark.parametrize(("former", "verdict"), [*product(KERNELS, KERNELS)])
 def test_the_marker_of_a_verdict(former: str, verdict: str) -> None:
-    """It is the only one, whatever the verdict before was. If that was the same, nothing is
-    written: other programs miss the marker at no moment.
-    """
+    """It is the only one, and is not written again if the verdict is the same."""
     host = FakeHost()
     leave(host, former)
     changes = [*host.files.writes]

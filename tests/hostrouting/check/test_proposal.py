@@ -47,9 +47,7 @@ def destinations(configuration: HostRoutingConfig) -> list[str]:
 def test_the_proposed_configuration_has_the_whole_repair(
     protocol: int, there: tuple[str, ...], configured: HostRoutingConfig
 ) -> None:
-    """Whatever routes of ours are on the host, the proposed configuration repairs it, and has no
-    other routes.
-    """
+    """It repairs the host, whatever routes of ours are there, and has no other routes."""
     proposal = propose_configuration(configured, with_routes(protocol, *there).snapshot())
     assert destinations(proposal.config) == list(REPAIR)
     assert proposal.config.route_overlap == configured.route_overlap
@@ -77,9 +75,7 @@ def test_a_configured_route_that_leads_elsewhere(cidr: str, right: str, wrong: s
 
 @pytest.mark.parametrize("is_wrong", [False, True])
 def test_a_configured_route_whose_place_is_taken(*, is_wrong: bool) -> None:
-    """Another program has a route there. The configured one stays, unless something escapes by the
-    other: then routes that can be set are proposed.
-    """
+    """The configured one stays, unless something escapes by the other: then others are proposed."""
     kernel = h200() if is_wrong else plain_vm()
     kernel.ip_route("add", Route.to(REPAIR[0], dev="ib0" if is_wrong else "eth0", protocol=4))
     taken = config(REPAIR[0], cidrs=(CIDR,))
@@ -103,9 +99,7 @@ def escaping(report: CheckReport) -> set[int]:
 
 @given(nodes())
 def test_a_proposal_repairs_all_that_routes_can_repair(node: tuple[int, Snapshot]) -> None:
-    """After the proposed configuration was applied, nothing escapes but what no route repairs, and
-    nothing is to be added: neither to the host nor to the configuration.
-    """
+    """Nothing escapes then but what no route repairs, and nothing is to be added."""
     family, snapshot = node
     config = HostRoutingConfig(route_overlap=expect(str(block_of(family))))
     proposed = propose_configuration(config, snapshot).config

@@ -1,6 +1,4 @@
-"""hostrouting.check.repair: which routes it proposes, and why no route of ours repairs a range, on
-hosts where it was wrong.
-"""
+"""Which routes a repair proposes, and why no route of ours repairs a range."""
 
 from hostrouting.check.results import CheckReport, FamilyReport
 from hostrouting.config.settings import StaticRoutesConfig
@@ -75,9 +73,7 @@ def family_of(report: CheckReport) -> FamilyReport:
 
 
 def test_a_repair_is_never_a_default_route() -> None:
-    """The configuration takes no default route, so a host without one in table main needs both of
-    its halves.
-    """
+    """A host without a default route in table main needs both of its halves."""
     of_eth1 = "10.1.0.0/24 dev eth1; address 10.1.0.4/24 dev eth1"
     by_rule = "default via 10.1.0.1 dev eth1 table 100"
     report = checked(
@@ -99,6 +95,3 @@ def test_the_device_is_named_where_table_main_has_another_default_route() -> Non
     hidden = vm_of("default dev wg1; 172.16.0.0/16 dev ib0")
     named = checked(hidden, expected_devs=["eth0", "eth9"])
     assert [route.dev for route in named.routes] == ["eth0", "eth0"]
-
-
-# Proof, and proposals that nobody would read.

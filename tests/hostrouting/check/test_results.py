@@ -53,9 +53,7 @@ def test_packets_only_may_leave_by_one_of_several_devices(row: HostRow) -> None:
 
 
 def test_families_without_a_default_route() -> None:
-    """Each has a sentence, also if only services are expected there; none has one whose default
-    route is not judged, because nobody waits for another one.
-    """
+    """Each has a sentence; one whose default route is not judged has none."""
     report = checked(plain_vm().snapshot(), "10.0.0.0/8", service_cidrs=["fd00::/108"])
     assert [family.verdict for family in report.families] == ["ok", "no-default-route"]
     assert report.missing_defaults == ["there is no IPv6 default route"]

@@ -1,6 +1,4 @@
-"""hostrouting.check.sentences: each finding in words, as an operator reads it, on a node that has
-it.
-"""
+"""Each finding of a check in words, on a node that has it."""
 
 from typing import Any
 
@@ -21,7 +19,6 @@ from tests.support.topologies import WG1, checked, cni_node, vm_of, vm_with
 
 CIDR = "172.16.0.0/16"
 ANYWHERE = Prefix.parse("0.0.0.0/0")
-INSIDE = Prefix.parse("172.16.5.0/24")
 ETH1 = Link(name="eth1", index=9)
 VM = plain_vm().snapshot()
 
@@ -138,6 +135,7 @@ def test_no_device_is_to_be_allowed_while_a_route_hides_pods() -> None:
         pytest.param(Link("bond1", index=10, kind="bond"), id="a card"),
         pytest.param(Link("eth1", index=10, kind="veth"), id="a card of a machine"),
         pytest.param(Link("lo", index=1, type=772), id="no device to leave by"),
+        pytest.param(Link("dummy0", index=10, kind="dummy"), id="a dead end"),
     ],
 )
 def test_to_allow_a_card_is_no_remedy(link: Link) -> None:
@@ -146,6 +144,7 @@ def test_to_allow_a_card_is_no_remedy(link: Link) -> None:
     [escape, *_] = findings(host, mode="WARN")
     assert escape.name == "overlap"
     assert escape.remedy is None
+    assert "mayAllow" not in escape.facts
 
 
 def test_the_route_and_the_rule_of_an_escape() -> None:
@@ -177,9 +176,7 @@ def test_what_a_repair_needs_is_not_what_another_device_needs() -> None:
 
 
 def test_the_kind_of_an_escape() -> None:
-    """Programs read what happens to the packets: the name alone does not say how they are
-    refused.
-    """
+    """Programs read how the packets are refused, which the name alone does not say."""
     by_route = vm_of("blackhole 172.16.5.0/24 proto 4")
     by_rule = vm_of("rule pref 50 to 172.16.5.0/24 prohibit")
     for node, kind in ((by_route, "blackhole"), (by_rule, "prohibit")):

@@ -1,6 +1,4 @@
-"""A private machine for a test: its own network, /etc, /run and /var/lib, on this kernel. Programs
-in it cannot affect the host.
-"""
+"""A private machine: its own network, /etc, /run and /var/lib, on this kernel."""
 
 import os
 import subprocess
@@ -61,9 +59,7 @@ class Machine(Namespace):
     def hostrouting(
         self, *words: str, before: tuple[str, ...] = (), text: str = ""
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command line in the machine, with this input; with `before`, as a new process that
-        those words start.
-        """
+        """Run a command line in the machine; with `before`, as a new process of those words."""
         environment = {"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
         if not before:
             return self.command_lines.carry_out(words, environment, text)

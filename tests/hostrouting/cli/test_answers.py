@@ -1,6 +1,4 @@
-"""What the commands say of one host: `check` agrees with the check of a snapshot, `status` with
-what `apply` has done, and each with what is to be typed next.
-"""
+"""What the commands say of one host agrees, and they say what is to be typed next."""
 
 import json
 import re
@@ -99,13 +97,11 @@ def test_a_deletion_is_proposed_once() -> None:
 
 
 def test_a_repair_that_was_typed_already() -> None:
-    """Nothing escapes any more, so `repair` has no route for the next boot, and says so. Who types
-    the lines of `check` in their order types the one that stays first.
-    """
+    """`repair` has no route for the next boot then, and says so."""
     host = FakeHost(kernel=h200())
     lines = say("check", CIDR, host=host).lines
-    first = lines.index("Permanently, as root:")
-    assert first < lines.index("Or, only until the next boot, as root:")
+    first = lines.index("Permanently, as root on the node:")
+    assert first < lines.index("Or, only until the next boot, as root on the node:")
     sentence = "nothing escapes now, so no route is added"
     assert sentence not in say("repair", CIDR, host=host).err
     type_routes(host, *REPAIR, protocol=3)
@@ -126,9 +122,7 @@ def test_what_is_piped_is_empty() -> None:
 
 
 def test_a_stopped_run() -> None:
-    """After Ctrl-C the page says what was changed until then, and how the host is now; the document
-    has the reason, which it has not after a failure.
-    """
+    """The page says what was changed, and how the host is; the document has the reason."""
     host = FakeHost(kernel=FakeKernel())  # without a default route, so apply waits
     host.faults.meanwhile("snapshot", lambda: signal.raise_signal(signal.SIGINT), nth=2)
     said = apply(host, routes_to("9.0.0.0/8"))
@@ -149,9 +143,6 @@ def test_a_stopped_run() -> None:
     assert re.match("waiting for up to .* s: 9.0.0.0/8 needs an IPv4 default route", failed.err)
 
 
-# `remove`.
-
-
 # One family is asked for, and another one has no default route; and what nobody expects.
 
 
@@ -167,10 +158,9 @@ def test_a_repair_of_one_family_does_not_say_that_the_other_is_right() -> None:
     assert NO_IPV6 in refused.err
 
 
-@pytest.mark.parametrize("options", [()])
-def test_a_repair_of_one_family_says_what_the_other_lacks(options: tuple[str, ...]) -> None:
+def test_a_repair_of_one_family_says_what_the_other_lacks() -> None:
     """What is printed repairs only a part then, and the exit code says so."""
-    said = say("repair", CIDR, "fd00::/64", *options, kernel=h200())
+    said = say("repair", CIDR, "fd00::/64", kernel=h200())
     assert said.code == 1
     assert REPAIR[1] in said.out
     assert NO_IPV6 in said.err

@@ -1,6 +1,4 @@
-"""The installed config.json is broken, emptied, or not to be read: the commands say how to get it
-back, and what they can see without it.
-"""
+"""The installed config.json is emptied."""
 
 import pytest
 
@@ -11,9 +9,7 @@ from tests.support.tasks import LAYOUT, REPAIR
 
 @pytest.mark.parametrize("text", ["{}", '{"hostRouting": {"azureVnetCleanup": null}}', ""])
 def test_an_emptied_file_does_not_mean_that_nothing_is_installed(text: str) -> None:
-    """`status` says that the gate is shut, as where the file is missing, and `apply` refuses the
-    text.
-    """
+    """`status` says that the gate is shut, and `apply` refuses the text."""
     host = node(config(*REPAIR, guard=GUARDED))
     host.files.texts[LAYOUT.config_path] = text
 

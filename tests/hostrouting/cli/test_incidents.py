@@ -39,9 +39,7 @@ def commands_of(words: str, host: FakeHost) -> Iterator[str]:
 
 
 def type_in(host: FakeHost, line: str) -> None:
-    """Type this line, No command may fail, but a question may
-    be answered by any verdict.
-    """
+    """Type this line. No command may fail, but a question may have any answer."""
     for part in line.split(" && "):
         printed = b""
         for command in part.split(" | "):

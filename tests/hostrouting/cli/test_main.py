@@ -1,6 +1,4 @@
-"""From arguments to an exit code: what may be typed, what is read, and what is written on which
-stream.
-"""
+"""From arguments to an exit code, and what is written on which stream."""
 
 import io
 import json
@@ -17,7 +15,7 @@ from unittest import mock
 import pytest
 
 from hostrouting.boot.program import sources_digest
-from hostrouting.cli.output import Answer, write
+from hostrouting.cli.output import Page, write
 from hostrouting.errors import BackendError
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import Route
@@ -123,10 +121,7 @@ def test_a_device_that_is_typed() -> None:
 
 
 def test_a_device_that_is_allowed() -> None:
-    """`check` says how where a tunnel or a bridge leads there, which may be intended; and `repair
-    --allow` writes it beside what the configuration allows, and a CIDR beside those that it
-    expects.
-    """
+    """`check` says how, and `repair --allow` writes it beside what is configured."""
     kernel = with_docker()
     shown = say("check", "172.17.0.0/16", kernel=kernel)
     assert shown.lines[-2:] == [
@@ -164,7 +159,7 @@ def test_the_second_card_of_a_cni_may_be_allowed() -> None:
     lines = say("check", "10.41.0.0/16", kernel=kernel).lines
     [allowing] = [line for line in lines if "--allow eth1 | hostrouting apply" in line]
     assert "if Calico reaches them through eth1" in allowing
-    assert lines.index(allowing) < lines.index("Permanently, as root:")
+    assert lines.index(allowing) < lines.index("Permanently, as root on the node:")
 
 
 def test_what_a_repair_costs() -> None:
@@ -176,9 +171,7 @@ def test_what_a_repair_costs() -> None:
 
 @pytest.mark.parametrize(("root", "shown"), [("", ""), ("/", ": /"), ("/nowhere", ": /nowhere")])
 def test_a_root_that_is_not_an_images(root: str, shown: str, tmp_path: Path) -> None:
-    """An empty --root, as of an unset variable, is not the current directory; and this machine is
-    not an image.
-    """
+    """An empty --root is not the current directory, and this machine is not an image."""
     (tmp_path / "config.json").write_text("{}")
     said = say("render", "--config", str(tmp_path / "config.json"), "--root", root)
     rule = "is not the folder of an image"
@@ -187,9 +180,7 @@ def test_a_root_that_is_not_an_images(root: str, shown: str, tmp_path: Path) -> 
 
 
 def test_render_takes_no_protection_away(tmp_path: Path) -> None:
-    """An empty configuration, that of an agent that failed to read its own, leaves an image gated
-    unless that is allowed.
-    """
+    """An agent that failed to read its own leaves an image gated, unless that is allowed."""
     image = tmp_path / "image"
     image.mkdir()
     full = tmp_path / "full.json"
@@ -229,9 +220,7 @@ def host_that_raises(error: BaseException) -> FakeHost:
 
 
 def test_a_bug_a_refusal_and_an_interrupt() -> None:
-    """A bug shows where it is; a refusal is one line, and so is Ctrl-C, with the exit code of a
-    shell.
-    """
+    """A bug shows where it is; a refusal is one line, and so is Ctrl-C."""
     bug = say("check", CIDR, host=host_that_raises(ZeroDivisionError("oops")))
     assert bug.code == 3
     assert bug.out == ""
@@ -256,13 +245,11 @@ def test_a_run_under_nohup() -> None:
 
 
 def test_what_a_stream_cannot_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What its encoding does not have is escaped, and so is what steers a terminal, in a command as
-    in the words before it.
-    """
+    """What its encoding lacks is escaped, and so is what steers a terminal."""
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
     line = "by \N{SNOWMAN}0: ip link del a\x1b[2J"
-    assert write(Answer(0, {}, [line]), as_json=False) == 0
+    assert write(Page(0, {}, [line]), as_json=False) == 0
     assert written.getvalue() == b"by \\u26030: ip link del a\\x1b[2J\n"
 
 
@@ -271,9 +258,9 @@ def test_what_a_stream_cannot_show(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_first_words_on_a_terminal(environment: dict[str, str], *, is_coloured: bool) -> None:
     """They are in colour, unless nobody wants that; elsewhere, nothing is."""
     code = (
-        "from hostrouting.cli.output import Answer, write\n"
+        "from hostrouting.cli.output import Page, write\n"
         "lines = ['OK: fine', 'TO DO:', '  fe80::1: no', 'a: b']\n"
-        "write(Answer(0, {}, lines), as_json=False)"
+        "write(Page(0, {}, lines), as_json=False)"
     )
     plain = "OK: fine\nTO DO:\n  fe80::1: no\na: b\n"
     words = [sys.executable, "-c", code]

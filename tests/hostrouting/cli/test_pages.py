@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from hostrouting.boot.program import version
 from hostrouting.cli.parser import COMMANDS, make_parser
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
@@ -56,9 +57,7 @@ def of(
 def applied(
     settings: dict[str, object] = REPAIRED, change: Callable[[FakeHost], object] = lambda _: None
 ) -> Callable[[], FakeHost]:
-    """An H200 node on which this configuration is applied, and on which something has changed
-    since.
-    """
+    """An H200 node with this configuration, on which something has changed since."""
 
     def make() -> FakeHost:
         host = FakeHost(kernel=h200())
@@ -245,7 +244,12 @@ def pages(name: str, folder: Path) -> str:
     shown = [f"$ {words}    # {name}", *text.splitlines()]
     shown += [f"! {remark}" for remark in told]
     shown.append(f"= {page.code} {json.dumps(document.json)}")
-    return "\n".join(shown).replace(str(path), "FILE").replace(str(image), "IMAGE")
+    return (
+        "\n".join(shown)
+        .replace(str(path), "FILE")
+        .replace(str(image), "IMAGE")
+        .replace(version(), "VERSION")
+    )
 
 
 def without_repetitions(page: str) -> str:
@@ -263,37 +267,7 @@ def without_end(page: str) -> str:
 def test_pages_and_documents(
     command: str, tmp_path: Path, snapshot: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A page for an operator, a document for a program, and one exit code; on standard error only
-    remarks.
-    """
+    """A page, a document and one exit code; on standard error only remarks."""
     monkeypatch.setattr("hostrouting.cli.commands.clean.CleanStaleAzureVnet", azure.task)
     names = [name for name in CASES if name.startswith(f"{command}:")]
     assert snapshot == "\n".join(pages(name, tmp_path) for name in names)
-
-
-def test_many_escapes() -> None:
-    """Of many escapes twenty are shown, and the rest is counted; the JSON has all."""
-    kernel = plain_vm()
-    kernel.add_link(Link(name="eth7", index=0))
-    for number in range(100):
-        kernel.ip_route("add", Route.to(f"172.16.{number}.0/31", dev="eth7"))
-    said = say("check", CIDR, kernel=kernel)
-    assert [line for line in said.lines if line.endswith(" more; --json shows all")]
-    assert say("check", CIDR, "--json", kernel=kernel).out.count('"name": "overlap"') == 100
-
-
-def test_many_conflicts(tmp_path: Path) -> None:
-    """Twenty are shown, each with all that can be done about it, and the rest is counted."""
-    kernel = plain_vm()
-    destinations = [f"172.16.{number}.0/24" for number in range(22)]
-    for destination in destinations:
-        kernel.ip_route("add", Route.to(destination, dev="eth0", gateway="10.0.0.9", protocol=4))
-    file = tmp_path / "config.json"
-    routes = [{"destination": destination} for destination in destinations]
-    file.write_text(json.dumps({"staticRoutes": {"enabled": True, "routes": routes}}))
-
-    said = say("plan", "--config", str(file), kernel=kernel)
-
-    assert said.out.count("\n  ! ") == 20
-    assert said.out.count("\n      configure another metric") == 20
-    assert "  ... and 2 more; --json shows all" in said.lines

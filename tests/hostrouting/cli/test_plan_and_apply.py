@@ -1,6 +1,4 @@
-"""What `plan` says of a run, and what `apply` does: whether it fails, and when, and what
-has to be allowed.
-"""
+"""What `plan` says of a run, and whether and when `apply` fails."""
 
 import json
 
@@ -21,9 +19,7 @@ NO_IPV6_ROUTE = "there is no IPv6 default route"
 
 
 def of_both_families(mode: str) -> str:
-    """A configuration that expects CIDRs of IPv4 and IPv6;
-    the node has no default route for IPv6.
-    """
+    """It expects CIDRs of both families; the node has no default route for IPv6."""
     both = {"expectedCidrs": [CIDR, "fd00::/64"], "mode": mode}
     return json.dumps(config(*REPAIR, routeOverlap=both))
 
@@ -56,9 +52,6 @@ def test_an_overriding_drop_in_that_systemd_has_loaded() -> None:
     said = apply_installed(with_loaded_override("WARN"))
     assert said.code == 0
     assert sentence in said.out
-
-
-# Routes that somebody has typed.
 
 
 # A device that has to be chosen.

@@ -2,26 +2,36 @@
 
 import pytest
 
-from hostrouting.config.cni import devices_of
+from hostrouting.config.cni import CNIS, cni_row
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "cnis"),
+    ("name", "kind", "cni"),
     [
-        ("lxc12", "veth", ["Cilium"]),
-        ("lxcbr0", "bridge", []),
-        ("wg-v6.cali", "wireguard", ["Calico"]),
-        ("vxlan-v6.calico", "vxlan", ["Calico"]),
-        ("wg51820", "wireguard", ["unbounded-net"]),
-        ("wg518xx", "wireguard", []),
-        ("gn167772165", "geneve", ["unbounded-net"]),
-        ("gn_to_office", "geneve", []),
-        ("ovn-k8s-mp0", "", ["OVN-Kubernetes"]),
-        ("ovn-k8s-mpx", "", []),
-        ("ovn-k8s-mpx", "openvswitch", ["OVN-Kubernetes"]),
-        ("cbr0", "bridge", ["kubenet", "unbounded-net"]),
+        ("lxc12", "veth", "Cilium"),
+        ("lxcbr0", "bridge", ""),
+        ("wg-v6.cali", "wireguard", "Calico"),
+        ("vxlan-v6.calico", "vxlan", "Calico"),
+        ("wg51820", "wireguard", "unbounded-net"),
+        ("wg518xx", "wireguard", ""),
+        ("gn167772165", "geneve", "unbounded-net"),
+        ("gn_to_office", "geneve", ""),
+        ("ovn-k8s-mp0", "", "OVN-Kubernetes"),
+        ("ovn-k8s-mpx", "", ""),
+        ("ovn-k8s-mpx", "openvswitch", "OVN-Kubernetes"),
+        ("cbr0", "bridge", "kubenet"),
     ],
 )
-def test_whose_a_device_is(name: str, kind: str, cnis: list[str]) -> None:
+def test_whose_a_device_is(name: str, kind: str, cni: str) -> None:
     """Both its name and its kind have to fit; where the name has a number, only digits do."""
-    assert [cni.name for cni, _ in devices_of(name, kind)] == cnis
+    row = cni_row(name, kind)
+    assert (row[0].name if row else "") == cni
+
+
+def test_no_device_fits_two_rows() -> None:
+    """An example of each row is found by that row."""
+    for cni in CNIS:
+        for device in cni.devices:
+            name = device.pattern.replace("*", "x").replace("#", "1")
+            for kind in device.kinds:
+                assert cni_row(name, kind) == (cni, device)

@@ -52,9 +52,7 @@ def places_in(
 
 @st.composite
 def near_configs(draw: st.DrawFn) -> Any:
-    """The JSON of a configuration, alone or in an agent's file, in which some values are replaced
-    by any other.
-    """
+    """A configuration, alone or in an agent's file, in which some values are replaced."""
     document = draw(configs()).to_mapping()
     places = [*places_in(document)]
     for _ in range(draw(st.integers(0, 3 if places else 0))):
@@ -95,9 +93,7 @@ def test_json_there_and_back(config: HostRoutingConfig) -> None:
 
 
 def test_every_field_is_drawn() -> None:
-    """The strategy draws several values of each field of each class, so that the laws here are
-    about all of them.
-    """
+    """The strategy draws several values of each field, so the laws are about all."""
     fields: set[tuple[type, str]] = set()
     for kind in vars(sections).values():
         if isinstance(kind, type) and kind.__module__ == sections.__name__:
@@ -132,9 +128,7 @@ def drawn(seen: dict[tuple[type, str], set[str]]) -> set[tuple[type, str]]:
 
 @given(configs(), st.data())
 def test_every_fault_is_found_at_once(config: HostRoutingConfig, data: st.DataObject) -> None:
-    """Whichever values are replaced by wrong ones, and wherever a key is misspelt, one reading
-    names all of them.
-    """
+    """One reading names all wrong values and misspelt keys."""
     document = config.to_mapping()
     each = st.sampled_from([*places_in(document), (("manageForeign",), document)])
     places = data.draw(st.lists(each, min_size=1, max_size=9, unique_by=lambda place: place[0]))
@@ -155,9 +149,7 @@ def test_every_fault_is_found_at_once(config: HostRoutingConfig, data: st.DataOb
 
 @given(ANYTHING | near_configs())
 def test_any_json_value(value: Any) -> None:
-    """Any JSON value is a configuration that survives its JSON, or has faults, the same ones as
-    text and as a mapping.
-    """
+    """It is a configuration that survives its JSON, or has the same faults as text and mapping."""
     text = json.dumps(value)
     faults = faults_of(lambda: HostRoutingConfig.from_json(text))
     assert faults == faults_of(lambda: HostRoutingConfig.from_mapping(value))

@@ -1,6 +1,4 @@
-"""The engine against Linux, in private network namespaces: for every address, both name the same
-route or refusal.
-"""
+"""For every address, the engine and Linux name the same route or refusal."""
 
 import pytest
 from hypothesis import HealthCheck, event, given, settings, strategies as st
@@ -106,9 +104,7 @@ def rules(draw: st.DrawFn, family: int) -> str:
 )
 @given(data=st.data())
 def test_every_address_of_a_random_host(family: int, data: st.DataObject) -> None:
-    """For every address of the block, the plain decision is what Linux answers, also if a device is
-    down, so that a next hop of several is dead.
-    """
+    """The plain decision is what Linux answers, also if a device is down."""
     some_routes = data.draw(st.lists(routes(family), max_size=8))
     some_rules = data.draw(st.lists(rules(family), max_size=4))
     down = data.draw(st.sampled_from(["", "", "link set eth1 down", "link set ib0 down"]))
@@ -131,9 +127,7 @@ def test_every_address_of_a_random_host(family: int, data: st.DataObject) -> Non
 
 
 def agree(answer: Answer, decision: Decision) -> bool:
-    """Whether both are the same; a lookup that fails has one error for a rule's `unreachable` and
-    for no route.
-    """
+    """Whether both are the same; a rule's `unreachable` has the error of no route."""
     if answer.route is None or decision.route is None:
         failed = {"no-route", "unreachable"}
         return decision.kind == answer.kind or {decision.kind, answer.kind} <= failed

@@ -1,6 +1,4 @@
-"""hostrouting.fib.not_judged: what the engine does not look at makes a verdict undecided, and is
-named.
-"""
+"""What the engine does not look at is named, and makes a verdict undecided."""
 
 import pytest
 

@@ -33,7 +33,7 @@ from tests.support.tasks import (
 )
 
 if TYPE_CHECKING:
-    from hostrouting.install.install import InstallTask
+    from hostrouting.tasks.task import InstallTask
 
 UNITS = "/etc/systemd/system"
 KUBELET = "kubelet.service"

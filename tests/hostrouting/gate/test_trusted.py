@@ -1,6 +1,4 @@
-"""hostrouting.gate.trusted: what root neither runs nor believes, because others could have written
-it.
-"""
+"""What root neither runs nor believes, because others could have written it."""
 
 import subprocess
 from pathlib import Path
@@ -51,9 +49,7 @@ def test_why_a_file_is_not_trusted(tmp_path: Path, change: str, reason: str) -> 
     ],
 )
 def test_all_that_root_runs_or_believes(path: str) -> None:
-    """The configuration, the program and each script, and their folders; the command that repairs
-    it leaves what is in it alone.
-    """
+    """Configuration, program, scripts, and their folders; the repair leaves what is in them."""
     texts = dict.fromkeys((HostLayout.config_path, HostLayout.program_path), "")
     files = FakeFiles(texts)
     assert list(find_untrusted(files)) == []

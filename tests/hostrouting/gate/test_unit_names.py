@@ -43,9 +43,7 @@ def test_a_template() -> None:
     ],
 )
 def test_other_units(unit: str, template: str) -> None:
-    """An instance is called what its name has between the two, dots and further @ too; it stands
-    for itself, and so does a unit without a template.
-    """
+    """An instance is what stands between the two; it stands for itself."""
     assert template_of(unit) == template
     assert not is_template(unit)
     assert plain_instance(unit) == unit

@@ -6,22 +6,13 @@ import phases
 from hostrouting.check.check import check_snapshot
 from hostrouting.finding import Finding
 from hostrouting.host.effects import Effects, Operation, effects_of, recorded_in_errors
-from hostrouting.host.fileset import FileChanges
+from hostrouting.install.results import CheckResult
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.route import Route
-from hostrouting.tasks.overlap_check import CheckResult
 from hostrouting.testing import plain_vm
 from tests.support.tasks import config
 
 ROUTE = Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1", protocol=213)
-
-
-def test_what_says_nothing() -> None:
-    """A result or an error without effects has changed nothing, whatever the result
-    calls `files`.
-    """
-    assert effects_of(None) == effects_of(ValueError()) == effects_of(FileChanges()) == Effects()
-    assert Effects(files=("/a", "/a", "/b")).files == ("/a", "/b")
 
 
 def test_in_words() -> None:

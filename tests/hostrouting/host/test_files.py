@@ -1,6 +1,4 @@
-"""The edge of files: the fake is as the real one, an image is as Linux sees it, and a file is whole
-or not there.
-"""
+"""The edge of files: the fake is as the real one, and a file is whole or not there."""
 
 import errno
 import os
@@ -20,7 +18,7 @@ from hypothesis import example, given, strategies as st
 
 from hostrouting.errors import HostError
 from hostrouting.host.base import Files
-from hostrouting.host.files import LocalFiles, leftover
+from hostrouting.host.files import LocalFiles
 from hostrouting.host.fileset import File
 from hostrouting.testing import FakeFiles
 from tests.support.children import in_child
@@ -44,17 +42,12 @@ STEPS: st.SearchStrategy[tuple[Any, ...]] = st.one_of(
     ),
     st.just(("link", "/d/m", "../a")),  # from /l, it would lead out of the folder
     st.tuples(st.sampled_from(["remove", "read", "read_bytes", "look"]), PATHS),
-    st.tuples(
-        st.just("names"),
-        st.sampled_from(["/d", "/gone", "/a", "/a/x"]),
-    ),
+    st.tuples(st.just("names"), st.sampled_from(["/d", "/gone", "/a", "/a/x"])),
 )
 
 
 def outcome(files: Files, root: str, verb: str, path: str, *more: Any, below: str = "") -> str:
-    """What a step returns, or the sentence of its error; all paths are below a folder of these
-    files.
-    """
+    """What a step returns, or the sentence of its error; paths are below this folder."""
     first = list(more[:1])
     if verb == "link" and first[0] != "/dev/null" and first[0].startswith("/"):
         first = [below + first[0]]
@@ -73,9 +66,7 @@ def outcome(files: Files, root: str, verb: str, path: str, *more: Any, below: st
 @example([("write", "/d/x", "text", 0o644), ("link", "/d/m", "x"), ("read", "/d/m")])
 @example([("link", "/l", "/a"), ("write", "/l", "text", 0o644), ("read", "/a"), ("look", "/l")])
 def test_the_fake_is_as_a_folder(steps: list[tuple[Any, ...]]) -> None:
-    """Whatever is done, each step returns the same, or raises an error with the same sentence, also
-    below the root "/".
-    """
+    """Each step returns the same, or raises the same sentence, also below the root "/"."""
     with tempfile.TemporaryDirectory() as root, tempfile.TemporaryDirectory() as folder:
         fake, image, here = FakeFiles(), LocalFiles(root), LocalFiles()
         for step in [
@@ -100,9 +91,7 @@ TREES = st.dictionaries(
 
 
 def grow(root: Path, tree: dict[str, str | None]) -> None:
-    """Make the tree; of two that need one place, the first has it. Nothing is made behind a link,
-    which may lead out.
-    """
+    """Make the tree; nothing is made behind a link, which may lead out."""
     for path, target in tree.items():
         place = root / path
         if any(folder.is_symlink() for folder in place.parents if root in folder.parents):
@@ -215,9 +204,7 @@ VERBS: dict[str, Callable[[str], object]] = {
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("kind", ["fifo", "directory", "special file"])
 def test_what_is_not_a_file(tmp_path: Path, kind: str, verb: str) -> None:
-    """It is an error at once, because to open it may wait for ever; the error has the remedy, and
-    the thing stays.
-    """
+    """It is an error at once, as to open it may wait for ever, and the thing stays."""
     path = tmp_path / "it"
     if kind == "fifo":
         os.mkfifo(path)
@@ -244,9 +231,7 @@ def test_what_is_not_a_file(tmp_path: Path, kind: str, verb: str) -> None:
 
 
 def test_another_device(tmp_path: Path) -> None:
-    """A link to /dev/null is an empty file, as for systemd; no other device is opened, which might
-    have an effect.
-    """
+    """A link to /dev/null is an empty file, as for systemd; no other device is opened."""
     for name in ("null", "zero"):
         (tmp_path / name).symlink_to(f"/dev/{name}")
     assert HERE.read(str(tmp_path / "null")) == ""
@@ -256,10 +241,7 @@ def test_another_device(tmp_path: Path) -> None:
 
 @pytest.mark.needs("root")
 def test_a_file_of_another_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It differs from what is wanted, because its owner could change it at any time; it is replaced
-    by one of ours. Its owner is told so, too; but whoever prepares an image without being root owns
-    the files.
-    """
+    """Its owner could change it at any time, so it is replaced; in an image it may stay."""
     path, file = tmp_path / "script", File(str(tmp_path / "script"), "text")
     file.write(HERE)
     assert not is_open_to_others(path)
@@ -287,9 +269,7 @@ def is_open_to_others(path: Path) -> bool:
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
 def test_mode(tmp_path: Path, umask: int) -> None:
-    """The mode is the one that was asked for, or that of a text; folders are their owner's alone to
-    write, whatever the umask.
-    """
+    """The mode is the requested one; folders are their owner's alone, whatever the umask."""
     script = tmp_path / "one" / "two" / "script"
     text = tmp_path / "one" / "two" / "text"
     opened = os.listdir("/proc/self/fd")
@@ -327,14 +307,6 @@ def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         HERE.write(str(tmp_path / "other"), "new")
 
 
-def test_a_folder_in_the_place_of_the_temporary_file(tmp_path: Path) -> None:
-    """It is named: nothing is wrong with the file itself."""
-    in_the_way = leftover(str(tmp_path / "file"))
-    os.mkdir(in_the_way)
-    with pytest.raises(HostError, match=f"/file: {in_the_way}: Is a directory"):
-        HERE.write(str(tmp_path / "file"), "new")
-
-
 def test_a_folder_that_is_empty(tmp_path: Path) -> None:
     """Only such a folder is removed; and a link to it stays."""
     folder, link = tmp_path / "folder", tmp_path / "link"
@@ -350,9 +322,7 @@ def test_a_folder_that_is_empty(tmp_path: Path) -> None:
 
 
 def test_a_reader_meanwhile(tmp_path: Path) -> None:
-    """Whoever reads while a file is replaced sees one of its texts, whole. Kills: remove, then
-    rename.
-    """
+    """Who reads meanwhile sees a whole text. Kills: remove, then rename."""
     path, texts = str(tmp_path / "file"), ["old" * 9999, "new" * 9999]
     HERE.write(path, texts[1])
     with ThreadPoolExecutor(1) as pool:
@@ -362,9 +332,7 @@ def test_a_reader_meanwhile(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_run_left(tmp_path: Path) -> None:
-    """The temporary file of a killed run, or an attacker's link, goes with the next write or with
-    the file.
-    """
+    """A temporary file, or an attacker's link, goes with the next write or with the file."""
     path, left, victim = str(tmp_path / "file"), tmp_path / "file.new", tmp_path / "victim"
     victim.write_text("precious")
     for step in (
@@ -379,9 +347,7 @@ def test_what_a_killed_run_left(tmp_path: Path) -> None:
 
 
 def test_power_that_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After write, link and remove return, the file, its entry, and those of new folders are on the
-    disk; and the text is there before the name, so a power loss leaves no empty file.
-    """
+    """The text is on the disk before its name, and both when the call returns."""
     flushed: list[object] = []
 
     def fsync(descriptor: int) -> None:

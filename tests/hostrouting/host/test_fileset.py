@@ -1,12 +1,10 @@
-"""hostrouting.host.fileset and ours: which files are ours, which may be replaced, and what would
-change.
-"""
+"""hostrouting.host.fileset and ours: whose files are, and what would change."""
 
 import re
 
 import pytest
 
-from hostrouting.host.fileset import File, FileChanges
+from hostrouting.host.fileset import File
 from hostrouting.host.ours import is_ours
 from hostrouting.testing import FakeFiles
 
@@ -31,9 +29,7 @@ OURS = "# Written by hostrouting; changes are overwritten.\n"
     ],
 )
 def test_whose(path: str, text: str, *, ours: bool, refused: str) -> None:
-    """Folders of ours have only our files; elsewhere ours say so, and only ours and the Go
-    original's are replaced.
-    """
+    """Elsewhere than in our folders a file says whose it is; only ours are replaced."""
     files = FakeFiles({path: text})
     assert is_ours(files, path) is ours
     file = File(path, OURS)
@@ -52,9 +48,7 @@ def test_whose(path: str, text: str, *, ours: bool, refused: str) -> None:
 
 @pytest.mark.parametrize("target", [UNIT, "/dev/null", "/etc/another.service"])
 def test_the_place_of_a_link(target: str) -> None:
-    """By its path, systemd starts a unit of ours, whatever link or file is there; but a folder is
-    not replaced, and nor is a link in the place of a file.
-    """
+    """A link or file in a link's place is replaced; a folder is not, nor a link for a file."""
     path = "/etc/systemd/system/multi-user.target.wants/static-routes.service"
     files = FakeFiles({"/etc/another.service": "[Service]\n"})
     link = File(path, target=UNIT)
@@ -73,13 +67,6 @@ def test_the_place_of_a_link(target: str) -> None:
         str(obstacle)
         == f"{CONFIG} is a link to {target}, where a file of hostrouting has to be; move it away"
     )
-
-
-def test_changes() -> None:
-    """Files that only go are changes, too."""
-    assert FileChanges(removes=(CONFIG,))
-    assert FileChanges(writes=(File(CONFIG),))
-    assert not FileChanges()
 
 
 def test_difference() -> None:

@@ -22,9 +22,7 @@ from tests.support.locks import wait_until_no_thread_locks
 @pytest.mark.parametrize("path", ["/run/lock", "/"])
 @pytest.mark.parametrize("make", [lambda _: FakeFiles(), LocalFiles], ids=["fake", "local"])
 def test_several_that_lock_a_file(tmp_path: Path, path: str, make: Callable[[Path], Files]) -> None:
-    """The next has the lock as soon as the first has released it, and is woken. Whoever waits no
-    longer does not have it, and keeps it from nobody.
-    """
+    """The next has it as soon as it is free; who waits no longer keeps it from nobody."""
     files = make(tmp_path)
     woken = Event()
     first = files.lock(path, list)

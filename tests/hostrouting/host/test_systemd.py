@@ -1,6 +1,4 @@
-"""The edge of the service manager: which commands are run, and how the answers of systemctl are
-read.
-"""
+"""The edge of the service manager: which commands are run, and how answers are read."""
 
 import signal
 
@@ -19,9 +17,7 @@ VERBS = ("start", "stop", "show", "daemon-reload", "reset-failed")
 
 
 class Systemctl(Programs):
-    """Answers by the verb of systemctl; journalctl has "sync" and "quiet",
-    for the lines of a unit.
-    """
+    """Answers by the verb of systemctl; journalctl has "sync" and "quiet"."""
 
     def key(self, *words: str) -> str:
         """See Programs."""
@@ -48,11 +44,7 @@ class Systemctl(Programs):
     ],
 )
 def test_a_start_that_fails(journal: dict[str, Answer], words: str) -> None:
-    """The error has systemd's reason and the unit's own words from that run; the journal is synced
-    before.
-
-    Nothing that is tied to the unit is touched.
-    """
+    """The error has systemd's reason and the unit's own words from that run."""
     run = Systemctl(
         start=Ended(1, "", "Job failed"), show=[Ended(0, INACTIVE), Ended(0, FAILED)], **journal
     )
@@ -82,10 +74,7 @@ def test_a_start_that_fails(journal: dict[str, Answer], words: str) -> None:
     ],
 )
 def test_a_start(state: str, verbs: list[str]) -> None:
-    """It ends with the unit's. A unit that runs is left alone: not restarted, and not stopped by an
-    answer that is late. An administrator may limit the starts of a unit: systemd 257 would refuse
-    one above the limit.
-    """
+    """A unit that runs is left alone, and no limit of starts refuses one of ours."""
     run = Systemctl(start="", show=f"ActiveState={state}\n", reset_failed="")
     SystemdManager(run=run).start(UNIT, timeout=10)
     assert [words.split()[-2] for words in run.commands[1:]] == verbs
@@ -143,9 +132,7 @@ def test_a_start_that_was_not_ours_is_not_given_up() -> None:
 
 
 def test_stop() -> None:
-    """A missing unit is stopped; a stop that another start cancels is an error, and so is one that
-    takes too long.
-    """
+    """A missing unit is stopped; one that is cancelled or takes too long is an error."""
     run = Systemctl(stop=Ended(5))
     SystemdManager(run=run).stop(UNIT)
     assert run.commands == [STOP]
@@ -159,9 +146,7 @@ def test_stop() -> None:
 
 
 def test_show() -> None:
-    """Each unit is a mapping of the requested properties; a pattern that matches nothing gives no
-    unit. What systemd 249 calls n/a is empty.
-    """
+    """Each unit has the requested properties; systemd 249's n/a is empty."""
     text = (
         "Id=m@a.service\nExecCondition=one\nExecCondition=two\nBefore=n/a\n\n"
         "Id=m@b.service\nExecCondition=\n"

@@ -1,6 +1,4 @@
-"""hostrouting.install.host_check: the check of a host, by the names of its findings;
-tests/hostrouting/cli has its pages.
-"""
+"""The check of a host, by the names of its findings."""
 
 from hostrouting.check.repair_line import repair_line
 from hostrouting.finding import ESCAPES, WRONG

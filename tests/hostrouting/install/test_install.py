@@ -1,6 +1,4 @@
-"""How a configuration comes onto a host: laws for any two configurations and any mishap, and the
-rows that they lack.
-"""
+"""How a configuration comes onto a host: laws, and the rows that they lack."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -19,12 +17,12 @@ from hostrouting.config.settings import MACHINES, GuardConfig, gated_units
 from hostrouting.errors import ConfigError, RequirementError
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
-from hostrouting.install.task import SectionTask
 from hostrouting.probe.table import TABLE, probe_comments
 from hostrouting.routes.plan import reply_routes
 from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
+from hostrouting.tasks.task import InstallTask
 from hostrouting.testing import FakeFiles, FakeHost, h200
 from tests.support.examples import scaled
 from tests.support.mishaps import Killed, Mishaps, full, killed, mishap_host
@@ -192,9 +190,7 @@ class TestLaws:
         nth: int,
         error: Callable[[str], BaseException],
     ) -> None:
-        """After a run that was killed or failed at any effect, the next run leaves exactly what is
-        wanted.
-        """
+        """The next run leaves exactly what is wanted, whatever ended the one before."""
         host, mishaps = node()
         before = host.kernel.snapshot()
         apply(host, old)
@@ -218,7 +214,7 @@ class TestLaws:
     )
     @given(possible(), possible(), st.sampled_from(TASKS))
     def test_a_task_alone(
-        self, old: HostRoutingConfig, new: HostRoutingConfig, kind: type[SectionTask]
+        self, old: HostRoutingConfig, new: HostRoutingConfig, kind: type[InstallTask]
     ) -> None:
         """A task alone is Configure of the installed configuration with its own section.
 
@@ -231,6 +227,7 @@ class TestLaws:
         undo = phases.task("undo")(task.undo)
         for section, step in ((new, task), (old, undo), (old, undo)):
             installed = read_installed(host)
+            assert kind.section is not None
             whole = installed.replaced(kind.section, section)
             if section is old and whole.has_work and not installed.has_work:
                 whole = whole._replace(guard=old.guard)
@@ -243,9 +240,7 @@ class TestLaws:
     def test_another_run_meanwhile(
         self, one: HostRoutingConfig, other: HostRoutingConfig, nth: int
     ) -> None:
-        """Of two tasks that run at once, each keeps what the other has installed, whenever it
-        comes.
-        """
+        """Of two tasks that run at once, each keeps what the other has installed."""
         host, mishaps = node()
         tasks = [
             ConfigureStaticRoutes(one, host=host, allow_removal=True),
@@ -296,9 +291,7 @@ class TestOrder:
 
     @pytest.mark.parametrize("change", ["the program", "the configuration"])
     def test_no_unit_changes(self, change: str) -> None:
-        """Systemd has nothing to read after the one reload of the first run. The guard sees a new
-        configuration by itself, and is started again for a new program.
-        """
+        """Systemd reloads once, and the guard starts again only for a new program."""
         host, mishaps = mishap_host()
         run(Configure(GUARDED, host=host))
         assert mishaps.events.count("reload") == 1
@@ -315,9 +308,7 @@ class TestOrder:
         assert "reload" not in mishaps.events
 
     def test_a_guard_whose_unit_was_not_written(self) -> None:
-        """Where a run was killed before it, the next run starts the guard again, as the new unit
-        says.
-        """
+        """The next run starts it again, as the new unit says."""
         host, mishaps = mishap_host()
         run(Configure(GUARDED, host=host))
         host.files.texts[LAYOUT.unit_path(LAYOUT.guard_unit)] = HEADER
@@ -328,9 +319,7 @@ class TestOrder:
         assert events == [f"stop {LAYOUT.guard_unit}", f"start {LAYOUT.guard_unit}"]
 
     def test_removal(self) -> None:
-        """The marker goes first, then drop-ins and units; one reload, so that systemd forgets them
-        before the program goes; config.json is last. What the gate has left about starts goes, too.
-        """
+        """Marker, drop-ins and units, a reload, then the program, and config.json last."""
         host, mishaps = mishap_host()
         run(Configure(WANTED, host=host))
         mishaps.disarm()
@@ -350,13 +339,19 @@ class TestOrder:
         assert f"stop {MACHINES}" not in manager_of(host).calls
 
     def test_what_opens_the_gate(self) -> None:
-        """The administrator's reason stays as long as there is a gate, and does not open the next
-        one.
-        """
+        """The reason stays as long as there is a gate, and does not open the next one."""
         host = configured(WANTED)
         host.files.texts[LAYOUT.opening_path] = "reason\n"
         run(Configure(GUARDED, host=host))
         assert LAYOUT.opening_path in host.files.texts
+        run(Remove(host=host))
+        assert host.files.texts == {}
+
+    def test_a_fight_of_a_guard_that_was_killed(self) -> None:
+        """What it has left goes with the rest; an apply leaves it to the guard."""
+        host = configured(GUARDED)
+        host.files.texts[LAYOUT.fight_path] = "12\nanother program\n"
+        assert left_to_do(Configure(GUARDED, host=host)) == ""
         run(Remove(host=host))
         assert host.files.texts == {}
 
@@ -398,9 +393,7 @@ class TestOriginal:
         return host
 
     def test_replaced(self, host: FakeHost) -> None:
-        """Its links go before its files are replaced, its units become ours, and its script
-        stays.
-        """
+        """Its links go before its files, its units become ours, and its script stays."""
         run(Configure(WANTED, host=host))
         writes = host.files.writes
         before = writes[: writes.index(LAYOUT.program_path)]
@@ -414,9 +407,7 @@ class TestOriginal:
 
     @pytest.mark.parametrize("make", [Remove, partial(ConfigureStaticRoutes, NOTHING)])
     def test_not_ours(self, host: FakeHost, make: Callable[..., phases.Task[object]]) -> None:
-        """Alone, nothing of it is ours: there is nothing to remove, and no configuration is
-        missing.
-        """
+        """There is nothing to remove then, and no configuration is missing."""
         before = {**host.files.texts, **host.files.links}
         result = run(make(host=host))
         assert isinstance(result, phases.Skip)
@@ -432,9 +423,7 @@ class TestRequirements:
         return FakeHost(kernel=h200())
 
     def test_all_at_once(self, host: FakeHost) -> None:
-        """The error has all that the host lacks, as the plan has it. Nothing was written, and not
-        even the lock was taken.
-        """
+        """The error has all that the host lacks. Nothing was written, nor locked."""
         host.interpreter.broken = "it is Python 3.9"
         host.files.texts[LAYOUT.unit_path(LAYOUT.check_unit)] = "of another program"
         task = Configure(WANTED, host=host)
@@ -446,9 +435,7 @@ class TestRequirements:
         assert host.files.writes == []
 
     def test_what_an_image_lacks(self, caplog: pytest.LogCaptureFixture) -> None:
-        """It is a warning: it may be installed later. The run logs it, has it in its result, and
-        writes the program all the same, and the link to where the interpreter will be.
-        """
+        """It is a warning: it may be installed later, so the program is written all the same."""
         host = FakeHost(backend=None, manager=None)
         host.interpreter.path = ""
         wanted = WANTED._replace(probe_rewrite=PROBES.probe_rewrite)
@@ -505,9 +492,7 @@ def test_a_run_that_installs_while_another_one_reads() -> None:
     ],
 )
 def test_an_unusable_config_json(text: str | None, rule: str) -> None:
-    """Nobody knows what is installed: a task alone fails and changes nothing, and so does one that
-    must take nothing away. A whole configuration that may takes its place, as a removal does.
-    """
+    """Only what may take something away replaces it: nobody knows what is installed."""
     removing = partial(Configure, allow_removal=True)
     tasks: list[tuple[Callable[..., phases.Task[object]], HostRoutingConfig | None]] = [
         (ConfigureStaticRoutes, None),

@@ -12,12 +12,12 @@ from hostrouting.config.settings import (
     HostRoutingConfig,
 )
 from hostrouting.errors import ConfigError
-from hostrouting.install.install import InstallTask
 from hostrouting.install.installed import read_installed
 from hostrouting.install.losses import find_losses
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
+from hostrouting.tasks.task import InstallTask
 from hostrouting.testing import FakeHost, h200
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, REPAIR, config, configured, failure_of, ours, run, undo
@@ -71,6 +71,21 @@ def test_both_families() -> None:
     ]
 
 
+def test_what_is_refused_no_longer() -> None:
+    """STRICT, and what is undecided."""
+    refuses = expect(CIDR, mode="STRICT", undecided="refuse")
+    old, strict, warn = (
+        OLD._replace(route_overlap=section)
+        for section in (refuses, expect(CIDR, mode="STRICT"), expect(CIDR))
+    )
+    undecided = '"refuse" is installed; without it, units start even if the verdict is UNDECIDED'
+    mode = "STRICT is installed; with WARN, units start even if addresses escape"
+    assert losses(old, strict) == [f"routeOverlap.undecided: {undecided}"]
+    assert losses(strict, warn) == [f"routeOverlap.mode: {mode}"]
+    assert losses(old, warn) == [*losses(strict, warn), *losses(old, strict)]
+    assert losses(warn, old) == []
+
+
 def test_cidrs_of_services() -> None:
     """They are checked like the others."""
     section = OLD.route_overlap._replace(service_cidrs=(IPv4Network("10.96.0.0/12"),))
@@ -80,9 +95,7 @@ def test_cidrs_of_services() -> None:
 
 
 def test_no_loss() -> None:
-    """More routes, other halves of a CIDR and more units are no loss; nor is anything on a new
-    host.
-    """
+    """More routes, CIDRs and units are no loss; nor is anything on a new host."""
     more = config(*REPAIR, "10.9.0.0/16", cidrs=(*REPAIR, "10.0.0.0/8"))
     units = GateConfig(("kubelet.service", MACHINES))
     new = more._replace(gate=units, guard=GuardConfig(enabled=True))
@@ -110,9 +123,7 @@ EMPTYING: list[tuple[HostRoutingConfig, type[InstallTask], HostRoutingConfig]] =
 def test_no_task_takes_protection_away_unasked(
     old: HostRoutingConfig, make: Callable[..., InstallTask], empty: HostRoutingConfig
 ) -> None:
-    """An agent that has failed to read its configuration, and gives an empty one, changes nothing;
-    one that means it says so. What undo brings back may protect less.
-    """
+    """An empty configuration changes nothing unless that is said; undo may protect less."""
     host = configured(old)
     before = dict(host.files.texts), ours(host)
     failure_of(run, make(empty, host=host), of=ConfigError, match="would remove protection")

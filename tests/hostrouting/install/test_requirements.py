@@ -1,6 +1,4 @@
-"""hostrouting.install.requirements: what a run says of a host before its first write, beside the
-causes in test_dry_run.
-"""
+"""What a run says of a host before its first write, beside test_dry_run."""
 
 import pytest
 
@@ -22,9 +20,7 @@ ENVIRONMENTS = {
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_variables_that_a_unit_loses(environment: str) -> None:
-    """The run that gates the unit warns of them, and says where else they can be set; later, they
-    are a note.
-    """
+    """The run that gates the unit warns of them; later, they are a note."""
     names = ENVIRONMENTS[environment]
     properties = {KUBELET: {"Environment": environment}}
     host = FakeHost(kernel=h200(), manager=FakeManager(properties=properties))

@@ -10,12 +10,14 @@ from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.config.settings import MACHINES, ProbeRewriteConfig
 from hostrouting.errors import HostError, RequirementError, RouteConflict, RouteOverlapError
 from hostrouting.host.effects import effects_of
-from hostrouting.install.install import InstallTask
 from hostrouting.install.installed import read_installed
+from hostrouting.install.results import CheckResult
 from hostrouting.model.route import Route
 from hostrouting.tasks.configure import Configure, Remove
-from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
+from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
+from hostrouting.tasks.task import InstallTask
 from hostrouting.testing import FakeHost, FakeManager, h200
 from phases.testing import FakeClock
 from tests.support.tasks import (
@@ -26,6 +28,7 @@ from tests.support.tasks import (
     WANTED,
     config,
     configured,
+    context,
     failure_of,
     left_to_do,
     lose_routes,
@@ -38,7 +41,6 @@ from tests.support.tasks import (
 
 CONFLICTING = config("172.16.0.0/16")
 PROBES = ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
-CHECKED = config(cidrs=("10.9.0.0/16",))
 
 
 def report_of(task: InstallTask) -> phases.Step:
@@ -47,9 +49,7 @@ def report_of(task: InstallTask) -> phases.Step:
 
 
 def test_a_conflict_that_lasts() -> None:
-    """It holds no other change back: a unit can be taken out of the gate. A conflict that is new
-    ends the run before its first write.
-    """
+    """It holds no other change back; one that is new ends the run before its first write."""
     host = FakeHost(kernel=h200())
     gated = CONFLICTING._replace(gate=GateConfig(("kubelet.service", MACHINES)))
     failure_of(run, Configure(gated, host=host), of=RouteConflict)
@@ -103,9 +103,7 @@ class TestGuard:
 
 @pytest.mark.parametrize("make", [Configure, ConfigureStaticRoutes])
 def test_settings_without_effect(make: type[Configure]) -> None:
-    """A configuration that has only such settings is installed as nothing, also by a task about the
-    only section; undo brings back what was installed.
-    """
+    """A configuration that has only such settings is installed as nothing."""
     former = config("10.77.0.0/16", mode="WARN")
     host = configured(former)
     idle = {"staticRoutes": {"enabled": True}, "routeOverlap": {"expectedDevs": ["eth0"]}}
@@ -139,10 +137,7 @@ class TestNothingToDo:
         assert "reload systemd" in left_to_do(Configure(only_machines, host=host))
 
     def test_a_masked_unit(self) -> None:
-        """Of a masked unit with our drop-in, systemd says at all times that it has to reload. Of
-        one without, this means that the mask is gone, and until systemd has read that, it does not
-        start the unit.
-        """
+        """With our drop-in, it needs no reload; without one, its mask is gone."""
         gated = WANTED._replace(gate=GateConfig(("kubelet.service", MACHINES)))
         host = configured(gated)
         properties = {"LoadState": "masked", "NeedDaemonReload": "yes"}
@@ -181,6 +176,61 @@ def test_what_was_done_before_a_part_failed() -> None:
     assert [str(change.route) for change in effects.changes] == ours(host)
 
 
+@pytest.mark.parametrize("is_cancelled", [False, True])
+@pytest.mark.parametrize("make", [Configure, RewriteProbeSource])
+def test_what_a_run_has_done_before_it_ends(make: type[Configure], *, is_cancelled: bool) -> None:
+    """The error has the effects of the parts before the one that failed, or was cancelled."""
+    wanted = HostRoutingConfig(probe_rewrite=PROBES)
+    host, ctx = FakeHost(kernel=h200()), context()
+
+    def ends() -> None:
+        if is_cancelled:
+            ctx.cancel("enough")
+            raise phases.Cancelled("enough")
+        host.nftables.fault = HostError("nft failed", what="nft", kind="not-permitted")
+
+    host.nftables.meanwhile(ends, nth=3)
+    with pytest.raises(phases.Cancelled if is_cancelled else phases.TaskFailed) as caught:
+        phases.execute(make(wanted, host=host), ctx)
+    effects = effects_of(caught.value)
+    assert [str(change.route) for change in effects.changes] == ours(host) != []
+    assert LAYOUT.config_path in effects.files
+
+
+@pytest.mark.parametrize("verb", ["reload", "start"])
+def test_a_run_that_is_cancelled_when_its_files_are_there(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error has them, and nothing more is done: before systemd is asked, and when the guard has
+    started.
+    """
+    host, ctx = FakeHost(kernel=h200()), context()
+    method = getattr(host.manager, verb)
+
+    def cancel(*given: object, **named: object) -> None:
+        method(*given, **named)
+        ctx.cancel("enough")
+
+    monkeypatch.setattr(FakeManager, verb, lambda _, *given, **named: cancel(*given, **named))
+    with pytest.raises(phases.Cancelled) as caught:
+        phases.execute(Configure(GUARDED, host=host), ctx)
+    assert {*effects_of(caught.value).files} == paths_on(host)
+    assert ours(host) == []
+
+
+def test_what_the_passes_before_have_done() -> None:
+    """Linux refuses a route that it does not delete again: the error has it."""
+    host = FakeHost(kernel=h200())
+    host.faults.fail("change", errno.ENOBUFS, nth=2)
+    host.faults.fail("change", errno.ENOBUFS, nth=3)
+    ctx = context()
+    host.kernel.later(lambda: ctx.cancel("enough"))
+    host.faults.meanwhile("change", lambda: ctx.cancel("enough"), nth=4)
+    with pytest.raises(phases.Cancelled) as caught:
+        phases.execute(Configure(config(*REPAIR), host=host), ctx)
+    assert [str(change.route) for change in effects_of(caught.value).changes] == ours(host) != []
+
+
 CANCELLED = {
     "/etc/systemd/system/kubelet.service": "[Service]\nExecStart=/bin/true\n",
     "/etc/systemd/system/kubelet.service.d/zz.conf": "[Service]\nExecCondition=\n",
@@ -212,9 +262,7 @@ def test_a_task_about_one_section_hides_no_failure() -> None:
 
 
 def test_systemd_is_silent_after_the_write() -> None:
-    """Whether the gate is in force is not known then. What was written is in the error, and the
-    parts do their work all the same.
-    """
+    """Nobody knows the gate then; the error has what was written, and the parts do their work."""
     host = FakeHost(kernel=h200(), manager=SilentAfterReload())
     with pytest.raises(phases.TaskFailed, match="systemd does not answer") as caught:
         run(Configure(WANTED, host=host))
@@ -238,14 +286,3 @@ class SilentAfterReload(FakeManager):
         if self.is_silent:
             raise HostError("systemd does not answer", what="systemd", kind="no-answer")
         return super().show(names, *units)
-
-
-def test_what_could_not_be_rolled_back() -> None:
-    """It is in the error of the whole, too."""
-    host = FakeHost(kernel=h200())
-    host.faults.fail("change", errno.ENOBUFS, nth=2)
-    host.faults.fail("change", errno.EPERM, nth=3)
-    with pytest.raises(phases.TaskFailed) as caught:
-        run(Configure(config(*REPAIR), host=host))
-    [left] = effects_of(caught.value).changes
-    assert [str(left.route)] == ours(host)

@@ -1,6 +1,4 @@
-"""What undo takes back, and what it leaves: a law for any two configurations, and what other runs
-and other programs do meanwhile.
-"""
+"""What undo takes back, and what it leaves to other runs and programs."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,7 +21,6 @@ from hostrouting.model.route import Route
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, h200
-from phases.testing import StubTask
 from tests.hostrouting.install.test_install import (
     NOTHING,
     apply,
@@ -35,6 +32,7 @@ from tests.hostrouting.install.test_install import (
 )
 from tests.support.examples import scaled
 from tests.support.mishaps import ctrl_c, full, mishap_host
+from tests.support.recorder import StubTask
 from tests.support.tasks import (
     LAYOUT,
     REPAIR,
@@ -138,9 +136,7 @@ class TestFormer:
     """What was installed comes back with all that is wrong with it."""
 
     def test_a_conflict(self) -> None:
-        """The configuration comes back that units have waited for: nobody has confirmed the one
-        that lets them start.
-        """
+        """The configuration that units have waited for comes back."""
         host = FakeHost(kernel=h200())
         failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
         task = Configure(WANTED, host=host)
@@ -176,9 +172,7 @@ class TestFormer:
         assert ours(host) == ["10.8.0.0/16 via 10.0.0.9 dev eth0 proto hostrouting"]
 
     def test_no_wait(self) -> None:
-        """Undo does not wait for what may come: `apply --confirm` promises it for now. A route that
-        cannot be set any more does not keep the configuration from coming back.
-        """
+        """Undo waits for nothing, and brings the configuration back all the same."""
         host = configured(WANTED)
         task = Configure(config(*REPAIR, "9.0.0.0/8"), host=host, allow_removal=True)
         run(task)
@@ -192,9 +186,7 @@ class TestFormer:
 
     @pytest.mark.parametrize("is_former", [False, True])
     def test_what_cannot_be_read(self, *, is_former: bool) -> None:
-        """If that was what the run has replaced, undo fails and takes nothing away. If it is what
-        the run has installed, undo brings the former one back.
-        """
+        """Undo fails if that is what it would bring back; what is installed it replaces."""
         host = configured(FORMER)
         task = Configure(OTHER, host=host, allow_removal=True)
         if is_former:

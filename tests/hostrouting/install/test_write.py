@@ -152,9 +152,7 @@ def test_each_moment(old: HostRoutingConfig, new: HostRoutingConfig) -> None:
 
 
 def test_a_reload_that_is_lost_with_the_configuration() -> None:
-    """If config.json cannot be read, nothing says whose drop-in systemd may still have loaded: it
-    reads its files again.
-    """
+    """Nothing says whose drop-in is loaded then, so systemd reads its files again."""
     host, mishaps = mishap_host()
     run(Configure(GATED, host=host))
     host.files.texts[LAYOUT.config_path] = "{"
@@ -167,9 +165,7 @@ def test_a_reload_that_is_lost_with_the_configuration() -> None:
 
 
 def test_folders_of_an_image(tmp_path: Path) -> None:
-    """Folders of ours go when they are empty; those that systemd or others have stay, and so does a
-    file of theirs.
-    """
+    """Empty folders of ours go; those of systemd or others stay, and so do their files."""
     theirs = tmp_path / f"etc/systemd/system/{KUBELET}.d/10-kubeadm.conf"
     theirs.parent.mkdir(parents=True)
     theirs.write_text("[Service]\n")

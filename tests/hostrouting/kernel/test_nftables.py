@@ -47,11 +47,7 @@ def table(name: str = "first") -> str:
 
 
 def test_what_is_loaded_is_listed(nft: Nftables) -> None:
-    """A listing has the comments and no counts; the same text is listed alike, and another one
-    differently.
-
-    A table is deleted whether it exists or not, because the text adds it first; others stay.
-    """
+    """A listing shows any difference; a table is deleted whether it exists or not."""
     nft.load(table("second"))
     assert nft.listing("first") is None
     nft.load(table())
@@ -81,9 +77,7 @@ def test_one_transaction(nft: Nftables, fault: str) -> None:
 
 
 def test_what_is_run() -> None:
-    """Nothing but the requested table is listed; a text is passed on as it is, and a failure is
-    raised.
-    """
+    """Only the requested table is listed; a text is passed on, and a failure is raised."""
     programs = Programs(nft=[Ended(0), Ended(1, err="Error: strange\n")])
     nft = NftProgram(run=programs)
     nft.load("text\n")

@@ -17,9 +17,7 @@ class TestRunProgram:
     """Real programs."""
 
     def test_what_it_says(self) -> None:
-        """The exit code and both outputs come back, and the text is its standard input; odd bytes
-        are spelled out.
-        """
+        """The exit code and both outputs come back; the text is its standard input."""
         done = run_program(
             "sh", "-c", "cat; printf '\\377' >&2; exit 3", timeout=30, text="h\u00e4llo\n"
         )
@@ -27,9 +25,7 @@ class TestRunProgram:
         assert run_program("sh", "-c", "kill -TERM $$", timeout=30).code == -signal.SIGTERM
 
     def test_its_environment(self) -> None:
-        """A program has exactly the environment that it is given, or else ours; its own PATH says
-        where it is found.
-        """
+        """It has exactly this environment, or else ours; its own PATH says where it is."""
         assert (
             run_program(
                 "env", timeout=30, environment={"A": "1", "PATH": os.environ["PATH"]}
@@ -91,9 +87,7 @@ def test_failures_of_a_tool(answer: Ended | OSError, kind: str, words: str) -> N
 
 
 def test_the_environment_of_a_tool(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tool is found although PATH is a user's, as after `su`, and speaks English; the folders of
-    PATH come first.
-    """
+    """A tool is found though PATH is a user's, as after `su`, and speaks English."""
     monkeypatch.setenv("PATH", "/usr/local/bin")
     nft = Programs(nft=Ended(0, "text"))
     assert run_tool("nft", purpose="", what="nft", package="", run=nft).out == "text"

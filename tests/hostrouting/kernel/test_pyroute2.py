@@ -1,6 +1,4 @@
-"""hostrouting.kernel.pyroute2: what differs from NetlinkBackend. That a real handle keeps the
-contract is proven in test_contract.py.
-"""
+"""What differs from NetlinkBackend; test_contract.py proves that a handle keeps the contract."""
 
 import errno
 import socket
@@ -45,9 +43,7 @@ class OneDevice:
     """A handle of a kernel without IPv6, which lists one device and nothing else."""
 
     def __init__(self, torn: int = 0, number: int = errno.EAFNOSUPPORT) -> None:
-        """Let the list change the first times that it is read; what is about IPv6 is refused with
-        this number.
-        """
+        """Let the list change at its first readings; IPv6 is refused with this number."""
         self.left = torn
         self.number = number
 

@@ -41,12 +41,6 @@ def test_what_a_device_is(kind: str, type_: int, facts: str) -> None:
     assert ", ".join(name for name, answer in answers.items() if answer) == facts
 
 
-def test_a_device_that_is_not_listed() -> None:
-    """Nothing is known of it: it may have gone since the routes were read."""
-    facts = [leads_out(None), is_tunnel(None), is_tap(None), is_card(None, {})]
-    assert facts == [False, False, False, False]
-
-
 @pytest.mark.parametrize(
     ("kind", "master", "is_one"),
     [

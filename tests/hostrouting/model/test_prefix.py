@@ -1,10 +1,7 @@
 """A prefix is a family, a first address and a length; `ipaddress` is its oracle."""
 
 from collections.abc import Callable, Sequence
-from ipaddress import (
-    IPv6Address,
-    ip_network,
-)
+from ipaddress import IPv6Address, ip_network
 from typing import Any
 
 import pytest
@@ -30,9 +27,7 @@ ANYWHERE = FAMILIES.flatmap(lambda family: prefixes(Prefix(family, 0, 0)))
 
 @given(ANYWHERE)
 def test_text_and_back(prefix: Prefix) -> None:
-    """A prefix can be parsed from its own text and made from `ipaddress`, with the same bounds and
-    halves.
-    """
+    """A prefix is parsed from its own text, and made from `ipaddress`, with the same bounds."""
     network = ip_network(str(prefix))
     assert Prefix.parse(str(prefix)) == Prefix.of(network) == prefix
     assert prefix.to_network() == network
@@ -50,9 +45,7 @@ def test_text_and_back(prefix: Prefix) -> None:
     SMALL.flatmap(lambda block: st.tuples(prefixes(block, wider=True), prefixes(block, wider=True)))
 )
 def test_containment(pair: tuple[Prefix, Prefix]) -> None:
-    """One prefix is in another exactly if its first and last addresses are; two overlap if one is
-    in the other.
-    """
+    """One is in another exactly if its ends are; two overlap if one is in the other."""
     outer, inner = pair
     ends = [ip_at(inner.family, inner.first), ip_at(inner.family, inner.last)]
     inside = [end in outer.to_network() for end in ends]
@@ -63,9 +56,7 @@ def test_containment(pair: tuple[Prefix, Prefix]) -> None:
 
 
 def test_joined_blocks() -> None:
-    """Two halves are one block, and a block inside another is not named; a border of two blocks is
-    named once.
-    """
+    """Two halves are one block, one inside another goes, and a border is named once."""
     texts = ["10.128.0.0/9", "10.0.0.0/9", "10.1.0.0/16", "11.0.0.0/9"]
     blocks = [*map(Prefix.parse, texts)]
     assert [*map(str, joined(blocks))] == ["10.0.0.0/8", "11.0.0.0/9"]
@@ -100,9 +91,7 @@ INVALID = [(5, 0, 0), (4, 0, 33), (4, 0, -1), (6, 0, 129), (4, 1, 31), (4, 2**32
 def test_no_other_prefix_exists(
     make: Callable[..., object], values: Sequence[Any], why: str
 ) -> None:
-    """Host bits are refused, and so is a zone: it names a device, for which routes have a separate
-    field.
-    """
+    """Host bits are refused, and so is a zone: routes have a field for the device."""
     with pytest.raises(ValueError, match=why):
         make(*values)
 

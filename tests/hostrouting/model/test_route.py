@@ -80,9 +80,7 @@ def test_the_devices_of_a_route() -> None:
 
 
 def test_entries() -> None:
-    """In IPv6 each next hop is an entry; those with a gateway are listed as one, with nothing
-    between them.
-    """
+    """In IPv6 each next hop is an entry; those with a gateway are listed as one."""
     entries = as_stored(ECMP._replace(nexthop_id=None))
     assert [(entry.next_hops, entry.protocol) for entry in entries] == [
         ((hop,), 77) for hop in ECMP.next_hops
@@ -144,9 +142,7 @@ def test_a_refusal_leads_through_no_device(kind: RouteType) -> None:
     ],
 )
 def test_the_order_of_next_hops(prefix: str, gateways: tuple[str, ...], *, is_sorted: bool) -> None:
-    """It matters in IPv4, where a request to delete a route compares them one by one; in IPv6, each
-    is an entry of its own.
-    """
+    """It matters in IPv4, where Linux compares the hops of a deletion one by one."""
     hops = tuple(NextHop("eth0", gateway=as_ip(gateway)) for gateway in gateways)
     expected = hops[::-1] if is_sorted else hops
     assert bare(Route(Prefix.parse(prefix), hops)).next_hops == expected

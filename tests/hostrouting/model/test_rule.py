@@ -5,10 +5,7 @@ from typing import Any
 import pytest
 
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.rule import (
-    Rule,
-    default_rules,
-)
+from hostrouting.model.rule import Rule, default_rules
 
 SRC, DST = Prefix.parse("10.0.0.5"), Prefix.parse("fd00::/8")
 

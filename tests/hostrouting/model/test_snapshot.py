@@ -1,6 +1,4 @@
-"""A snapshot survives JSON unchanged; what is not a snapshot is refused with every fault and its
-path.
-"""
+"""A snapshot survives JSON unchanged; all faults of another document are named."""
 
 import json
 from contextlib import suppress
@@ -62,9 +60,7 @@ def test_there_and_back(snapshot: Snapshot) -> None:
     ],
 )
 def test_what_a_document_leaves_out(cls: Any, values: list[object]) -> None:
-    """A field that is left out has the same value in every release, or a saved snapshot would mean
-    another host.
-    """
+    """A field that is left out has the same value in every release."""
     assert [*map(repr, cls._field_defaults.values())] == [*map(repr, values)]
 
 
@@ -141,11 +137,7 @@ def test_faults(row: list[str]) -> None:
     [
         (b" \n", " is not JSON: "),
         ("[", " is not JSON: "),
-        pytest.param(
-            b'{"links": [{"name": "\xc3',
-            " is not JSON: ",
-            id="cut inside a letter",
-        ),
+        pytest.param(b'{"links": [{"name": "\xc3', " is not JSON: ", id="cut inside a letter"),
         ("[]", f" is not 'hostrouting/snapshot/1'; {SAVE}"),
         (
             '{"schema": "hostrouting/check/1"}',

@@ -1,6 +1,4 @@
-"""A node in namespaces of its own, with a folder in the place of /etc and another in that of /run:
-the real texts of units run there, in a network without devices.
-"""
+"""A node in namespaces, with folders as /etc and /run, where the texts of units run."""
 
 import os
 import re

@@ -5,14 +5,13 @@ from unittest.mock import Mock
 import attrs
 import pytest
 
-from hostrouting.config.settings import StaticRoutesConfig
+from hostrouting.config.settings import PARTS, Part, StaticRoutesConfig
 from hostrouting.errors import BackendError, HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS
 from hostrouting.node.boot import make_part
 from hostrouting.node.ending import Stopped
 from hostrouting.testing import FakeHost
-from hostrouting.upkeep.passes import PARTS, Part
 from tests.support.node import (
     DEFAULT,
     PROBES,
@@ -40,11 +39,11 @@ def done_on(host: FakeHost) -> set[Part]:
     """The parts of a pass that have left something."""
     done: set[Part] = set()
     if any(route.protocol == OURS for route in host.kernel.snapshot().routes):
-        done.add("routes")
+        done.add("static_routes")
     if host.nftables.tables:
-        done.add("probes")
+        done.add("probe_rewrite")
     if marker_of(host):
-        done.add("check")
+        done.add("route_overlap")
     return done
 
 
@@ -52,7 +51,7 @@ def done_on(host: FakeHost) -> set[Part]:
 def test_each_part(part: Part) -> None:
     """A service makes its part, and no other. Without the routes, the check fails."""
     host = node(ALL)
-    assert make(part, host) == (1 if part == "check" else 0)
+    assert make(part, host) == (1 if part == "route_overlap" else 0)
     assert done_on(host) == {part}
     assert make(part, node(wanting(mode="WARN"))) == 0, "what is found there holds no unit back"
 
@@ -70,7 +69,7 @@ def test_a_default_route_is_awaited(*, comes: bool, capfd: pytest.CaptureFixture
 
     if comes:
         clock.at(20, dhcp_answers)
-    assert make("routes", host, clock) == (0 if comes else 1)
+    assert make("static_routes", host, clock) == (0 if comes else 1)
     assert int(clock.now()) == (20 if comes else 60)
     first, *others = logged(capfd)
     assert first.startswith("6 waiting for up to 60 s: 2 routes, such as 172.16.0.0/17, need")
@@ -84,7 +83,7 @@ def test_what_is_awaited_changes(capfd: pytest.CaptureFixture[str]) -> None:
     host = node(config, without_default(node().kernel))
     clock = FakeNodeClock()
     clock.at(20, lambda: host.kernel.ip_route("add", DEFAULT))
-    assert make("routes", host, clock) == 1
+    assert make("static_routes", host, clock) == 1
     waits = [line for line in logged(capfd) if line.startswith("6 waiting")]
     assert ["10.7.0.0/16 needs" in line for line in waits] == [True, False]
 
@@ -93,10 +92,10 @@ def test_the_table_for_probes_cannot_be_loaded(capfd: pytest.CaptureFixture[str]
     """It holds no unit back, but the service has failed, so systemd tries again."""
     host = node(ALL)
     host.nftables.fail(HostError("nft is not installed", what="nft", kind="missing"))
-    assert make("probes", host) == 1
+    assert make("probe_rewrite", host) == 1
     assert logged(capfd) == ["4 PROBE-REWRITE: nft is not installed"]
-    assert make("probes", host) == 0
-    assert done_on(host) == {"probes"}
+    assert make("probe_rewrite", host) == 0
+    assert done_on(host) == {"probe_rewrite"}
 
 
 def test_it_is_interrupted(capfd: pytest.CaptureFixture[str]) -> None:
@@ -104,7 +103,7 @@ def test_it_is_interrupted(capfd: pytest.CaptureFixture[str]) -> None:
     host = node(ALL, without_default(node().kernel))
     clock = FakeNodeClock()
     clock.raise_at(3, Stopped("SIGTERM"))
-    assert make("routes", host, clock) == 1
+    assert make("static_routes", host, clock) == 1
     assert logged(capfd)[-1].startswith("3 SIGTERM ended this; ")
 
 
@@ -112,6 +111,6 @@ def test_netlink_cannot_be_opened(capfd: pytest.CaptureFixture[str]) -> None:
     """As where a seccomp profile forbids it: the service fails, and no old verdict stays."""
     host = attrs.evolve(node(), backend=Mock(side_effect=BackendError("cannot use netlink")))
     host.files.texts[HostLayout.ok_path] = "ok\n"
-    assert make("check", host) == 1
+    assert make("route_overlap", host) == 1
     assert "3 cannot use netlink" in logged(capfd)
     assert marker_of(host) == ""

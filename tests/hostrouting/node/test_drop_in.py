@@ -1,6 +1,4 @@
-"""The line of shell in the drop-in of a gated unit, run as systemd would: what opens the gate, and
-that nothing else than one status of the program lets the unit start.
-"""
+"""The line of shell in the drop-in, run as systemd would."""
 
 import os
 import subprocess
@@ -111,9 +109,7 @@ IGNORED = [
 
 
 def opened(home: Path, change: str) -> SandboxedNode:
-    """A node whose gate was opened by the command that a refusal names; then this was done to the
-    file.
-    """
+    """A node whose gate was opened, and where this was done to the file."""
     node = SandboxedNode(home)
     file = node.place(HostLayout.opening_path)
     command = HostLayout.opening_command.replace(HostLayout.opening_path, str(file))
@@ -131,9 +127,7 @@ def openings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SandboxedNod
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_what_opens_the_gate(openings: dict[str, SandboxedNode], shell: tuple[str, ...]) -> None:
-    """A file of root's that only root can write, with a reason in its first line; the program need
-    not be there. Any other file is ignored.
-    """
+    """A file that only root can write, with a reason in its first line; no other file."""
     started = starts([*openings.values()], *shell)
     for change, (status, log) in zip(openings, started, strict=True):
         if change in ACCEPTED:
@@ -200,9 +194,7 @@ BROKEN = [
 
 
 def test_something_else_than_the_program_or_the_interpreter(tmp_path: Path) -> None:
-    """It opens nothing, also where it ends well, and the log says that the gate could not be
-    run.
-    """
+    """It opens nothing, and the log says that the gate could not be run."""
     nodes: list[SandboxedNode] = []
     for number, change in enumerate(BROKEN):
         node = SandboxedNode(tmp_path / str(number))
@@ -227,9 +219,7 @@ ENDS = [f"exit {status}" for status in (0, 1, 96, 97, 98, 99, 255)] + ["kill -KI
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_only_one_status_opens(shell: tuple[str, ...], tmp_path: Path) -> None:
-    """That of a program that has run to its end, and found nothing wrong. Another one has said what
-    is wrong.
-    """
+    """That of a program that has found nothing wrong; another one has said what is."""
     nodes: list[SandboxedNode] = []
     for number, end in enumerate(ENDS):
         node = SandboxedNode(tmp_path / str(number))
@@ -273,9 +263,7 @@ cat /run/log
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("signal", ["TERM", "USR1"])
 def test_a_signal(node: SandboxedNode, shell: tuple[str, ...], signal: str) -> None:
-    """It ends a start that waits at once, by a status that no unit takes for a success. The shell
-    ends the program by SIGTERM.
-    """
+    """It ends a start that waits at once, by no unit's success."""
     install(node, WAITS)
     script = TERMINATE.format(condition="grep -q 'waiting for up to' /run/log", signal=signal)
     done = node.run("sh", "-c", script, "sh", *gate(shell))
@@ -287,9 +275,7 @@ def test_a_signal(node: SandboxedNode, shell: tuple[str, ...], signal: str) -> N
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_signal_before_the_program_hears_it(node: SandboxedNode, shell: tuple[str, ...]) -> None:
-    """While the program is being loaded, a signal ends it without a word: the shell says why the
-    unit was refused.
-    """
+    """It ends the program without a word, so the shell says why the unit was refused."""
     script = "#!/bin/sh\ntouch /run/begun\nexec sleep 60\n"
     node.files.write(HostLayout.python_path, script, mode=0o755)
     node.place(PROGRAM).touch()

@@ -20,10 +20,10 @@ from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.node import guard
 from hostrouting.node.ending import Stopped, TimeIsUp
+from hostrouting.node.fight import read_fight
 from hostrouting.node.guard import Guard, run_guard
 from hostrouting.node.journal import describe_failure
 from hostrouting.testing import FakeHost, FaultyBackend
-from hostrouting.upkeep.fight import read_fight
 from tests.support.node import (
     HALVES,
     PROBES,
@@ -125,9 +125,7 @@ class Guarded:
 
 @pytest.mark.parametrize("moment", [0.05, 30.0])
 def test_a_route_that_is_removed(moment: float) -> None:
-    """It is back at once, whatever the guard does at that moment; its own change wakes the guard
-    once more.
-    """
+    """It is back at once; the guard's own change wakes it once more."""
     guarded = Guarded()
     guarded.at(moment, guarded.lose_routes)
     guarded.at(moment + 0.001, lambda: back.append(guarded.ours))
@@ -170,9 +168,7 @@ def test_changes_that_come_together() -> None:
 
 
 def test_a_change_after_a_rest() -> None:
-    """It starts a whole pass, if the last one is 10 s ago; or one of the routes, and a whole one
-    when that is so.
-    """
+    """It starts a whole pass if the last one is 10 s ago, or one of the routes."""
     guarded = Guarded()
     guarded.change(30.0, 34.0)
     guarded.run_until(60)
@@ -220,16 +216,14 @@ def test_a_whole_pass_is_made_each_minute() -> None:
 def test_what_is_found_is_logged_once(capfd: pytest.CaptureFixture[str]) -> None:
     """However long it lasts."""
     guarded = Guarded(wanting())
-    guarded.run_until(7300)
+    guarded.run_until(3700)
     lines = logged(capfd)
     assert {lines.count(line) for line in lines} == {1}
     assert lines[0].startswith("3 OVERLAP: 172.16.0.0/16 leaves through ib0")
 
 
 def test_a_fault_that_comes_again(capfd: pytest.CaptureFixture[str]) -> None:
-    """It is logged each time that a pass before has not found it, and so is its end. A pass that
-    only sets the routes does not end a fault of the check, although it succeeds.
-    """
+    """It is logged each time that it is new, and so is its end, by a whole pass only."""
     guarded = Guarded()
     kernel = guarded.host.kernel
     for moment in (30, 150):
@@ -244,9 +238,7 @@ def test_a_fault_that_comes_again(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_rival(capfd: pytest.CaptureFixture[str]) -> None:
-    """Another program's route in the place of ours stays, and is said by each kind of pass. When it
-    is gone, ours is back.
-    """
+    """It stays, and is said by each kind of pass. When it is gone, ours is back."""
     guarded = Guarded()
     kernel = guarded.host.kernel
     rival = Route.to(HALVES[0], dev="ib0", protocol=4)
@@ -270,7 +262,7 @@ def test_a_fight(capfd: pytest.CaptureFixture[str]) -> None:
     """
     guarded = Guarded()
     often = [10 + number / 2 for number in range(20)]
-    for moment in [*often, *range(40, 2 * 3600, 30)]:
+    for moment in [*often, *range(40, 2 * 3600, 60)]:
         guarded.at(moment, guarded.lose_routes)
     files = guarded.host.files
     seen: list[Finding | None] = []
@@ -281,14 +273,14 @@ def test_a_fight(capfd: pytest.CaptureFixture[str]) -> None:
     before, during, after = seen
     assert (before, after) == (None, None)
     assert during is not None
-    assert during.facts["repairs"] == 1 + len(often) + 239
+    assert during.facts["repairs"] == 1 + len(often) + 120
     assert during.name == "fight"
-    assert "260 times by now, last: add 172.16." in during.sentence
+    assert "141 times by now, last: add 172.16." in during.sentence
     lines = logged(capfd)
     changes = [line for line in lines if line.startswith("6 static routes changed: ")]
     assert len(changes) <= 10
     said = [line for line in lines if line.startswith("4 another program takes away ")]
-    assert [line.split(" times")[0].split(": ")[1] for line in said] == ["10", "142"]
+    assert [line.split(" times")[0].split(": ")[1] for line in said] == ["10", "82"]
     assert "find that program" in said[0]
     assert lines[-1] == "4 nothing takes away any more what the guard puts back"
     assert len(lines) < 20

@@ -1,8 +1,9 @@
 """hostrouting.node.start: what holds a unit back before it starts, and what the journal says."""
 
+import errno
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from unittest.mock import Mock
 
 import attrs
@@ -12,6 +13,8 @@ from hostrouting.boot.files import render_config
 from hostrouting.errors import BackendError
 from hostrouting.host.files import Entry
 from hostrouting.host.layout import HostLayout
+from hostrouting.kernel.base import Outcome, RouteRequest
+from hostrouting.kernel.refusals import refusal
 from hostrouting.node import start
 from hostrouting.node.ending import Stopped, TimeIsUp
 from hostrouting.release import PASSED, REFUSED
@@ -50,9 +53,7 @@ def decide(
 
 
 def test_all_is_right(capfd: pytest.CaptureFixture[str]) -> None:
-    """The unit starts, with its routes and a marker. The journal has what changed, and the
-    verdict.
-    """
+    """The unit starts, with routes and marker; the journal has changes and verdict."""
     host = node()
     assert decide(host) == PASSED
     changed, verdict = logged(capfd)
@@ -63,9 +64,7 @@ def test_all_is_right(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_refusal(capfd: pytest.CaptureFixture[str]) -> None:
-    """Each finding is said once; the last lines are that the unit was refused, and how to start
-    it all the same.
-    """
+    """Each finding is said once; the last lines say how to start it all the same."""
     host = node(BROKEN)
     assert decide(host) == REFUSED
     *findings, not_started, advice = logged(capfd)
@@ -91,9 +90,7 @@ def test_a_full_run(config: object, status: int) -> None:
 
 
 def test_what_others_can_change(capfd: pytest.CaptureFixture[str]) -> None:
-    """Nothing is run or believed then, and the line says what it is about; tests/hostrouting/gate
-    has what else this is.
-    """
+    """Nothing is run or believed then; tests/hostrouting/gate has what else this is."""
     path = CONFIG
     host = node(files=OddFiles(odd={path: Entry("file", 0o664)}))
     assert decide(host) == REFUSED
@@ -172,9 +169,7 @@ def before_dhcp(**others: object) -> tuple[FakeHost, FakeNodeClock, FakeLock]:
 
 
 def test_a_default_route_that_comes(capfd: pytest.CaptureFixture[str]) -> None:
-    """It is awaited without the lock, and the unit starts as soon as it is there. That it waits is
-    said once.
-    """
+    """It is awaited without the lock, which is said once; then the unit starts at once."""
     host, clock, lock = before_dhcp()
 
     def dhcp_answers() -> None:
@@ -191,9 +186,7 @@ def test_a_default_route_that_comes(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_was_changed_before_a_wait(capfd: pytest.CaptureFixture[str]) -> None:
-    """The journal has it, although a later pass changes nothing: here, IPv6 has no default route
-    yet.
-    """
+    """The journal has it, although a later pass changes nothing."""
     cidrs = ("172.16.0.0/16", "fd00:16::/32")
     assert decide(node(wanting(*HALVES, cidrs=cidrs, mode="WARN"))) == PASSED
     waits, changed, *_ = logged(capfd)
@@ -217,6 +210,22 @@ def test_a_change_that_is_not_reported() -> None:
     clock.at(20, lambda: kernel.ip_route("add", DEFAULT))
     assert decide(host, clock=clock) == PASSED
     assert 20 < clock.now() < 21.1
+
+
+def test_a_route_that_linux_refuses_for_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a pass takes back does not wake the next one at once, again and again."""
+    host = node(REPAIRED)
+    change = host.kernel.change
+
+    def refuse_the_second(requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        first, *others = requests
+        refused = [Outcome(each, refusal(each, errno.ENOBUFS)) for each in others]
+        return (*change([first]), *refused)
+
+    monkeypatch.setattr(host.kernel, "change", refuse_the_second)
+    lock = FakeLock()
+    assert decide(host, lock=lock) == REFUSED
+    assert lock.times < 70
 
 
 def test_a_default_route_that_does_not_come(capfd: pytest.CaptureFixture[str]) -> None:
@@ -286,9 +295,7 @@ def test_what_ends_a_start(
     said: str,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """It is refused; the journal says why, or has the traceback. An operator who
-    stops a unit that is starting needs no advice.
-    """
+    """It is refused; the journal says why, or has the traceback."""
     assert interrupted(error) == REFUSED
     lines = logged(capfd)
     assert [line for line in lines if line.startswith(said)]

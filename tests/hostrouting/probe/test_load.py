@@ -72,9 +72,7 @@ def test_other_settings(namespace: Namespace) -> None:
 
 
 def test_a_table_that_another_program_deletes_again() -> None:
-    """It is loaded twice, because something may flush nftables just then. If that does not help,
-    the error says so.
-    """
+    """It is loaded twice, as something may flush nftables just then; the error says so."""
     nftables = FakeNftables()
     nftables.meanwhile(nftables.tables.clear, nth=3)
     assert load_table(nftables, SETTINGS) == "missing"

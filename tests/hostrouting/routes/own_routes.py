@@ -72,9 +72,7 @@ def configured(*routes: StaticRoute, expected: Iterable[str] = ()) -> HostRoutin
 
 
 def hosts() -> st.SearchStrategy[list[Route]]:
-    """Routes in the order in which they are added: default routes, in IPv6 by one or two routers,
-    and some others.
-    """
+    """Default routes, in IPv6 by one or two routers, and some others, in their order."""
 
     def of(family: int) -> st.SearchStrategy[Route]:
         owners = st.sampled_from([OURS, OURS, FOREIGN])
@@ -119,9 +117,7 @@ def routes_to(prefixes: Collection[Prefix], host: Snapshot) -> list[Route]:
 
 
 def put(backend: RouteBackend, routes: Iterable[Route]) -> None:
-    """Have exactly these routes, as far as the kernel takes them, to the prefixes and as default
-    routes.
-    """
+    """Have exactly these routes, as far as the kernel takes them."""
     every = [*EVERY, Prefix(IPV4, 0, 0), Prefix(IPV6, 0, 0)]
     there = routes_to(every, backend.snapshot())
     while there:

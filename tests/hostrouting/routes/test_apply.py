@@ -1,6 +1,4 @@
-"""hostrouting.routes.apply: a plan is carried out whole or not at all, on the fake kernel and on
-Linux.
-"""
+"""A plan is carried out whole or not at all, on the fake kernel and on Linux."""
 
 import errno
 from collections import Counter
@@ -91,9 +89,7 @@ def notes_of(error: BaseException) -> list[str]:
 
 
 def says_what_is_true(error: BaseException, now: Snapshot, before: Snapshot) -> bool:
-    """Whether the error says rightly if the routes are as before: in its text, or in a note if it
-    only passes through.
-    """
+    """Whether the error, or its note, says rightly if the routes are as before."""
     after = error.after if isinstance(error, ApplyError) else notes_of(error)[0]
     if after.startswith("not every change could be rolled back"):
         return table(now) != table(before)
@@ -101,9 +97,7 @@ def says_what_is_true(error: BaseException, now: Snapshot, before: Snapshot) -> 
 
 
 def table(host: Snapshot) -> dict[RouteKey, list[tuple[object, ...]]]:
-    """The protocol and the next hops of each route to the prefixes, by its key; the order of next
-    hops means nothing in IPv6.
-    """
+    """The protocol and next hops of each route, by its key; their order means nothing in IPv6."""
     routes: dict[RouteKey, list[tuple[object, ...]]] = {}
     for route in routes_to(EVERY, host):
         hops = [(hop.dev, hop.gateway, hop.weight) for hop in route.next_hops]
@@ -125,9 +119,7 @@ class Owned(NamedTuple):
 
 
 def put_and_own(backend: RouteBackend, there: list[Route]) -> Owned:
-    """Have these routes, and return whose each next hop is. Asking deletes those of IPv6, so the
-    routes are put there again.
-    """
+    """Put these routes there, and return whose each next hop is."""
     put(backend, there)
     owned = take_owned(backend)
     put(backend, there)
@@ -160,9 +152,7 @@ def take_those_of(backend: RouteBackend, protocol: int) -> set[tuple[RouteKey, N
 @pytest.mark.linux
 @pytest.mark.needs("root")
 def test_all_routes_or_none(linux: NetlinkBackend) -> None:
-    """Afterwards the wanted routes are there and no others of ours, and those of another program
-    are as they were.
-    """
+    """Only the wanted routes of ours are there then, and others' are as they were."""
     reached: Counter[str] = Counter()
 
     @laws
@@ -201,9 +191,7 @@ def test_all_routes_or_none(linux: NetlinkBackend) -> None:
 
 
 def may_be_misread(host: Snapshot) -> bool:
-    """Whether an IPv6 route has several next hops, which Linux may not list as they are: one of
-    another program is listed as ours, and one without a gateway is left out between others.
-    """
+    """Whether an IPv6 route has several next hops, which Linux may list otherwise."""
     routes = [route for route in host.routes if route.prefix in PREFIXES[IPV6]]
     return any(len(route.next_hops) > 1 for route in routes)
 
@@ -236,9 +224,7 @@ def test_a_run_that_is_cancelled(nth: int) -> None:
 
 
 def arrange(fault: str, kernel: FaultyBackend, nth: int, refusals: int) -> Callable[[], None]:
-    """Have this fault happen at the nth moment, after some changes that are refused already; the
-    check of the run.
-    """
+    """Have this fault at the nth moment, after changes that are refused; check the run."""
     if fault == "cancelled":
         return cancelling(nth)
     if fault == "interrupted":
@@ -297,9 +283,7 @@ somebodys = st.builds(
 def test_somebody_else_at_the_same_time(
     there: list[Route], wanted: list[StaticRoute], theirs: RouteRequest, moment: Moment, nth: int
 ) -> None:
-    """Whatever another program does meanwhile, its routes stay; and the wanted routes are there, or
-    the error says what is.
-    """
+    """Its routes stay; and the wanted ones are there, or the error says what is."""
     kernel = faulty()
     put(kernel, there)
     plan, before = planned(kernel, wanted)
@@ -358,9 +342,7 @@ def kernel(request: pytest.FixtureRequest, linux: NetlinkBackend) -> FaultyBacke
 def test_another_program_takes_the_place(
     kernel: FaultyBackend, family: int, moment: Moment, nth: int
 ) -> None:
-    """A route that another program puts in the place of ours after the plan was made stays,
-    whenever it comes.
-    """
+    """It stays, whenever it comes."""
     prefix, *_ = PREFIXES[family]
     old_hop, new_hop, their_hop, _ = HOPS[family]
     old, new = entry(prefix, old_hop), entry(prefix, new_hop)
@@ -497,9 +479,7 @@ def test_a_fault_at_any_request(
 
 
 def test_two_that_are_refused() -> None:
-    """The error names all routes that are refused, and nothing else. The second was added, and is
-    deleted again; another attempt would fail for the first.
-    """
+    """The error names just the routes that are refused; the second one is deleted again."""
     kernel = faulty()
     put(kernel, [entry(PLACE, ROUTER_2)])
     plan, before = planned(kernel, [by(place, ROUTER_1) for place in PREFIXES[IPV4]])
@@ -545,9 +525,7 @@ class LookingBackend(FaultyBackend):
 def test_packets_never_lack_a_route_that_changes(
     linux: NetlinkBackend, family: int, data: st.DataObject, refused: int | None
 ) -> None:
-    """Not while it moves to other next hops, nor if Linux refuses a change, and all is taken back;
-    except where a route of several next hops begins with those of the old one.
-    """
+    """Not while it moves, unless its new next hops begin with those of the old one."""
     hops = HOPS[family]
     ways: list[tuple[NextHop, ...]] = [(hop,) for hop in hops]
     if family == IPV4:

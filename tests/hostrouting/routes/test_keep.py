@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given, settings
 
 from hostrouting.config.settings import ProbeRewriteConfig, StaticRoute
-from hostrouting.errors import ApplyError, RouteConflict
+from hostrouting.errors import ApplyError, NotReady, RouteConflict
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import OURS, Route
 from hostrouting.routes.keep import keep_routes
-from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
 from hostrouting.testing import FakeKernel, FaultyBackend
 from tests.hostrouting.routes.own_routes import configured, fake, hosts, put, wishes
@@ -32,37 +31,43 @@ def kernel() -> FakeKernel:
 
 
 def test_a_route_that_waits(kernel: FakeKernel) -> None:
-    """Nothing is changed, and the plan says for what: a warning, or an error if nobody waits any
-    longer.
-    """
+    """Nothing is changed, and the error says for what, and that it may come."""
     before = kernel.snapshot()
     config = configured(static("20.1.0.0/16"), static("20.3.0.0/16", dev="eth9"))
-    plan = keep_routes(kernel, config, done=[])
-    [[waits], [failed]] = plan.route_waits, plan.failed_waits
+    with pytest.raises(NotReady) as caught:
+        keep_routes(kernel, config, done=[])
+    [waits] = caught.value.findings
     assert "the device eth9" in waits.sentence
-    assert (waits.severity, failed.severity) == ("warning", "error")
+    assert (waits.severity, caught.value.can_retry) == ("error", True)
     assert kernel.snapshot() == before
 
 
 def test_a_conflict_beside_a_route_that_waits(kernel: FakeKernel) -> None:
-    """One error has both: waiting would not end the conflict, and the next run would fail again.
-    All that an undo does then is to delete, and not a route whose place another one takes.
-    """
+    """One error has both: waiting would not end the conflict."""
     kernel.ip_route("add", route_of("20.1.0.0/16 dev eth1 proto 4"))
     config = configured(static("20.1.0.0/16"), static("20.1.0.0/24", dev="eth9"))
     with pytest.raises(RouteConflict) as caught:
         keep_routes(kernel, config, done=[])
     assert [finding.name for finding in caught.value.findings] == ["route-conflict", "route-waits"]
-    plan = plan_static_routes(config, kernel.snapshot())
-    assert [str(step.route.prefix) for step in plan.deletions.steps] == ["20.2.0.0/16"]
-    elsewhere = configured(static("20.2.0.0/16", "10.0.0.9"))
-    replaced = plan_static_routes(elsewhere, kernel.snapshot())
-    assert replaced.deletions.steps == ()
+    assert ours(kernel) == ["20.2.0.0/16"]
+
+
+def test_what_an_undo_deletes(kernel: FakeKernel) -> None:
+    """What is not configured, in spite of what is missing; but no route in whose place another one
+    would come.
+    """
+    waits = static("20.4.0.0/16", dev="eth9")
+    elsewhere = static("20.2.0.0/16", "10.0.0.9")
+    for routes, left in (([waits, elsewhere], ["20.2.0.0/16"]), ([waits], [])):
+        with pytest.raises(NotReady):
+            keep_routes(kernel, configured(*routes), done=[], purpose="undo")
+        assert ours(kernel) == left
 
 
 def test_linux_refuses_the_route_for_replies() -> None:
     """As where IPv6 is disabled on its device: the other routes are set, and a warning says why it
-    is left out. If Linux refuses another route, none is set.
+    is left out. If Linux refuses another route, none is set; also one that is configured in the
+    place of the route for replies.
     """
     rewrite = ProbeRewriteConfig(enabled=True, interfaces=("eth1",))
     config = configured(static("20.1.0.0/16", "10.0.0.1", dev="eth0"))._replace(
@@ -84,6 +89,12 @@ def test_linux_refuses_the_route_for_replies() -> None:
     assert keep_routes(kernel, config, done=done).warnings == ()
     assert ours(kernel) == [str(change.route.prefix) for change in done]
 
+    own = static("2603:1062:0:1:fe80:1234:5678:9abc/128", "fe80::1", dev="eth1", metric=1024)
+    kernel = FaultyBackend(fake())
+    kernel.fail("change", errno.EACCES)
+    with pytest.raises(ApplyError):
+        keep_routes(kernel, configured(own)._replace(probe_rewrite=rewrite), done=[])
+
 
 def ours(kernel: RouteBackend) -> list[str]:
     """The destinations of our routes."""
@@ -91,12 +102,25 @@ def ours(kernel: RouteBackend) -> list[str]:
     return [str(route.prefix) for route in routes if route.protocol == OURS]
 
 
+def test_a_far_route_beside_one_that_goes(kernel: FakeKernel) -> None:
+    """Ours is there again when another change fails, though the backend has left out the route of
+    another program with its key.
+    """
+    kernel.ip_route("add", route_of("20.1.0.0/16 via 10.0.0.1 dev eth0 proto 186"))
+    kernel.ip_route("append", route_of("20.2.0.0/16 via 10.0.0.1 dev eth0 proto 186"))
+    kernel.ip_route("add", route_of("20.3.0.0/16 via 10.0.0.1 dev eth0 proto ours"))
+    before = {*map(str, kernel.snapshot().routes)}
+    backend = LeavesOut(kernel)
+    backend.fail("change", errno.ENOBUFS, nth=2)
+    with pytest.raises(ApplyError):
+        keep_routes(backend, configured(), done=[])
+    assert {*map(str, kernel.snapshot().routes)} == before
+
+
 @given(hosts(), wishes())
 @settings(max_examples=scaled(200))
 def test_far_routes_do_not_matter(there: list[Route], desired: list[StaticRoute]) -> None:
-    """What is done is the same if the backend leaves out what is not asked for: each route of
-    another program has another one before it that is alike.
-    """
+    """What is done is the same if the backend leaves out what is not asked for."""
     elsewhere = {IPV4: as_ip("19.0.0.0"), IPV6: as_ip("fd19::")}
     far: list[Route] = []
     for route in there:
@@ -112,7 +136,7 @@ def test_far_routes_do_not_matter(there: list[Route], desired: list[StaticRoute]
         done: list[RouteRequest] = []
         try:
             plan = keep_routes(backend_of(kernel), configured(*desired), done=done)
-        except (RouteConflict, ApplyError) as error:
+        except (RouteConflict, ApplyError, NotReady) as error:
             return str(error), done, str(kernel)
         return plan, done, str(kernel)
 

@@ -155,9 +155,7 @@ OTHER_DEFAULT = "default via 10.0.0.1 dev eth0 metric 9"
 
 @text_rows(ROWS)
 def test_the_steps_for_one_route(row: list[str]) -> None:
-    """On a host with these routes and a default route of each family (unless the row begins with
-    a dash), a wish leads to these steps.
-    """
+    """On a host with these routes, a wish leads to these steps; a dash: no default route."""
     there, wish, steps = row
     for short, long in WORDS.items():
         there = re.sub(rf"\b{short}\b", long, there)
@@ -177,9 +175,7 @@ def test_the_steps_for_one_route(row: list[str]) -> None:
 
 
 class TestWhatStays:
-    """While the default route is missing or in doubt, routes of ours that are there and usable are
-    right.
-    """
+    """While it is missing or in doubt, usable routes of ours are right."""
 
     @pytest.mark.parametrize("defaults", IN_DOUBT.values(), ids=IN_DOUBT)
     def test_nothing_moves(self, defaults: list[Route]) -> None:
@@ -194,17 +190,17 @@ class TestWhatStays:
         assert keep.route == BY_A
         assert delete.action == "delete"
         assert delete.route == stale
-        [waiting] = plan.waiting
-        assert str(waiting.route.destination) == "20.1.0.0/16"
+        [(missing, route)] = plan.waiting
+        assert str(route.destination) == "20.1.0.0/16"
 
         [finding] = plan.warnings
         assert finding.name == "route-stays"
         assert finding.severity == "warning"
         assert finding.target == str(PLACE)
         assert finding.sentence == (
-            f"after the next boot, {PLACE} will wait for {waiting.missing}; what is there now works"
+            f"after the next boot, {PLACE} will wait for {missing}; what is there now works"
         )
-        assert finding.remedy == waiting.missing.remedy
+        assert finding.remedy == missing.remedy
 
     @text_rows(
         """
@@ -224,9 +220,7 @@ default dev eth1               |                     |                  | add
 """
     )
     def test_who_may_not_move_routes(self, row: list[str]) -> None:
-        """A route of ours that works stays where it is although another default route is the best
-        one now, also that of a tunnel; a finding says where it leads after a reboot.
-        """
+        """It stays, whatever default route is the best one now; a finding says what a boot does."""
         better, present, wish, steps = row
         for short, long in WORDS.items():
             present = re.sub(rf"\b{short}\b", long, present)
@@ -259,9 +253,7 @@ default dev eth1               |                     |                  | add
     def test_after_any_plan(
         self, there: list[Route], desired: list[StaticRoute], defaults: list[Route]
     ) -> None:
-        """What a plan has made of any host stays as it is when the default routes go, or come in
-        doubt.
-        """
+        """It stays as it is when the default routes go, or come in doubt."""
         kernel = fake()
         kernel.add_link(TUNNEL)
         put(kernel, there)
@@ -271,14 +263,14 @@ default dev eth1               |                     |                  | add
         after = plan.apply_to(before)
         # A plan with a conflict has made nothing.
         stuck = {step.route.key for step in plan.conflicts}
-        stuck |= {waiting.route.key for waiting in plan.waiting}
+        stuck |= {route.key for _, route in plan.waiting}
 
         others = [route for route in after.routes if route.prefix.length or route.protocol == OURS]
         in_doubt = after._replace(routes=(*defaults, *others))
         plan_in_doubt = plan_static_routes(config, in_doubt)
 
         assert {step.route.key for step in plan_in_doubt.changes} <= stuck
-        waits = {waiting.route.key for waiting in plan_in_doubt.waiting}
+        waits = {route.key for _, route in plan_in_doubt.waiting}
         assert waits & keys_that_ours_hold(after) <= stuck
 
 
@@ -291,9 +283,7 @@ def keys_that_ours_hold(snapshot: Snapshot) -> set[RouteKey]:
 
 
 class TestReplyRoute:
-    """The route for replies to probes is one of ours: on the link, without a gateway, and
-    optional.
-    """
+    """It is one of ours: on the link, without a gateway, and optional."""
 
     config = HostRoutingConfig(probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=("eth0",)))
     prefix = Prefix.of(config.probe_rewrite.global_address)
@@ -324,9 +314,7 @@ class TestReplyRoute:
         assert 'write another "metric"' not in str(finding)  # the reply route has none
 
     def test_wanted(self) -> None:
-        """There is one for the device of the probe rewrite, also without a default route. Without
-        ensureRoute there is none, and a configured route with its key takes its place.
-        """
+        """One for the device of the probe rewrite, unless a configured route has its key."""
         [step] = plan_static_routes(self.config, plain_vm().snapshot()).steps
         assert step.action == "add"
         assert step.route == Route.to(self.prefix, dev="eth0", metric=1024, protocol=OURS)
@@ -336,7 +324,8 @@ class TestReplyRoute:
         with_same_key = configured(same_key)._replace(probe_rewrite=rewrite)
         assert not reply_routes(HostRoutingConfig())
         assert not reply_routes(without_it)
-        assert not reply_routes(with_same_key)
+        [step] = plan_static_routes(with_same_key, plain_vm().snapshot()).steps
+        assert step.route.has_gateway
 
 
 def ipv6_host(*more: Route) -> Snapshot:
@@ -366,7 +355,7 @@ def test_what_every_plan_is(
         assert change.route.protocol == OURS
     assert Counter(of_others(after)) == Counter(of_others(snapshot))
     settled = {step.route.key for step in plan.steps if step.action != "delete"}
-    settled |= {waiting.route.key for waiting in plan.waiting}
+    settled |= {route.key for _, route in plan.waiting}
     assert {route.key for route in after.routes if route.protocol == OURS} <= settled
 
     in_another_order = configured(*data.draw(st.permutations(desired)))

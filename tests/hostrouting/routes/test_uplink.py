@@ -1,6 +1,4 @@
-"""hostrouting.routes.uplink: the default route, and how it completes routes without device or
-gateway.
-"""
+"""The default route, and how it completes routes without device or gateway."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -40,9 +38,7 @@ LINKS = [
 
 
 def planned(there: Snapshot, text: str) -> Route | Need:
-    """The route to a network that is planned where this is wanted, such as `dev eth0 via 10.0.0.9`,
-    or what is missing.
-    """
+    """The route that is planned for a wish such as `dev eth0 via 10.0.0.9`, or what it lacks."""
     words = text.split()
     wish = dict(zip(words[::2], words[1::2], strict=True))
     prefix = Prefix.parse(wish.get("to", "10.9.0.0/16"))
@@ -195,9 +191,7 @@ default nexthop dev eth0 nexthop dev tun0         | eth0 or tun0
 """
 )
 def test_which_is_in_doubt(row: list[str]) -> None:
-    """The need names the devices, and the gateway of the wanted route does not say which. A named
-    device is never in doubt.
-    """
+    """The need names the devices. A named device is never in doubt."""
     routes, devs = row
     there = host(INTERFACES, routes_of(routes), links=LINKS)
     need = planned(there, "")
@@ -283,9 +277,7 @@ def defaults_of(family: int) -> st.SearchStrategy[list[Route]]:
 @settings(max_examples=scaled(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(defaults_of(IPV4) | defaults_of(IPV6))
 def test_an_open_route_is_that_of_table_main(namespace: Namespace, defaults: list[Route]) -> None:
-    """Where table main has the default route, Linux sends packets by the next hops of an open
-    route, and accepts it.
-    """
+    """Linux sends packets by the next hops of an open route there, and accepts it."""
     family = defaults[0].prefix.family
     destination = Prefix.parse({IPV4: "203.0.113.0/24", IPV6: "2001:db8::/32"}[family])
     with namespace.inside(), NetlinkBackend() as backend, accepting(backend, "add") as accepts:

@@ -124,9 +124,7 @@ def nft(host: Namespace, commands: str) -> None:
 def open_socket(
     host: Namespace, kind: socket.SocketKind, address: str, *, port: int = 0, protocol: int = 0
 ) -> socket.socket:
-    """A socket of the host with this address, by eth0 if it is link-local. Its operations have a
-    timeout.
-    """
+    """A socket of the host with this address, by eth0 if it is link-local."""
     with host.inside():
         made = socket.socket(socket.AF_INET6, kind, protocol)
         scope = socket.if_nametoindex("eth0") if address.startswith("fe80:") else 0
@@ -181,9 +179,7 @@ class Capture:
         return tuple(packets)
 
     def first(self, wanted: Callable[[Packet], bool]) -> Packet:
-        """Wait for the first packet that is wanted; skip others. Raises TimeoutError if none
-        arrives.
-        """
+        """Wait for the first packet that is wanted; without one, raise TimeoutError."""
         end = time.monotonic() + _PATIENCE
         while True:
             self._wire.settimeout(max(0.001, end - time.monotonic()))

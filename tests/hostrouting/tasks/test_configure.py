@@ -1,6 +1,4 @@
-"""Configure and Remove, on hosts that exist in memory: what happens if nothing is wanted, and the
-report.
-"""
+"""Configure and Remove, where nothing is wanted, and their report."""
 
 import json
 from ipaddress import ip_address
@@ -11,14 +9,13 @@ import pytest
 import phases
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
+from hostrouting.install.results import CheckResult
 from hostrouting.tasks.configure import TASKS, Configure, Remove
-from hostrouting.tasks.overlap_check import CheckResult
 from hostrouting.testing import FakeHost, h200
 from tests.support.tasks import (
     LAYOUT,
     WANTED,
     config,
-    configured,
     manager_of,
     paths_on,
     run,
@@ -27,44 +24,32 @@ from tests.support.tasks import (
 
 @pytest.mark.parametrize("make", [Configure, *TASKS])
 def test_nothing_is_configured(make: type[Any]) -> None:
-    """Nothing configured and nothing of ours there: not one file is written or locked, and the
-    kernel stays.
-    """
+    """Nothing is written or locked, and the kernel stays."""
     host = FakeHost()
     host.faults.fail("change", BackendError("touched"))
     before = host.kernel.snapshot()
     result = run(make(HostRoutingConfig(), host=host))
     assert isinstance(result, phases.Skip)
-    assert result.reason == make.reason_to_skip
+    assert result.reason == "nothing is configured, and nothing is installed"
     assert host.files.writes == []
     assert manager_of(host).calls == []
     assert host.kernel.snapshot() == before
 
 
-@pytest.mark.parametrize("make", TASKS)
-def test_nothing_is_configured_here(make: type[Any]) -> None:
-    """The same where another section is installed."""
-    host = configured(HostRoutingConfig(manage_foreign="keep"))
-    result = run(make(HostRoutingConfig(), host=host))
-    assert result == phases.Skip(make.reason_to_skip)
-
-
 def test_report() -> None:
-    """Files, routes, probes, and the check last, which sees what the others did. Each result is
-    data, without a repr; that of the whole has what all did, with the report of the check. A second
-    run changes nothing.
-    """
+    """The check is last, and sees what the others did. A second run changes nothing."""
     host = FakeHost(kernel=h200())
     report = phases.run(Configure(WANTED, host=host))
     assert ["/".join(step.path) for step in report.walk()] == [
         "configure-host-routing",
         "configure-host-routing/install-files",
+        "configure-host-routing/ask-systemd",
         "configure-host-routing/configure-static-routes",
         "configure-host-routing/rewrite-probe-source",
         "configure-host-routing/check-route-overlap",
     ]
     children = json.loads(report.to_json())["children"]
-    files, routes, probes, check = (child["result"] for child in children)
+    files, _, routes, probes, check = (child["result"] for child in children)
     assert files["files"][0] == LAYOUT.program_path
     assert routes["changes"] == [
         "add 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting",

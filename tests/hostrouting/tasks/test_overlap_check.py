@@ -1,6 +1,4 @@
-"""CheckRouteOverlap, on hosts that exist in memory: modes, markers, logs, and kernels that do not
-answer or agree.
-"""
+"""CheckRouteOverlap: modes, markers, logs, and kernels that do not answer."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,20 +8,21 @@ import pytest
 
 import phases
 from hostrouting.check.results import CheckReport
+from hostrouting.codes import CANNOT_DECIDE
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import NotReady, RouteOverlapError
+from hostrouting.errors import BackendError, HostError, NotReady, RouteOverlapError
 from hostrouting.host.effects import effects_of
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.testing import FakeFiles, FakeHost, h200, plain_vm
 from phases.testing import FakeClock
+from tests.support.mishaps import mishap_host
 from tests.support.sections import expect
 from tests.support.tasks import (
     CIDR,
     LAYOUT,
     config,
-    configured,
     context,
     failure_of,
     paths_on,
@@ -56,9 +55,7 @@ class TestModes:
     """STRICT raises and holds; WARN logs; the markers say the same in both."""
 
     def test_strict(self, caplog: pytest.LogCaptureFixture) -> None:
-        """The error names range, route and repair, which no log repeats, and has the installed
-        files.
-        """
+        """The error names range, route and repair, which no log repeats."""
         host = FakeHost(kernel=h200())
         error = failure_of(checked, host, CIDR, mode="STRICT", of=RouteOverlapError)
         start = (
@@ -85,7 +82,7 @@ class TestModes:
         assert "10.0.0.4, the address" not in str(report.error)
         [record] = [each for each in caplog.records if "10.0.0.4, the address" in each.getMessage()]
         assert record.levelname == "WARNING"
-        assert "verdict" in vars(record)["phases"], "the command leaves it out"
+        assert "finding" in vars(record)["phases"], "the command leaves it out"
         assert ("ACTION: " in lines_of_tasks(caplog)) is (mode == "WARN")
 
     def test_warn(self, caplog: pytest.LogCaptureFixture) -> None:
@@ -104,6 +101,16 @@ class TestModes:
         report = checked(host, CIDR, mode="STRICT").report
         assert str(report).startswith("UNDECIDED: ")
         assert markers(host) == {"undecided": f"{report}\n"}
+
+    def test_undecided_is_refused(self) -> None:
+        """It raises then, and the plan says so before."""
+        host = FakeHost(kernel=vpn_node())
+        section = expect(CIDR, mode="STRICT", undecided="refuse")
+        task = CheckRouteOverlap(HostRoutingConfig(route_overlap=section), host=host)
+        error = failure_of(run, task, of=RouteOverlapError)
+        assert {finding.severity for finding in error.findings} == {"error"}
+        assert error.exit_code == CANNOT_DECIDE
+        assert task.plan().would_fail == "; ".join(map(str, error.findings))
 
     def test_an_image(self) -> None:
         """It has no routes to check: the result has no verdict, in no form."""
@@ -128,7 +135,7 @@ class TestModes:
         clock = FakeClock()
         report = phases.run(task, ctx=phases.Context(clock=clock))
         assert report.ok is comes
-        assert clock.now() == (0 if comes else 40)
+        assert int(clock.now()) == (0 if comes else 40)
         assert [*markers(host)] == ["ok" if comes else "detected"]
 
 
@@ -162,23 +169,30 @@ class TestMarkersThatFail:
     """Only the routes decide: no failure to write or remove a marker changes the result."""
 
     def test_no_marker_is_better_than_a_wrong_one(self, caplog: pytest.LogCaptureFixture) -> None:
-        """An earlier marker goes if the lock for that of this check cannot be taken."""
+        """An earlier marker goes if that of this check cannot be written."""
         host = FakeHost(kernel=h200())
         checked(host, "10.0.0.0/8")
         assert [*markers(host)] == ["ok"]
         host.kernel.ip_route("add", Route.to("10.9.0.0/16", dev="ib0"))
-        host.files.broken[LAYOUT.lock_path] = "Read-only file system"
+        host.files.broken[LAYOUT.detected_path] = "No space left on device"
         assert checked(host, "10.0.0.0/8").report.verdict == "overlap"
         assert markers(host) == {}
-        assert f"{LAYOUT.lock_path}: Read-only file system" in caplog.text
+        assert f"{LAYOUT.detected_path}: No space left on device" in caplog.text
+
+    def test_no_lock(self) -> None:
+        """The check fails, and an earlier marker goes: another run may change the routes now."""
+        host = FakeHost(kernel=h200())
+        checked(host, "10.0.0.0/8")
+        host.files.broken[LAYOUT.lock_path] = "Read-only file system"
+        failure_of(checked, host, "10.0.0.0/8", of=HostError, match="Read-only file system")
+        assert markers(host) == {}
 
     def test_another_configuration_meanwhile(self) -> None:
-        """A check whose CIDRs are not the installed ones any more leaves the markers of the other
-        run.
-        """
-        host = configured(config(cidrs=(CIDR,), mode="WARN"))
+        """It leaves the markers of the other run."""
+        host, mishaps = mishap_host()
+        checked(host, CIDR)
         other = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host, allow_removal=True)
-        host.faults.meanwhile("snapshot", lambda: run(other), nth=1)
+        mishaps.meanwhile(f"lock {LAYOUT.lock_path}", lambda: run(other))
         failure_of(
             checked,
             host,
@@ -191,9 +205,7 @@ class TestMarkersThatFail:
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
 def test_no_answer(*, is_cancelled: bool) -> None:
-    """If the check fails, or the wait for a default route is cancelled, the marker of an earlier
-    one is removed: it would be about another state.
-    """
+    """The marker of an earlier check is removed: it would be about another state."""
     host = FakeHost(kernel=h200())
     checked(host, "10.0.0.0/8")
     ctx = context()
@@ -202,7 +214,7 @@ def test_no_answer(*, is_cancelled: bool) -> None:
         host.kernel.ip_route("delete", default)
         host.kernel.later(lambda: ctx.cancel("enough"))
     else:
-        host.faults.fail("snapshot", 5)
+        host.faults.fail("snapshot", BackendError("no answer", kind="not-permitted"))
     task = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",), mode="WARN"), host=host)
     with pytest.raises(phases.Cancelled if is_cancelled else phases.TaskFailed):
         phases.execute(task, ctx)

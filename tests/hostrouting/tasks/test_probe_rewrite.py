@@ -1,6 +1,4 @@
-"""RewriteProbeSource, on hosts that exist in memory: the table, the route for the replies, and what
-stands in the way.
-"""
+"""RewriteProbeSource: the table, the route for the replies, and obstacles."""
 
 from typing import Any
 
@@ -57,7 +55,7 @@ def test_table_and_route() -> None:
     assert [str(change) for change in effects.changes] == [f"add {REPLY}"]
     assert host.nftables.tables[TABLE] in render_probe_table(rewrite().probe_rewrite)
     assert ours(host) == [REPLY]
-    assert apply_again(host) == phases.Skip("the table is as it should be")
+    assert apply_again(host) == phases.Skip("everything is as it should be")
 
 
 def test_another_program_meanwhile() -> None:
@@ -66,15 +64,13 @@ def test_another_program_meanwhile() -> None:
     apply(host)
     tables = dict(host.nftables.tables)
     host.nftables.tables.clear()
-    host.nftables.meanwhile(lambda: host.nftables.tables.update(tables), nth=3)
-    assert apply_again(host) == phases.Skip("the table is as it should be")
+    host.nftables.meanwhile(lambda: host.nftables.tables.update(tables), nth=2)
+    assert apply_again(host) == phases.Skip("everything is as it should be")
     assert host.nftables.waiting == 0
 
 
 def test_warnings(caplog: pytest.LogCaptureFixture) -> None:
-    """A host that does not forward and a device that is missing are warnings; the table is
-    loaded all the same.
-    """
+    """A host that does not forward and a missing device are warnings."""
     kernel = FakeKernel(ipv6_forwarding=False)
     kernel.add_link("eth0")
     host = FakeHost(kernel=kernel)
@@ -94,7 +90,7 @@ def test_an_image() -> None:
     result = run(RewriteProbeSource(rewrite(ensureRoute=False), host=host))
     assert isinstance(result, Effects)
     again = run(RewriteProbeSource(rewrite(ensureRoute=False), host=host))
-    assert again == phases.Skip("an image has no table; it is loaded when it boots")
+    assert again == phases.Skip("everything is as it should be")
     assert host.nftables.tables == {}
 
 
@@ -102,9 +98,7 @@ class TestNft:
     """nft is asked only where somebody may have loaded the table."""
 
     def test_was_wanted(self) -> None:
-        """If the table was wanted, a failing nft is an error, before anything else
-        is taken away.
-        """
+        """A failing nft is an error then, before anything else is taken away."""
         host = FakeHost()
         apply(host)
         before = dict(host.files.texts)

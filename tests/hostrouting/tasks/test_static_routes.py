@@ -1,6 +1,4 @@
-"""ConfigureStaticRoutes, on hosts that exist in memory: conflicts, waiting, and other programs at
-the same time.
-"""
+"""ConfigureStaticRoutes: conflicts, waiting, and other programs at the same time."""
 
 import errno
 
@@ -17,12 +15,13 @@ from hostrouting.host.effects import effects_of
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.route import OURS, Route
 from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeKernel, h200
+from tests.support.mishaps import mishap_host
 from tests.support.tasks import (
     LAYOUT,
     REPAIR,
-    before_it_sets_routes,
     config,
     configured,
     context,
@@ -44,9 +43,7 @@ def installed(host: FakeHost) -> bool:
 
 
 def test_a_conflict_while_another_route_waits() -> None:
-    """The conflict is named at once, with the way out, beside what is missing: waiting would not
-    end it.
-    """
+    """The conflict is named at once, as waiting would not end it."""
     host, waits = FakeHost(kernel=h200()), list[str]()
     host.kernel.later(lambda: waits.append("a wait"))
     task = Configure(config("172.16.0.0/16", "fd77::/48"), host=host)
@@ -71,9 +68,7 @@ class TestDefaultRoute:
         return host
 
     def test_comes_late(self, host: FakeHost) -> None:
-        """The task waits by kernel events for devices and routes, and does not hold the lock
-        meanwhile.
-        """
+        """The task waits by kernel events, and does not hold the lock meanwhile."""
         kernel, locked = host.kernel, list[set[str]]()
 
         def comes() -> None:
@@ -87,9 +82,7 @@ class TestDefaultRoute:
         assert locked == [set()]
 
     def test_never_comes(self, host: FakeHost) -> None:
-        """After the deadline the failure says what was waited for; the files stay, and so does a
-        route that is no longer configured: it is all or none.
-        """
+        """The failure says what was waited for; the files and our other routes stay."""
         host.kernel.ip_route("add", Route.to("10.7.0.0/16", dev="eth0", protocol=OURS))
         task = ConfigureStaticRoutes(config("10.9.0.0/16"), host=host, wait=30)
         error = failure_of(
@@ -101,11 +94,27 @@ class TestDefaultRoute:
         assert finding.target == "10.9.0.0/16"
         assert error.can_retry
         assert our_destinations(host) == ["10.7.0.0/16"]
-        assert host.files.writes.count(LAYOUT.lock_path) == 1, "it waits without the lock"
         assert installed(host) is True
         assert {*effects_of(error).files} == paths_on(host)
         whole = Configure(config("10.9.0.0/16"), host=host, wait=20)
         failure_of(run, whole, of=NotReady, match="gave up after 20 s: ")
+
+    @pytest.mark.parametrize(("seconds", "end"), [(12, 11.4), (600, 60)])
+    def test_a_run_with_a_deadline(self, host: FakeHost, seconds: float, end: float) -> None:
+        """It ends the wait a little earlier; a later one changes nothing."""
+        task = ConfigureStaticRoutes(config("10.9.0.0/16"), host=host)
+        ctx = context()
+        words = f"gave up after {end:g} s: 10.9.0.0/16 needs an IPv4 default route"
+        failure_of(phases.execute, phases.deadline(task, seconds), ctx, of=NotReady, match=words)
+        assert ctx.clock.now() == pytest.approx(end, abs=0.1)
+
+    def test_is_cancelled(self, host: FakeHost) -> None:
+        """The wait ends within a second."""
+        ctx = context()
+        host.kernel.later(lambda: ctx.cancel("enough"))
+        with pytest.raises(phases.Cancelled):
+            phases.execute(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host), ctx)
+        assert ctx.clock.now() <= 1
 
     def test_is_gone_at_an_undo(self) -> None:
         """What comes back cannot be set, and what the run has added goes all the same."""
@@ -119,9 +128,7 @@ class TestDefaultRoute:
 
 
 def test_another_default_route_becomes_the_best() -> None:
-    """That of a new card: the plan says that the routes would move there, and the task moves
-    them.
-    """
+    """The plan says that the routes would move to the new card, and the task moves them."""
     host = configured(config(*REPAIR))
     host.kernel.add_link("eth1")
     host.kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", metric=1, protocol=16))
@@ -134,22 +141,35 @@ def test_another_default_route_becomes_the_best() -> None:
 
 
 def test_nothing_to_do() -> None:
-    """Where the routes are right, the lock is not taken."""
+    """Where the routes are right, nothing is written but the lock."""
     host = configured(config(*REPAIR))
     host.files.writes.clear()
     result = run(ConfigureStaticRoutes(config(*REPAIR), host=host))
-    assert result == phases.Skip("the routes are as they should be")
-    assert host.files.writes == []
+    assert result == phases.Skip("everything is as it should be")
+    assert host.files.writes == [LAYOUT.lock_path]
+
+
+def test_another_section_is_installed_meanwhile() -> None:
+    """The routes are those of all that is installed when they are set."""
+    host, mishaps = mishap_host()
+    probes = ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
+    other = RewriteProbeSource(HostRoutingConfig(probe_rewrite=probes), host=host)
+    mishaps.meanwhile(f"lock {LAYOUT.lock_path}", lambda: run(other), when=lambda: installed(host))
+    run(ConfigureStaticRoutes(config(*REPAIR), host=host))
+    assert len(our_destinations(host)) == 3, "the route for replies to probes is one of them"
 
 
 def test_what_linux_does_not_take_back() -> None:
-    """The second route is refused, and so is the deletion of the first one: the error has it."""
+    """The error has the first one. A task that can wait tries again."""
     host = FakeHost(kernel=h200())
     host.faults.fail("change", errno.ENOBUFS, nth=2)
     host.faults.fail("change", errno.ENOBUFS, nth=3)
-    error = failure_of(run, Configure(config(*REPAIR), host=host), of=ApplyError)
+    error = failure_of(run, Configure(config(*REPAIR), host=host, wait=0), of=ApplyError)
     assert our_destinations(host) == [REPAIR[0]]
     assert [str(change.route.prefix) for change in effects_of(error).changes] == [REPAIR[0]]
+    host.faults.fail("change", errno.ENOBUFS)
+    result = run(Configure(config(*REPAIR), host=host))
+    assert [str(change.route.prefix) for change in effects_of(result).changes] == [REPAIR[1]]
 
 
 def test_a_run_that_is_cancelled_while_it_sets_routes() -> None:
@@ -164,8 +184,12 @@ def test_a_run_that_is_cancelled_while_it_sets_routes() -> None:
 
 def test_another_run_is_busy_when_the_routes_are_set() -> None:
     """The error is that of the lock, and not of a route that waits."""
-    host = FakeHost(kernel=h200())
-    before_it_sets_routes(host, lambda: host.files.locked.add(LAYOUT.lock_path))
+    host, mishaps = mishap_host()
+    mishaps.meanwhile(
+        f"lock {LAYOUT.lock_path}",
+        lambda: host.files.locked.add(LAYOUT.lock_path),
+        when=lambda: installed(host),
+    )
     error = failure_of(run, Configure(config(*REPAIR), host=host), of=NotReady)
     assert error.kind == "busy"
 
@@ -173,7 +197,7 @@ def test_another_run_is_busy_when_the_routes_are_set() -> None:
 @pytest.mark.parametrize("error", [RouteConflict, NotReady])
 def test_what_changes_before_the_lock(error: type[Exception]) -> None:
     """The plan is made again with the lock. A conflict is the error, whatever waits."""
-    host = FakeHost(kernel=h200())
+    host, mishaps = mishap_host()
     routes = [
         {"destination": REPAIR[0]},
         {"destination": "10.77.0.0/16", "dev": "eth0", "gateway": "10.0.0.1"},
@@ -186,7 +210,7 @@ def test_what_changes_before_the_lock(error: type[Exception]) -> None:
         if error is RouteConflict:
             host.kernel.ip_route("add", Route.to("10.77.0.0/16", dev="ib0", protocol=4))
 
-    host.faults.meanwhile("snapshot", change, nth=4)
+    mishaps.meanwhile(f"lock {LAYOUT.lock_path}", change, when=lambda: installed(host))
     failure_of(run, Configure(wanted, host=host, wait=0), of=error)
     assert our_destinations(host) == []
 

@@ -81,10 +81,6 @@ class Wrapped(Watch):
         """See Watch."""
         return self.inner.wait(timeout, clock=clock)
 
-    def wake(self) -> None:
-        """See Watch."""
-        self.inner.wake()
-
     def close(self) -> None:
         """See Watch."""
         self.inner.close()
@@ -96,13 +92,6 @@ class Impatient(Wrapped):
     def wait(self, timeout: float, *, clock: Any = None) -> bool:  # noqa: ARG002
         """See Watch."""
         return self.inner.wait(0)
-
-
-class Asleep(Wrapped):
-    """Is never woken."""
-
-    def wake(self) -> None:
-        """See Watch."""
 
 
 class Deaf(Wrapped):
@@ -137,18 +126,10 @@ LIES = {
         lying(lookup=lambda self, asked: self.inner.lookup(asked)[::-1]),
         "lookup_answers_in_order",
     ),
-    "it does not wait": (by(Impatient), "watch_waits_until_it_is_woken"),
-    "it is never woken": (by(Asleep), "watch_waits_until_it_is_woken"),
+    "it does not wait": (by(Impatient), "watch_waits"),
     "it reports nothing": (by(Deaf), "watch_reports_a_change"),
     "it is not closed": (lying(close=lambda _: None), "a_closed_backend_is_of_no_use"),
 }
-
-
-@pytest.fixture(autouse=True)
-def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What another thread does comes soon, or never."""
-    monkeypatch.setattr("hostrouting.testing.contract._SOON", 0.05)
-    monkeypatch.setattr("hostrouting.testing.contract._PATIENCE", 0.5)
 
 
 @pytest.mark.parametrize("lie", LIES)

@@ -13,7 +13,6 @@ from hostrouting.fib.engine import Fib
 from hostrouting.host.host import Host
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.route import OURS, Route
-from hostrouting.model.snapshot import Link
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import (
     FakeFiles,
@@ -43,17 +42,8 @@ class TestFakeKernel(BackendContract):
             yield backend
 
 
-def test_the_number_of_a_device() -> None:
-    """The one that is given, or else the next free one."""
-    kernel = FakeKernel()
-    given, next_one = kernel.add_link(Link("eth0", 70)), kernel.add_link("eth1")
-    assert (given.index, next_one.index) == (70, 71)
-
-
 def test_planned_changes() -> None:
-    """A wait calls the planned functions until one changes something; then the next wait goes on.
-    A watch that was closed waits no more.
-    """
+    """A wait calls them until one changes something; a closed watch waits no more."""
     kernel, calls = h200(), list[str]()
     with kernel.watch() as watch:
         kernel.later(lambda: calls.append("nothing"))
@@ -148,9 +138,7 @@ def test_an_image_has_the_files_of_a_real_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("make", [plain_vm, h200])
 def test_the_ready_made_hosts(make: Callable[[], FakeKernel]) -> None:
-    """Each leaves by eth0. Nodes of Kubernetes forward: otherwise nothing would be expected of the
-    packets of pods.
-    """
+    """Each leaves by eth0, and nodes of Kubernetes forward."""
     snapshot = make().snapshot()
     default = "default via 10.0.0.1 dev eth0 proto dhcp metric 100"
     assert str(Fib(snapshot, 4).lookup("192.0.2.1").route) == default

@@ -50,9 +50,7 @@ def start(host: FakeHost, unit: str = UNIT, **options: Any) -> str:
     [(UNIT, UNIT), ("kubelet", UNIT), (MACHINE, "systemd-nspawn@.service"), (MACHINE, MACHINE)],
 )
 def test_a_unit_that_is_refused(unit: str, gated: str) -> None:
-    """In STRICT, and the fabric leaves by InfiniBand: the error has what the gate logs, and the
-    unit has failed.
-    """
+    """The error has what the gate logs, and the unit has failed."""
     host = installed(wanting(units=(gated,)))
     said = start(host, unit)
     assert " failed (exit-code): hostrouting: OVERLAP: 172.16.0.0/16 " in said

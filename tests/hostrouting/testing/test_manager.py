@@ -24,9 +24,7 @@ def shown(manager: FakeManager, name: str, *units: str) -> list[str]:
 
 
 def test_a_manager_that_has_yet_to_read() -> None:
-    """A unit needs a reload from the moment when its file or a drop-in changes, until the
-    reload.
-    """
+    """From when its file or a drop-in changes, until the reload."""
     unit = f"{UNITS}/a.service"
     host = FakeHost(files=FakeFiles(texts={unit: "[Service]\n"}))
     steps: list[tuple[Callable[[], object], str]] = [
@@ -42,13 +40,6 @@ def test_a_manager_that_has_yet_to_read() -> None:
     assert manager_of(host).calls == ["reload"]
 
 
-def test_an_instance_that_is_loaded() -> None:
-    """It needs a reload when its template changes; another one is read when it is asked about."""
-    host = FakeHost(manager=FakeManager(states={"b@1": "active"}, properties={"b@2": {}}))
-    host.files.write(f"{UNITS}/b@.service.d/a.conf", "[Unit]\n")
-    assert shown(manager_of(host), "NeedDaemonReload", "b@1", "b@2", "b@3") == ["yes", "yes", "no"]
-
-
 def test_a_stop_ends_what_runs() -> None:
     """Whoever gave the unit its state; one that has failed has failed still, as in systemd."""
     manager = FakeManager(
@@ -60,38 +51,6 @@ def test_a_stop_ends_what_runs() -> None:
         manager.stop(unit)
     assert shown(manager, "ActiveState", *units) == ["inactive", "failed", "inactive", "inactive"]
     assert shown(manager, "SubState", "c.service") == [""]
-
-
-def test_a_name_without_its_suffix() -> None:
-    """It means the service, wherever a test sets something for a unit."""
-    manager = FakeManager(
-        states={"a": "active"},
-        properties={"b": {"SubState": "dead"}},
-        errors={"b": ("no certificate",)},
-    )
-    assert shown(manager, "ActiveState", "a.service") == ["active"]
-    assert shown(manager, "SubState", "b*.service", "b") == ["dead", "dead"]
-    assert manager.errors_of("b.service", "today") == ("no certificate",)
-    assert manager.errors_of("a.service", "today") == manager.errors_of("b.service", "") == ()
-    manager.stop("a")
-    assert shown(manager, "ActiveState", "a") == ["inactive"]
-
-
-def test_what_a_manager_shows() -> None:
-    """A pattern matches the units in `properties`; a property that is not set is empty; a template
-    is not a unit.
-    """
-    manager = FakeManager(
-        properties={"m@b.service": {"SubState": "dead"}, "m@a.service": {}, "x.service": {}}
-    )
-    asked = ("m@*.service", "y.service")
-    assert shown(manager, "Id", *asked) == ["m@b.service", "m@a.service", "y.service"]
-    assert shown(manager, "SubState", *asked) == ["dead", "", ""]
-    assert manager.show(("Id",), "n@*.service") == ()
-    assert manager.calls == []
-    template = r"m@\.service is neither a valid invocation ID nor unit name"
-    with pytest.raises(HostError, match=template):
-        manager.show(("Id",), "m@a.service", "m@.service")
 
 
 def test_what_the_files_of_a_unit_say() -> None:
@@ -136,9 +95,7 @@ def test_a_manager_starts_what_does_not_run() -> None:
 
 
 def test_a_unit_that_does_not_start() -> None:
-    """It has failed, whatever state the test gave it. One that is masked, or is an instance of a
-    masked template, is as before. Each reason is told.
-    """
+    """It has failed; one that is masked, or whose template is, is as before."""
     masked = (f"{UNITS}/masked.service", f"{UNITS}/node@.service")
     manager = FakeManager(
         failing={"a.service": ("no certificate",)},
@@ -158,6 +115,9 @@ def test_a_unit_that_does_not_start() -> None:
     results = manager.show(("Result", "ExecMainStatus"), "a", "masked")
     assert [" ".join(each.values()) for each in results] == ["exit-code 1", "success 0"]
     assert shown(manager, "MainPID", "a") == ["0"]
+    manager.errors["a.service"] = ("no certificate",)
+    assert manager.errors_of("a", "today") == ("no certificate",)
+    assert manager.errors_of("a", "") == (), "it has not started"
 
 
 @pytest.mark.parametrize(
@@ -171,9 +131,7 @@ def test_a_unit_that_does_not_start() -> None:
     ids=["reload", "start", "stop", "show"],
 )
 def test_a_manager_that_does_not_run(call: Callable[[Manager], object]) -> None:
-    """Whatever is asked of it raises the error of systemctl on a host without systemd, and nothing
-    is recorded.
-    """
+    """Each call raises the error of systemctl on a host without systemd."""
 
     def systemctl(*_words: str, **_options: object) -> Ended:
         return Ended(1, err=NO_SYSTEMD)

@@ -7,17 +7,20 @@ import pytest
 from hypothesis import given
 
 from hostrouting.check.check import check_kernel
+from hostrouting.codes import CANNOT_DECIDE
 from hostrouting.config.settings import (
+    PARTS,
     HostRoutingConfig,
     Mode,
+    Part,
     RouteOverlapConfig,
 )
-from hostrouting.errors import BackendError, HostError
+from hostrouting.errors import BackendError, HostError, RouteOverlapError
 from hostrouting.finding import Name
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeHost, FakeKernel, plain_vm
-from hostrouting.upkeep.passes import PARTS, Part, PassOutcome, configured_parts, run_pass
+from hostrouting.upkeep.passes import PassOutcome, run_pass
 from tests.support.node import (
     HALVES,
     KERNELS,
@@ -45,7 +48,7 @@ def make_pass(
     parts: tuple[Part, ...] = PARTS,
 ) -> PassOutcome:
     """A pass, with the faults that a test has set."""
-    return run_pass(host, host.faults, config, parts=parts)
+    return run_pass(host, host.faults, config, done=[], parts=parts)
 
 
 def ours(host: FakeHost) -> list[str]:
@@ -62,11 +65,12 @@ def test_nothing_is_configured() -> None:
     host = node()
     before = str(host.kernel)
     config = wanting(cidrs=())
-    assert [*configured_parts(config)] == []
-    assert [*configured_parts(wanting(cidrs=(), probe_rewrite=PROBES))] == ["probes"]
+    assert config.parts == ()
+    assert wanting(cidrs=(), probe_rewrite=PROBES).parts == ("probe_rewrite",)
     with_route = PROBES._replace(ensure_route=True)
-    assert [*configured_parts(wanting(cidrs=(), probe_rewrite=with_route))] == ["routes", "probes"]
-    assert make_pass(host, config) == PassOutcome()
+    parts = ("static_routes", "probe_rewrite")
+    assert wanting(cidrs=(), probe_rewrite=with_route).parts == parts
+    assert make_pass(host, config) == PassOutcome(config=config)
     assert (str(host.kernel), host.files.writes, host.nftables.tables) == (before, [], {})
 
 
@@ -136,9 +140,7 @@ def refuse_to_list(host: FakeHost) -> None:
     ],
 )
 def test_routes_that_cannot_be_set(happens: Happens, name: Name, waits: str, mode: Mode) -> None:
-    """No unit starts, whatever the mode is, and none of the routes is there. What may still come is
-    said.
-    """
+    """No unit starts, in either mode, and none of the routes is there."""
     host = node()
     happens(host)
     outcome = make_pass(host, wanting(*HALVES, mode=mode, cidrs=()))
@@ -151,9 +153,7 @@ def test_routes_that_cannot_be_set(happens: Happens, name: Name, waits: str, mod
 
 
 def test_another_default_route_becomes_the_best() -> None:
-    """That of a new card: our routes stay where they are, and the check says that packets do not
-    leave by the new card. Once they are gone, as after a reboot, the new default route counts.
-    """
+    """Our routes stay until they are gone, as after a reboot."""
     host = node()
     make_pass(host, REPAIRED)
     better = Route.to("0.0.0.0/0", dev="eth1", gateway="10.5.0.1", metric=1, protocol=16)
@@ -184,11 +184,9 @@ def test_what_linux_does_not_take_back() -> None:
     assert [str(change.route.prefix) for change in outcome.changes] == ours(host) == [HALVES[0]]
 
 
-@pytest.mark.parametrize("parts", [PARTS, ("routes",)])
+@pytest.mark.parametrize("parts", [PARTS, ("static_routes",)])
 def test_routes_are_no_longer_configured(parts: tuple[Part, ...]) -> None:
-    """Somebody has taken all routes out of config.json: ours go, and no other. Where Linux does
-    not list them, that holds no unit back: nothing is missing.
-    """
+    """Ours go, and no other. No answer of Linux holds a unit back then."""
     host = node()
     make_pass(host, REPAIRED)
     host.kernel.ip_route("add", Route.to("10.9.0.0/16", dev="eth0", protocol=4))
@@ -226,9 +224,7 @@ def test_probes_hold_no_unit_back(mode: Mode) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("verdict", KERNELS)
 def test_verdicts(verdict: str, mode: Mode, *, can_write: bool) -> None:
-    """STRICT holds units back for two of them, WARN for none. A marker that cannot be written adds
-    a warning, and changes nothing else. Only a default route is awaited, in either mode.
-    """
+    """STRICT refuses two, WARN none; a marker that cannot be written is a warning."""
     files = OddFiles()
     host = node(kernel=KERNELS[verdict](), files=files)
     if not can_write:
@@ -239,11 +235,28 @@ def test_verdicts(verdict: str, mode: Mode, *, can_write: bool) -> None:
     assert outcome.waits == (
         "there is no IPv4 default route" if verdict == "no-default-route" else ""
     )
-    assert bool(outcome.verdicts) is (verdict == "ok")
+    assert outcome.report is not None
+    assert outcome.report.verdict == verdict
+    assert (outcome.error is not None) is outcome.refuses
     assert marker_of(host) == (MARKERS[verdict] if can_write else "")
     assert any(finding.severity == "error" for finding in outcome.findings) is outcome.refuses
     warnings = [finding for finding in outcome.findings if finding.name == "file"]
     assert [finding.severity for finding in warnings] == ["warning"] * (not can_write)
+
+
+def test_what_is_undecided_is_refused() -> None:
+    """If the configuration wants that: the doubt is what the unit is held back for."""
+    host = node(kernel=KERNELS["undecided"]())
+    section = wanting().route_overlap._replace(undecided="refuse")
+    outcome = make_pass(host, wanting()._replace(route_overlap=section))
+    assert outcome.refuses
+    assert outcome.report is not None
+    doubts = {finding.name for finding in outcome.report.doubts}
+    assert {each.name for each in outcome.findings if each.severity == "error"} == doubts
+    assert isinstance(outcome.error, RouteOverlapError)
+    assert (marker_of(host), outcome.error.exit_code) == ("undecided", CANNOT_DECIDE)
+    ok = make_pass(node(kernel=KERNELS["ok"]()), wanting()._replace(route_overlap=section))
+    assert not ok.refuses
 
 
 @pytest.mark.parametrize("can_come", [True, False])
@@ -254,7 +267,7 @@ def test_no_verdict(mode: Mode, *, can_come: bool) -> None:
     make_pass(host, wanting())
     kind = "timeout" if can_come else "not-permitted"
     host.faults.fail("snapshot", BackendError("no answer", kind=kind))
-    outcome = make_pass(host, wanting(mode=mode), parts=("check",))
+    outcome = make_pass(host, wanting(mode=mode), parts=("route_overlap",))
     assert outcome.refuses is (mode == "STRICT")
     assert ("no answer" in outcome.waits) is can_come
     assert marker_of(host) == ""
@@ -284,7 +297,8 @@ def test_a_second_pass(kernel: Callable[[], FakeKernel], destinations: tuple[str
     after = (str(host.kernel), dict(host.nftables.tables), [*host.files.writes])
     watch = host.kernel.watch()
     second = make_pass(host, config)
-    assert second == first._replace(changes=(), table_was="")
+    assert second._replace(error=None) == first._replace(changes=(), table_was="", error=None)
+    assert str(second.error) == str(first.error)
     assert (str(host.kernel), host.nftables.tables, host.files.writes) == after
     assert not watch.wait(0.0)
 
@@ -302,9 +316,7 @@ class Shown(FakeKernel):
 
 @given(nodes())
 def test_strict_refuses_what_the_check_finds(node_of_family: tuple[int, Snapshot]) -> None:
-    """Without static routes, exactly the nodes where the check says that an address escapes, or
-    that there is no default route. The marker is that of the verdict. WARN refuses none.
-    """
+    """STRICT refuses just what the check finds, WARN nothing; the marker is the verdict's."""
     family, snapshot = node_of_family
     strict = wanting(cidrs=(str(block_of(family).to_network()),))
     host = node(kernel=Shown(snapshot))
@@ -322,7 +334,7 @@ def test_cidrs_that_are_no_longer_configured() -> None:
     host = node()
     make_pass(host, wanting(mode="WARN"))
     without = REPAIRED._replace(route_overlap=RouteOverlapConfig())
-    make_pass(host, without, parts=("routes",))
+    make_pass(host, without, parts=("static_routes",))
     assert marker_of(host) == "detected", "that part says nothing of it"
     make_pass(host, without)
     assert marker_of(host) == ""

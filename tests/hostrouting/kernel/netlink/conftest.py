@@ -1,6 +1,4 @@
-"""The host of the tests of netlink: a namespace of its own with four devices,
-and a backend there.
-"""
+"""The host of the tests of netlink: a namespace with four devices, and a backend there."""
 
 from collections.abc import Iterator
 
@@ -13,9 +11,7 @@ from tests.support.namespace import Namespace, private_namespace
 
 @pytest.fixture
 def namespace() -> Iterator[Namespace]:
-    """eth0 with 10.0.0.4/24 and fd00:99::4/64, and three devices without addresses; eth1 is in
-    group 7.
-    """
+    """eth0 with an address of each family, and three devices without; eth1 is in group 7."""
     with private_namespace() as made:
         furnish(made)
         yield made

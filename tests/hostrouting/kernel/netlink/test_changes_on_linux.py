@@ -1,6 +1,4 @@
-"""NetlinkBackend changes routes as `ip` does, in private network namespaces: the
-same kernel, another program.
-"""
+"""NetlinkBackend changes routes as `ip` does, in private network namespaces."""
 
 import re
 
@@ -111,14 +109,8 @@ def command_of(request: RouteRequest) -> str:
 
 
 def done_by(way: str, family: int, wanted: list[RouteRequest]) -> tuple[list[bool], list[Route]]:
-    """Which of the requests this program or backend carries out on a fresh host, and the routes
-    afterwards.
-    """
-    with (
-        private_namespace() as namespace,
-        namespace.inside(),
-        NetlinkBackend() as netlink,
-    ):
+    """Which of the requests are carried out on a fresh host, and the routes afterwards."""
+    with private_namespace() as namespace, namespace.inside(), NetlinkBackend() as netlink:
         furnish(namespace)
         if way == "ip":
             commands = [command_of(request).split() for request in wanted]
@@ -155,9 +147,7 @@ def test_routes_of_both_families_by_one_gateway(backend: NetlinkBackend) -> None
 def test_a_route_by_a_nexthop_object(
     namespace: Namespace, backend: NetlinkBackend, family: int
 ) -> None:
-    """It is added by the number of the object, and deleted as it is read, with the next hops of the
-    object.
-    """
+    """It is added by the object's number, and deleted as it is read, with its next hops."""
     network, gateway = ("20.0.0.0/24", "10.0.0.9") if family == 4 else ("2001::/64", "fd00:99::9")
     namespace.batch([f"nexthop add id 5 via {gateway} dev eth0"], family=family)
     wanted = Route(Prefix.parse(network), metric=1024, protocol=OURS, nexthop_id=5)
@@ -171,9 +161,7 @@ def test_a_route_by_a_nexthop_object(
 
 
 def test_a_long_list_of_changes(backend: NetlinkBackend) -> None:
-    """Of a list that takes many messages, each refusal is that of its own request, and all others
-    are done.
-    """
+    """In many messages, each refusal is that of its own request, and all others are done."""
     wanted: list[Route] = []
     accepted: set[Route] = set()
     for place in range(1000):

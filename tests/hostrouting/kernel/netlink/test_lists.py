@@ -93,9 +93,7 @@ there are.
 @settings(max_examples=scaled(60))
 @given(data=st.data())
 def test_the_routes_near_some_prefixes(family: int, data: st.DataObject) -> None:
-    """Whatever kinds follow each other, in whatever order and number: each route that has to be
-    kept is, as if it were decoded alone, and no other.
-    """
+    """In any order: each route that has to be kept is, as if it were decoded alone."""
     messages: list[bytes] = []
     for kind, start, step, count in data.draw(STRETCHES):
         numbers = [start + place * step & 255 for place in range(count)]

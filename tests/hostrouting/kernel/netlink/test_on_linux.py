@@ -1,6 +1,4 @@
-"""NetlinkBackend reads what `ip` lists, in private network namespaces: the same
-kernel, another program.
-"""
+"""NetlinkBackend reads what `ip` lists, in private network namespaces."""
 
 import errno
 import socket
@@ -39,9 +37,7 @@ properties = settings(
 def built(
     namespace: Namespace, data: st.DataObject, *, lost: Iterable[str] = ()
 ) -> dict[int, Prefix]:
-    """Build a random host of both families in the namespace; return the block of each in which its
-    routes lie.
-    """
+    """Build a random host in the namespace; return the block of its routes by family."""
     furnish(namespace, lost=lost)
     within = {family: small_block(family) for family in (4, 6)}
     for family, block in within.items():
@@ -78,9 +74,7 @@ def test_a_snapshot_is_what_ip_lists(data: st.DataObject) -> None:
 
 
 def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBackend) -> None:
-    """Masters, peers, weights, metrics, gateways of the other family, sources, ends, nexthop
-    objects and encaps are read.
-    """
+    """Masters, peers, weights, metrics, sources, ends, nexthop objects, encaps are read."""
     namespace.batch(
         [
             "link add br0 type bridge",
@@ -264,9 +258,7 @@ assert answer == ("no-route", None)
 
 
 def test_a_kernel_without_ipv6(namespace: Namespace) -> None:
-    """As with ipv6.disable=1: asked for the lists of a family that it does not have, Linux sends
-    those of the others.
-    """
+    """As with ipv6.disable=1: Linux sends the lists of other families then."""
     done = namespace.run(sys.executable, "-c", WITHOUT_IPV6)
     assert done.stderr == ""
     assert done.returncode == 0

@@ -1,0 +1,51 @@
+"""The lock of this host, for a process that makes passes.
+
+It waits for the lock in its main thread, where a signal or an alarm ends flock(2). A task can run
+in any thread, which no signal reaches, so `lock` waits in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import TYPE_CHECKING, ClassVar
+
+from hostrouting.host.files import open_lock
+from hostrouting.host.layout import HostLayout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_WARNING, _INFO = 4, 6  # as the journal counts
+
+
+class ProcessLock:
+    """Held during its block, and awaited without a limit. `say` logs a line of this level.
+
+    If /run is full or read-only, there may be no lock, but then no writer can have one either.
+    """
+
+    _descriptor: int | None = None
+    _has_said: ClassVar[bool] = False
+    """Whether this process has said that there is no lock."""
+
+    def __init__(self, say: Callable[[int, str], object]) -> None:
+        self._say = say
+
+    def __enter__(self) -> None:
+        try:
+            self._descriptor = open_lock(HostLayout.lock_path)
+        except OSError as error:
+            if not ProcessLock._has_said:
+                self._say(_WARNING, f"this runs without a lock, as there is none: {error}")
+            ProcessLock._has_said = True
+            return
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._say(_INFO, f"waiting for {HostLayout.lock_path} (to see who has it: lslocks)")
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)

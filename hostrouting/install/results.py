@@ -1,0 +1,47 @@
+"""The result of a task that brings a configuration onto a host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.check.document import check_document
+from hostrouting.check.sentences import check_findings
+from hostrouting.host.effects import Effects
+
+if TYPE_CHECKING:
+    from hostrouting.check.results import CheckReport
+    from hostrouting.finding import Finding
+
+
+@attrs.frozen
+class CheckResult(Effects):
+    """What a task has done and, if it has checked the host, what it has found."""
+
+    report: CheckReport | None = attrs.field(default=None, kw_only=True)
+    """None without a check: for an image, and where no CIDRs are expected."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the check found, as in the JSON document; empty without a report. In STRICT, nothing
+        is wrong where there is a result: what was would have raised.
+        """
+        if self.report is None:
+            return ()
+        return check_findings(self.report)
+
+    def log_fields(self) -> dict[str, object]:
+        fields = super().log_fields()
+        if self.report is None:
+            return fields
+        return {"verdict": self.report.verdict, "findings": len(self.findings), **fields}
+
+    def to_mapping(self) -> dict[str, object]:
+        """What was done and found, with the keys of `hostrouting/check/1`."""
+        values = super().to_mapping()
+        if self.report is None:
+            return values
+        document = check_document(self.report, mode="WARN")
+        del document["schema"], document["mode"]  # they are not those of a task
+        return values | document

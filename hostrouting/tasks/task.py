@@ -1,0 +1,113 @@
+"""A task that brings a configuration onto a host, all of it or a section. `install.install` has
+what such a task does, in order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+import phases
+from hostrouting.config.settings import PARTS, Part
+from hostrouting.errors import HostError
+from hostrouting.host.host import Host
+from hostrouting.install.install import STEPS, install, plan_install
+from hostrouting.install.plan import Plan
+from hostrouting.install.wanted import Request, read_wanted
+from phases.context import derived
+
+if TYPE_CHECKING:
+    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.install.results import CheckResult
+
+
+# Not attrs.frozen, whose __init__ fails in a subclass that has no slots.
+@attrs.define(unsafe_hash=True, on_setattr=attrs.setters.frozen)
+class InstallTask:
+    """A task that brings a configuration onto a host, as the module describes."""
+
+    name = ""  # not a ClassVar, which pyright would not accept for a phases.Task
+    parts: ClassVar[tuple[Part, ...]] = PARTS
+    """The parts of a pass that the task makes, in order."""
+    section: ClassVar[Part | None] = None
+    """The section that the task is about: all others stay as they are installed. None if it is
+    about the whole configuration; then each part is a step of its own.
+    """
+
+    config: HostRoutingConfig = attrs.field()
+    host: Host = attrs.field(factory=Host.local, kw_only=True)
+    wait: float = attrs.field(default=60.0, kw_only=True)
+    """The seconds that each part waits for what it needs, such as the default route, and tries
+    again what may succeed later.
+    """
+    allow_removal: bool = attrs.field(default=False, kw_only=True)
+    """Whether the configuration may take away what protects the host now: a gated unit, an expected
+    CIDR, STRICT or the guard. If not, a ConfigError names it.
+    """
+
+    before: dict[str, HostRoutingConfig | None] = attrs.field(
+        factory=dict, init=False, eq=False, repr=False
+    )
+    """By the id of a run that has changed something: what was installed before it; None if that
+    could not be read. Undone runs are taken out.
+    """
+
+    @property
+    def request(self) -> Request:
+        """What a run of the task is asked for."""
+        return Request(self.config, self.section, self.allow_removal)
+
+    def plan(self, ctx: phases.Context | None = None) -> Plan:
+        """What do() would do on this host now, and what would make it fail; changes nothing.
+
+        It is the plan of root: a process without its rights can make a plan, and not carry it out.
+        A part that checks the host checks it as the other parts, and the earlier tasks of this dry
+        run, would leave it.
+        """
+        ctx = ctx or phases.Context()
+        steps = [] if ctx.root is None else ctx.root.walk()
+        earlier = [step.result for step in steps if isinstance(step.result, Plan)]
+        parts = [part for part in self.parts if STEPS[part] not in ctx.skip]
+        wanted = read_wanted(self.host, self.request)
+        return plan_install(self.host, wanted, parts, is_dry_run=True, earlier=earlier)
+
+    def do(self, ctx: phases.Context) -> CheckResult | phases.Skip:
+        return self.install(ctx, self.request)
+
+    def install(self, ctx: phases.Context, request: Request) -> CheckResult | phases.Skip:
+        """Make the host what is asked for; see `install.install`."""
+        return install(
+            self.host,
+            request,
+            self.parts,
+            ctx,
+            wait=self.wait,
+            as_steps=self.section is None,
+            before=self.before,
+        )
+
+    def undo(self, ctx: phases.Context) -> CheckResult | phases.Skip:
+        """Install again what was installed before the run that has just failed; if none has, what
+        was installed before the first run. A task about one section restores that section. Where
+        nothing was installed, nothing is left.
+
+        HostError if that could not be read, or if another run has installed something else since.
+        """
+        undone = dict(self.before)
+        if ctx.ran is not None:  # the undo of a run that has failed: of that run only
+            undone = {run: former for run, former in undone.items() if run == ctx.run_id}
+        if not undone:
+            return phases.Skip("it has changed nothing, or that is undone")
+        former, *_ = undone.values()
+        if former is None:
+            sentence = (
+                "what was installed before could not be read, so it cannot be installed again"
+            )
+            raise HostError(f"{sentence}; to remove everything, run Remove", what="file")
+        restoring = attrs.evolve(self, config=former, wait=0, allow_removal=True)
+        request = attrs.evolve(restoring.request, undone=self.request)
+        result = restoring.install(derived(ctx, skip=frozenset()), request)
+        for run in undone:
+            del self.before[run]
+        return result

@@ -1,0 +1,397 @@
+"""A node that is never left alone, for as long as you like: `make soak MINUTES=60`, and SEED=… for
+the same steps again.
+
+A unit starts again and again. Meanwhile, step after step is drawn by lot (`STEPS`). This holds all
+the time:
+
+    starts    the unit never starts while an address escapes, and soon after the escape has ended
+    ours      only configured routes are ours, by the device and gateway of the default route
+    theirs    no route of others goes
+
+And after each step: all configured routes are there, `status` names the escape and nothing else,
+and the guard and systemd have not more memory and descriptors than at first.
+"""
+
+import argparse
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import NamedTuple
+
+from hostrouting.config.settings import GateConfig, GuardConfig
+from tests.support.gate import CONFIG, HALVES, LAYOUT, apply, config, host, ours
+from tests.support.newer import newer_program
+from tests.support.sections import static
+from tests.support.systemd import System
+from tests.support.waiting import wait_for
+from tests.system.test_networkd_restart import AS_OFTEN_AS_ASKED, LINK, LINK_PATH
+
+UNIT = "pods.service"
+STARTED = "/run/started"
+"""When the unit has started, in seconds since the boot of the machine: a line for each start."""
+WATCHED = "/run/watched"
+"""What happened to any route at any moment, as `ip monitor` wrote it."""
+STARTS = f"while :; do systemctl start {UNIT}; sleep 0.5; systemctl stop {UNIT}; done"
+FILES = {
+    LINK_PATH: LINK,
+    **AS_OFTEN_AS_ASKED,
+    f"/etc/systemd/system/{UNIT}": "[Unit]\nStartLimitIntervalSec=0\n[Service]\n"
+    f"ExecStart=/bin/sh -c 'cut -d\" \" -f1 /proc/uptime >>{STARTED}; exec sleep infinity'\n",
+    "/etc/systemd/system/starts.service": f"[Service]\nExecStart=/bin/sh -c '{STARTS}'\n",
+    "/etc/systemd/system/watch.service": "[Unit]\nBefore=systemd-networkd.service\n"
+    f"[Service]\nStandardOutput=file:{WATCHED}\nExecStart=/usr/bin/env ip -N -o monitor route\n",
+    "/etc/systemd/system/multi-user.target.d/soak.conf": "[Unit]\n"
+    "Wants=systemd-networkd.service watch.service\n",
+}
+# Once the unit is gated.
+LATER = "/etc/systemd/system/multi-user.target.d/starts.conf"
+# eth1 is a card that no manager has.
+THEIRS = (
+    "10.50.0.0/16 via 10.1.0.1 dev eth1 proto 4",
+    "10.51.0.0/16 dev eth1 metric 7",
+    "10.52.0.0/16 via 10.1.0.7 dev eth1 proto 12",
+    "10.53.0.0/16 via 10.1.0.1 dev eth1 table 77 proto 11",
+    "192.168.99.0/24 dev ib0",
+)
+AT_BOOT = """\
+ip link add eth1 type veth peer name peer-eth1
+ip link set eth1 up
+ip link set peer-eth1 up
+ip address add 10.1.0.4/24 dev eth1
+ip rule add to 10.53.0.0/16 lookup 77
+ip address flush dev eth0
+"""
+ESCAPE = "172.16.200.7 dev ib0"
+BASE = config(*HALVES, mode="STRICT")._replace(
+    gate=GateConfig((UNIT,)), guard=GuardConfig(enabled=True), manage_foreign="keep"
+)
+MORE = static("10.77.0.0/16")
+NEWER = "/usr/local/bin/newer.pyz"
+SETTLED = 30.0
+"""Seconds after a step in which everything is right again, on a machine that is busy."""
+LARGER = 1024
+"""So many KiB more than after the first minute are no leak."""
+
+
+class BrokenError(AssertionError):
+    """Something that has to hold does not."""
+
+
+def must(holds: object, sentence: str) -> None:
+    """Raise BrokenError if this does not hold."""
+    if not holds:
+        raise BrokenError(sentence)
+
+
+class Size(NamedTuple):
+    """What a process holds."""
+
+    kib: int
+    descriptors: int
+
+
+class Sizes:
+    """What processes hold, by their names."""
+
+    def __init__(self) -> None:
+        self.first: dict[str, Size] = {}
+        """At the end of the first minute."""
+        self.last: dict[str, Size] = {}
+        self._began: dict[str, float] = {}
+        self._seen: dict[str, float] = {}
+
+    def note(self, name: str, now: Size) -> None:
+        """Compare with the first minute of the process."""
+        self._seen[name] = time.monotonic()
+        began = self._began.setdefault(name, self._seen[name])
+        if self._seen[name] - began < 60:
+            self.first[name] = now
+        self.last[name] = now
+        first = self.first[name]
+        must(now.kib < first.kib + LARGER, f"{name} had {first.kib} KiB, and has {now.kib}")
+        must(now.descriptors <= first.descriptors + 8, f"{name} has {now.descriptors} descriptors")
+
+    def lines(self) -> Iterator[str]:
+        """The processes that lived for longer than a minute."""
+        for name, last in self.last.items():
+            seconds = self._seen[name] - self._began[name]
+            if seconds > 60:
+                first = self.first[name]
+                memory = f"{first.kib} -> {last.kib} KiB"
+                descriptors = f"{first.descriptors} -> {last.descriptors} descriptors"
+                yield f"{name}, {seconds:.0f} s: {memory}, {descriptors}"
+
+
+class Soak:
+    """The node, and what has to hold there."""
+
+    def __init__(self, system: System, chance: Random) -> None:
+        self.system = system
+        self._chance = chance
+        self._routes = HALVES
+        self._is_newer = False
+        self._escaping_since = 0.0
+        """When no start was left that had begun before the escape; 0 if nothing escapes."""
+        self.counts = Counter[str]()
+        self.sizes = Sizes()
+        self._changes_read = 0
+        self._starts_read = 0
+
+    def step(self) -> str:
+        """Do something to the node, and see whether everything holds; the name of the step."""
+        names = [name for name, (weight, _) in STEPS.items() for _ in range(weight)]
+        name = self._chance.choice(names)
+        self.counts[name] += 1
+        STEPS[name][1](self)
+        self.check()
+        return name
+
+    # What is done to the node.
+
+    def escape(self) -> None:
+        """An address escapes from now on, or no longer."""
+        if self._escaping_since:
+            self.check_starts()
+            self._escaping_since = 0.0
+            self.system.must("ip", "route", "del", *ESCAPE.split())
+            before = self._starts_read
+            wait_for("a start", lambda: self.check_starts() > before)
+            return
+        self.system.must("ip", "route", "add", *ESCAPE.split())
+        self._await_the_end_of_a_start()
+        self._escaping_since = self._now()
+
+    def fight(self) -> None:
+        """Another program takes our routes away, as often as it likes."""
+        times = self._chance.randint(1, 12)
+        flush = f"for _ in $(seq {times}); do ip route flush proto 213; sleep 0.3; done"
+        self.system.must("sh", "-c", flush)
+
+    def edit(self) -> None:
+        """Another configuration is applied, by the release that is installed."""
+        self._routes = HALVES if len(self._routes) > len(HALVES) else [*HALVES, MORE]
+        self._apply()
+
+    def upgrade(self) -> None:
+        """The other release takes the place of the one that is installed."""
+        self._is_newer = not self._is_newer
+        self._apply()
+
+    def garbage(self) -> None:
+        """For a moment, config.json is half a file, as an editor leaves it."""
+        place = self.system.outside(LAYOUT.config_path)
+        text = place.read_text()
+        place.write_text(text[: len(text) // 2])
+        time.sleep(self._chance.random())
+        place.write_text(text)
+
+    def lose_device(self) -> None:
+        """The device of the default route goes down and up, with all of its routes."""
+        self.system.must("ip", "link", "set", "eth0", "down")
+        time.sleep(self._chance.random())
+        self.system.must("ip", "link", "set", "eth0", "up")
+
+    def reboot(self) -> None:
+        """The machine starts again: what was typed is gone."""
+        self.check_starts()
+        self.check_watched()
+        self._escaping_since = 0.0
+        self._starts_read = 0
+        self._changes_read = 0
+        self.system.reboot()
+        wait_for("a start", self.check_starts)
+
+    # What has to hold.
+
+    def check(self) -> None:
+        """Everything, once what is under way has ended."""
+        self.check_routes()
+        self.check_status()
+        self.check_starts()
+        self.check_watched()
+        self.check_sizes()
+
+    def check_routes(self) -> None:
+        """Ours are those that are configured, and theirs are there."""
+        wanted = sorted(str(route.destination) for route in self._routes)
+        wait_for(
+            f"our routes {wanted}", lambda: sorted(ours(self.system)) == wanted, longest=SETTLED
+        )
+        listed = self.system.must("ip", "-4", "-N", "route", "show", "table", "all")
+        for route in THEIRS:
+            must(any(has_words(line, route) for line in listed.splitlines()), f"lost: {route}")
+
+    def check_status(self) -> None:
+        """It names the escape, and nothing else is wrong but a fight."""
+        right = {"overlap"} if self._escaping_since else set[str]()
+        said = ""
+
+        def is_right() -> bool:
+            nonlocal said
+            said = self.system.run(LAYOUT.program_path, "status", "--metrics").stdout
+            wrong = set(re.findall(r'hostrouting_findings\{name="([^"]+)"\} [1-9]', said))
+            return wrong - {"fight", "unit", "unsafe", "action"} == right
+
+        try:
+            wait_for("status to be right", is_right, longest=SETTLED)
+        except TimeoutError:
+            page = self.system.run(LAYOUT.program_path, "status").stdout
+            raise BrokenError(f"status should name {right or 'nothing'}:\n{page}") from None
+
+    def check_starts(self) -> int:
+        """No start while an address escapes; the number of starts."""
+        lines = (self.system.read(STARTED) or "").splitlines()
+        new = [float(line) for line in lines[self._starts_read :]]
+        self._starts_read = len(lines)
+        self.counts["starts"] += len(new)
+        if self._escaping_since:
+            wrong = [moment for moment in new if moment > self._escaping_since]
+            must(not wrong, f"started at {wrong}, with an escape since {self._escaping_since}")
+        return len(lines)
+
+    def check_watched(self) -> int:
+        """At no moment was a route of ours another than is configured, or one of theirs gone; the
+        number of changes.
+        """
+        lines = (self.system.read(WATCHED) or "").splitlines()
+        new = lines[self._changes_read :]
+        self._changes_read = len(lines)
+        configured = {str(route.destination) for route in (*HALVES, MORE)}
+        for line in new:
+            is_gone = line.startswith("Deleted ")
+            words = line.removeprefix("Deleted ")
+            if " proto 213 " in f"{words} ":
+                must(words.split()[0] in configured, f"of ours, and not configured: {line}")
+                must(" via 10.0.0.1 dev eth0 " in words, f"of ours, and elsewhere: {line}")
+            elif is_gone:
+                must(not any(has_words(words, route) for route in THEIRS), f"gone: {line}")
+        self.counts["changes of routes"] += len(new)
+        return len(lines)
+
+    def check_sizes(self) -> None:
+        """Of the guard, as long as it is the same process, and of systemd."""
+        guard = self.system.show(LAYOUT.guard_unit, "MainPID")
+        for name, pid in (("guard", guard), ("systemd", "1")):
+            if pid != "0":
+                self.sizes.note(f"{name} {self.system.leader}/{pid}", self._size_of(pid))
+
+    def _size_of(self, pid: str) -> Size:
+        place = self.system.outside(f"/proc/{pid}")
+        [memory] = re.findall(r"^VmRSS:\s+(\d+) kB", (place / "status").read_text(), re.MULTILINE)
+        return Size(int(memory), len([*(place / "fd").iterdir()]))
+
+    def _apply(self) -> None:
+        code = 1 if self._escaping_since else 0
+        routes = tuple(self._routes)
+        settings = BASE._replace(static_routes=BASE.static_routes._replace(routes=routes))
+        if not self._is_newer:
+            apply(self.system, settings, code=code)
+            return
+        self.system.lay(CONFIG, json.dumps(settings.to_mapping()))
+        words = ("apply", "--allow-removal", "--config", CONFIG)
+        done = self.system.run("/usr/bin/python3", NEWER, *words, timeout=120)
+        must(done.returncode == code, f"apply ended with {done.returncode}:\n{done.stdout}")
+
+    def _await_the_end_of_a_start(self) -> None:
+        """Wait until no start is left that has begun before."""
+        before = self.system.show(UNIT, "InvocationID")
+
+        def is_over() -> bool:
+            if self.system.show(UNIT, "InvocationID") != before:
+                return True
+            return self.system.show(UNIT, "ActiveState") not in {"activating", "active"}
+
+        wait_for("the start that was under way", is_over)
+
+    def _now(self) -> float:
+        return float(self.system.must("cut", "-d", " ", "-f1", "/proc/uptime"))
+
+
+def has_words(line: str, route: str) -> bool:
+    """Whether the line has all words of the route, in whatever order, and begins as it does."""
+    words = route.split()
+    return set(words) <= set(line.split()) and line.split()[:1] == words[:1]
+
+
+def command(*words: str) -> Callable[[Soak], None]:
+    """A step that is one command."""
+
+    def step(soak: Soak) -> None:
+        soak.system.must(*words)
+
+    return step
+
+
+STEPS: dict[str, tuple[int, Callable[[Soak], None]]] = {
+    "escape": (60, Soak.escape),
+    "fight": (40, Soak.fight),
+    "edit": (30, Soak.edit),
+    "garbage": (20, Soak.garbage),
+    "device": (20, Soak.lose_device),
+    "reload": (30, command("systemctl", "daemon-reload")),
+    "reexec": (10, command("systemctl", "daemon-reexec")),
+    "networkd": (20, command("systemctl", "restart", "systemd-networkd")),
+    "reconfigure": (20, command("networkctl", "reconfigure", "eth0")),
+    "services": (20, command("systemctl", "restart", LAYOUT.routes_unit)),
+    # Seldom, so that a guard lives for minutes.
+    "upgrade": (2, Soak.upgrade),
+    "kill": (1, command("systemctl", "kill", "--signal=KILL", LAYOUT.guard_unit)),
+    "reboot": (1, Soak.reboot),
+}
+"""How often a step comes up, and what it does."""
+
+
+@contextmanager
+def node(chance: Random) -> Iterator[Soak]:
+    """The node, with everything that is not left alone."""
+    add = "\n".join(f"ip route add {route}" for route in THEIRS)
+    with host(more=FILES, then=AT_BOOT + add, machines=()) as system:
+        system.outside(NEWER).write_bytes(newer_program())
+        soak = Soak(system, chance)
+        apply(system, BASE, wait=60)
+        system.lay(LATER, "[Unit]\nWants=starts.service\n")
+        system.must("systemctl", "daemon-reload")
+        system.must("systemctl", "start", "starts.service")
+        soak.check()
+        yield soak
+
+
+def run(seed: int, *, until: Callable[[int], bool], say: Callable[[str], object]) -> None:
+    """Take steps until this is true of their number."""
+    steps = 0
+    with node(Random(seed)) as soak:  # noqa: S311  nothing secret
+        try:
+            while not until(steps):
+                steps += 1
+                began = time.monotonic()
+                name = soak.step()
+                say(f"{steps:5} {name:12} {time.monotonic() - began:6.1f} s")
+        except BaseException as error:
+            say(f"SEED={seed}, step {steps}, after {dict(soak.counts)}: {error}")
+            raise
+        say(f"SEED={seed}: {steps} steps, {dict(soak.counts)}")
+        for line in soak.sizes.lines():
+            say(f"  {line}")
+
+
+def main() -> None:
+    """The tool."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("minutes", type=float)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    arguments = parser.parse_args()
+    end = time.monotonic() + 60 * arguments.minutes
+
+    def say(line: str) -> None:
+        print(line, flush=True)  # noqa: T201  what the tool is for
+
+    say(f"SEED={arguments.seed}")
+    run(arguments.seed, until=lambda _: time.monotonic() > end, say=say)
+
+
+if __name__ == "__main__":
+    main()

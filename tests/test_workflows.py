@@ -1,0 +1,103 @@
+"""The workflows of the forge: what they run can be run, and what they use is pinned. `make check`
+has actionlint look at the rest.
+"""
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]  # it has no types
+
+from tests.support.programs import completed
+
+ROOT = Path(__file__).resolve().parents[1]
+WORKFLOWS = {
+    path.name: yaml.safe_load(path.read_text(encoding="utf-8"))
+    for path in (ROOT / ".github/workflows").iterdir()
+}
+
+
+def steps(kind: str) -> list[Any]:
+    """A parameter for each step of a workflow that has this key."""
+    parameters: list[Any] = []
+    for name, workflow in WORKFLOWS.items():
+        for job, settings in workflow["jobs"].items():
+            for number, step in enumerate(settings["steps"]):
+                if kind in step:
+                    parameters.append(pytest.param(step[kind], id=f"{name}-{job}-{number}"))
+    return parameters
+
+
+@pytest.mark.linux
+@pytest.mark.needs("shellcheck")
+@pytest.mark.parametrize("script", steps("run"))
+def test_scripts(script: str) -> None:
+    """A shell has no objection, and each target of make is there."""
+    done = completed(["shellcheck", "--shell=bash", "-"], input=f"set -e\n{script}")
+    assert done.returncode == 0, done.stdout
+    targets = re.findall(r"^\s*make ([a-z]+)", script, re.MULTILINE)
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert [name for name in targets if f"\n{name}:" not in makefile] == []
+
+
+@pytest.mark.parametrize("action", steps("uses"))
+def test_actions(action: str) -> None:
+    """Each is pinned by its commit: a tag can be moved."""
+    assert re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", action)
+
+
+def test_rights() -> None:
+    """Only the job that publishes may write, and it does not run what the repository contains."""
+    for workflow in WORKFLOWS.values():
+        for settings in (workflow, *workflow["jobs"].values()):
+            if "write" in settings.get("permissions", {}).values():
+                assert not any("checkout" in step.get("uses", "") for step in settings["steps"])
+
+
+NOTES = """\
+# Changelog
+
+## 1.2.30 - 2026-02-01
+
+The third.
+
+## 1.2.3 - 2026-01-01
+
+- The [second](docs/second.md).
+
+### More
+
+## 1.2.2 - 2025-12-01
+
+The first.
+"""
+
+
+@pytest.mark.linux
+def test_the_part_of_the_change_log(tmp_path: Path) -> None:
+    """The notes of a release are its own part of the change log; a tag of another version, and a
+    part that is not dated, end the run.
+    """
+    [script] = [step.values[0] for step in steps("run") if "CHANGELOG.md" in step.values[0]]
+    (tmp_path / "dist").mkdir()
+    program = tmp_path / "dist/hostrouting.pyz"
+    program.write_text("#!/bin/sh\necho 'hostrouting 1.2.3 (sources 0123456789ab)'\n")
+    program.chmod(0o755)
+    change_log = tmp_path / "CHANGELOG.md"
+    change_log.write_text(NOTES)
+
+    def code(tag: str) -> int:
+        forge = {"GITHUB_SERVER_URL": "https://forge", "GITHUB_REPOSITORY": "we/hostrouting"}
+        env = {"GITHUB_REF_NAME": tag, "PATH": "/usr/bin:/bin", **forge}
+        bash = [shutil.which("bash") or "", "-e", "-o", "pipefail", "-c", script]
+        return completed(bash, cwd=tmp_path, env=env).returncode
+
+    assert code("v1.2.3") == 0
+    notes = (tmp_path / "notes.md").read_text()
+    part = NOTES[NOTES.index("## 1.2.3 ") : NOTES.index("## 1.2.2")]
+    assert notes == part.replace("docs/", "https://forge/we/hostrouting/blob/v1.2.3/docs/")
+    assert code("v1.2.30") != 0
+    change_log.write_text(NOTES.replace("2026-01-01", "unreleased"))
+    assert code("v1.2.3") != 0
