@@ -164,7 +164,8 @@ def _record_result(step: Step, result: object) -> None:
         result.close()  # Python would warn of it later, somewhere else
     is_future = isawaitable(result) or isinstance(result, Future)
     if is_future or isgenerator(result) or isasyncgen(result):
-        raise InvalidTask(f"nobody waits for the {type(result).__name__} that it returned")
+        kind = type(result).__name__
+        raise InvalidTask(f"nobody waits for the {kind} that it returned: wait for it in the task")
     if isinstance(result, Skip):
         step.status = Status.SKIPPED
         step.reason = result.reason

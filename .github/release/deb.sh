@@ -6,7 +6,7 @@ set -euo pipefail
 dist=$1
 read -r _ version _ < <("$dist/hostrouting.pyz" --version)
 version=${version/rc/~rc} # before the release itself
-maintainer='The hostrouting developers <hostrouting@users.noreply.github.com>'
+maintainer='The hostrouting developers <nobody@hostrouting.invalid>'
 
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT

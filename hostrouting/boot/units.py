@@ -32,9 +32,10 @@ def _program(function: str) -> str:
 
 
 _SAY_THAT_IT_DID_NOT_RUN = (
-    'echo "<3>hostrouting: $1 was refused: the gate could not be run (exit $s), see the lines '
-    "above; to see what to do, as root: $h status; or, to start ALL gated units without "
-    f'any check until the next boot: {HostLayout.opening_command}" >&2'
+    '{ echo "<3>hostrouting: $1 was refused: the gate could not be run (exit $s), see the lines '
+    'above"; echo "<5>hostrouting: to see what to do, as root: $h status"; '
+    'echo "<5>hostrouting: to start ALL gated units without any check until the next boot, as '
+    f'root: {HostLayout.opening_command}"; }} >&2'
 )
 _GATE = "; ".join(
     (

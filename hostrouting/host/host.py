@@ -80,7 +80,7 @@ class Host:
         touched.
 
         Symbolic links are followed as after the image has booted, and never lead out of it. Raises
-        ValueError for this machine itself, and for a path that is not absolute.
+        ValueError for this machine itself.
         """
         if realpath(root) == "/":
             raise ValueError(f"root is {root!r}, which is this machine: use Host.local()")

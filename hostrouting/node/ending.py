@@ -40,17 +40,21 @@ def _stop(number: int, _frame: object) -> NoReturn:
 
 
 def _ignore_the_others() -> None:
-    """Have later signals do nothing. Not by SIG_IGN: if two come at once, Python would print a
-    warning about the second one.
+    """Have later signals do nothing, and the alarm come once more, later: what is raised in a
+    destructor is dropped. Not by SIG_IGN: if two come at once, Python would print a warning about
+    the second one.
     """
-    for each in (*_SIGNALS, signal.SIGALRM):
+    for each in _SIGNALS:
         signal.signal(each, _ignore)
+    signal.setitimer(signal.ITIMER_REAL, _AGAIN)
 
 
 def _ignore(_number: int, _frame: object) -> None:
     pass
 
 
+_AGAIN = 5.0
+"""Seconds in which what a signal or the alarm has interrupted is taken back."""
 TIME_LIMIT = 75.0
 """Seconds for a start, a service at boot, or a pass of the guard; waits count. systemd ends the
 first two after 90.

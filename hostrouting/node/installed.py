@@ -29,6 +29,9 @@ WAIT = 60.0
 def read_config(files: Files) -> HostRoutingConfig:
     """The configuration that is in force. HostError if it cannot be read, ConfigError if it is none
     of ours.
+
+    An absent one is never taken for an empty one, as a run takes it where nothing of ours is left
+    (`install.installed`): the guard would delete all routes.
     """
     text = files.read(_PATH)
     if text is None:

@@ -104,7 +104,7 @@ class FakeFiles:
     def _why_broken(self, folder: str) -> str:
         """Why nothing can be changed in this folder: it is `broken`, or is in one that is."""
         place = folder
-        while place != "/":
+        while place not in {"/", ""}:
             if place in self.broken:
                 return self.broken[place]
             if place in self.texts or place in self.programs:

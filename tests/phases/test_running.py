@@ -83,7 +83,7 @@ UNFINISHED: list[tuple[Callable[[Context], object], str]] = [
 @pytest.mark.parametrize(("do", "kind"), UNFINISHED)
 def test_what_a_call_does_not_finish(do: Callable[[Context], object], kind: str) -> None:
     """A function that returns a coroutine, generator or future has failed, also in an undo."""
-    words = f"nobody waits for the {kind} that it returned"
+    words = f"nobody waits for the {kind} that it returned: wait for it in the task"
     hidden = phases.task("a")(do)
     undo_runs_it = phases.task("b", undo=partial(phases.execute, hidden))(print)
     for report in (ran(hidden), phases.undo(undo_runs_it, ctx=quiet())):

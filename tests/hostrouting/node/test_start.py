@@ -327,6 +327,27 @@ def test_the_time_is_up_just_before_a_wait(monkeypatch: pytest.MonkeyPatch) -> N
     assert waited == []
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_the_time_is_up_in_a_destructor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python drops what is raised there: it comes once more, and ends what hangs after that."""
+    monkeypatch.setattr(start, "TIME_LIMIT", 0.01)
+    monkeypatch.setattr("hostrouting.node.ending._AGAIN", 1.0)
+    waited: list[str] = []
+
+    class Slow:
+        def __del__(self) -> None:
+            time.sleep(1)
+
+    def hang() -> None:
+        slow = Slow()
+        del slow
+        time.sleep(5)
+        waited.append("to the end")
+
+    assert decide(node(), lock=FakeLock(hang)) == REFUSED
+    assert waited == []
+
+
 def test_no_kernel(capfd: pytest.CaptureFixture[str]) -> None:
     """Without an answer of Linux, nothing starts."""
     host = node(wanting(cidrs=()))

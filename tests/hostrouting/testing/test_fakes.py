@@ -158,3 +158,10 @@ def test_folders_that_refuse_files() -> None:
         with pytest.raises(HostError, match="old/a: /etc/systemd-old is not a directory; remove"):
             change("/etc/systemd-old/a", "text")
     assert files.writes == ["/etc/systemd-old"]
+
+
+def test_a_relative_path() -> None:
+    """It is in no folder."""
+    files = FakeFiles()
+    files.write("etc/x", "text")
+    assert files.texts == {"etc/x": "text"}
