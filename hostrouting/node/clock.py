@@ -29,7 +29,7 @@ class NodeClock(PassClock, Protocol):
 class MachineClock:
     """The clock of this machine; see NodeClock."""
 
-    locked = partial(ProcessLock, say)
+    locked = staticmethod(partial(ProcessLock, say))
     for_watch = None
     now = staticmethod(time.monotonic)
     processor_time = staticmethod(time.process_time)
