@@ -4,9 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 PIP ?= $(shell command -v pip || command -v pip3 || echo $(PYTHON) -m pip)
 BIN := $(VENV)/bin
-# Many tests wait for systemd, so there are three workers for each core. Each collects all tests, which costs 1.5 s of a
-# processor: with five, that is more than what they wait less.
-WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(3 * os.cpu_count(), 12))")
+# Many tests wait for systemd, so there are two workers for each core. Each collects all tests, which costs 2.5 s of a
+# processor: with three, that is more than what they wait less.
+WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(2 * os.cpu_count(), 12))")
 SCRIPTS := .ci/run $(shell git ls-files '*.sh' 2>/dev/null)
 
 .PHONY: help demo test check docs roots releases kernels bench soak pyz dist deb clean
@@ -20,7 +20,7 @@ demo: $(VENV)/ready ## show the failure, the repair and the proof; the first tim
 # of the hundreds of programs that the tests start begins at once. With chunks of one test, no worker has a stock of them:
 # in a stock, a long test can be left for the end, when the other workers have nothing to do.
 PYTEST = env LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist load --maxschedchunk 1
-test: $(VENV)/ready ## run the tests, in about a minute and a half; what needs a missing program or root is skipped
+test: $(VENV)/ready ## run the tests, in about a minute; what needs a missing program or root is skipped
 	$(PYTEST) $(ARGS)
 
 check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the site

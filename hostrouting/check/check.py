@@ -150,8 +150,8 @@ def _escapes_in(parts: Iterable[Part], block: Prefix) -> Iterator[Escape]:
 
 
 def _doubts_in(parts: Iterable[Part]) -> Iterator[RangeInDoubt]:
-    """The ranges about which there are the same doubts, once for each doubt. That a decision is not
-    judged is not among them: the rules and routes that are the reason are listed once for the host.
+    """The ranges about which there are the same doubts, once for each doubt. Decisions that are not
+    judged are left out: `_unjudged` names the rules and routes that are the reason.
     """
     labelled: list[tuple[Part, tuple[Opinion, ...]]] = []
     for part in parts:
@@ -165,8 +165,8 @@ def _doubts_in(parts: Iterable[Part]) -> Iterator[RangeInDoubt]:
 
 def _unanswered(judge: Judge) -> Iterator[RangeInDoubt]:
     """The addresses of this host on which it may answer nobody: the rule for table local was
-    deleted, or another one comes before it. IPv6 looks up that table all the same until a rule is
-    added for the first time, which nobody can see later.
+    deleted, or another one comes before it. Without that rule, IPv6 may look up the table all the
+    same; whether it does cannot be seen, so there is a doubt.
 
     Field states: networkd-took-the-local-rule, netbird-and-vrf.
     """
@@ -227,8 +227,7 @@ def _leads_alike(fib: Fib, decision: Decision, answer: Answer) -> bool:
     next hops, Linux uses any.
     """
     if answer.route is None:
-        # A lookup gives one error for a rule's "unreachable" and for no route; own addresses may
-        # have no route.
+        # Linux has one error for a rule's "unreachable" and for no route.
         missing = {"no-route", "unreachable"}
         return decision.kind == answer.kind or {decision.kind, answer.kind} <= missing
     # Other kinds may differ: that of a lookup is multicast where the route is unicast.

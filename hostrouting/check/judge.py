@@ -147,7 +147,7 @@ class Judge:
             return opinion
         for pods in self.devices.routes_to_pods.around(address):
             if opinion.grade is Grade.ESCAPE and route.table == pods.table:
-                continue  # `repair` proposes to delete this route
+                continue  # one finding is enough: the repair of the escape deletes this route
             if _misses(self, route, pods):
                 devs = decision.devs if route.type == "unicast" else ()
                 return Opinion(Grade.ESCAPE, PODS_HIDDEN, devs=devs, hidden=pods)
@@ -249,8 +249,8 @@ def route_not_judged(_: Judge, taken: TakenRoute) -> Opinion | None:
 
 
 def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
-    """Packets may leave by each device of the route, so the worst of the opinions on them decides,
-    and of equal ones one that belongs elsewhere than at the uplink. An escape names the devices of
+    """Packets may leave by each device of the route, so the worst of the opinions on them decides;
+    of equal ones, one on a device that is fine and not the uplink. An escape names the devices of
     all escapes. It is at least a doubt if TCP does not connect by the route.
 
     Field states: next-hops-by-flannel-first, next-hops-by-the-uplink-first;
@@ -286,8 +286,7 @@ def neighbours_of_the_hidden_card(judge: Judge, dev: str, taken: TakenRoute) -> 
 
     A VPN takes what went to the router, and not what goes to neighbours: wg-quick says so with
     `suppress_prefixlength 0`. Those of another card are not fine: a rail with a connected /16 is
-    the outage that the check is for. While the tunnel has no default route, and only a part of the
-    networks, no card is hidden.
+    the outage that the check is for. A tunnel without a default route hides no card.
 
     Field states: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse; escapes in
     wireguard-named-without-a-default-route.

@@ -94,9 +94,9 @@ def install(  # noqa: C901  eight steps, which are read in one piece
     """Make the host what is wanted: the files, the guard, then these parts of a pass, each of which
     waits so many seconds for what it needs, and may be a step of its own.
 
-    Before the first change, `before` gets what is installed, by the id of the run; None if that
-    cannot be read. Without a change, the host is still checked: another run may have just changed
-    it. An error has what was done before it.
+    Before the first change, `before` gets what is installed, by the id of the run: an undo installs
+    that again. It is None if it cannot be read. Without a change, the host is still checked:
+    another run may have just changed it. An error has what was done before it.
     """
     parts = [part for part in all_parts if STEPS[part] not in ctx.skip]
 
@@ -166,8 +166,9 @@ def plan_install(
     is_dry_run: bool = False,
     earlier: Sequence[Plan] = (),
 ) -> Plan:
-    """What a run with these parts would change, and why it must not; for a dry run also the check
-    of the host as it would be, after the earlier plans of this dry run, if that is a part.
+    """What a run with these parts would change, and why it must not. The plan of a dry run has also
+    the check, if that is a part: of the host as it would be after this plan, and after those of the
+    tasks before this one (`earlier`).
 
     If the run must not take anything away, a config.json that cannot be read raises its error:
     nobody knows what it protects.
@@ -244,7 +245,7 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
 @contextmanager
 def _later_failures(errors: list[BaseException]) -> Iterator[None]:
     """Keep the error of the block for the end of the run: what comes next does not need it, and the
-    run has changed something. If the run is cancelled, nothing more is done.
+    run has changed something. A cancelled run does not begin its next step.
     """
     try:
         yield
@@ -267,7 +268,7 @@ def _require_gates(host: Host, wanted: Wanted, plan: Plan, ctx: phases.Context) 
 def _make_part(
     host: Host, part: Part, wanted: Wanted, plan: Plan, ctx: phases.Context, *, wait: float
 ) -> CheckResult | phases.Skip:
-    """Make this part of a pass until nothing may come any more; raise what failed the last time,
+    """Make this part of a pass until nothing is awaited any more. Raise what failed the last time,
     with all changes.
 
     If the run has an earlier deadline, the wait ends shortly before it, because DeadlineExceeded

@@ -5,7 +5,6 @@ load threads.
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from hostrouting.host.process_lock import ProcessLock
@@ -29,8 +28,10 @@ class NodeClock(PassClock, Protocol):
 class MachineClock:
     """The clock of this machine; see NodeClock."""
 
-    locked = partial(ProcessLock, say)
     for_watch = None
     now = staticmethod(time.monotonic)
     processor_time = staticmethod(time.process_time)
     sleep = staticmethod(time.sleep)
+
+    def locked(self) -> ProcessLock:
+        return ProcessLock(say)

@@ -30,7 +30,7 @@ from hostrouting.node.journal import (
     say,
     say_failure,
 )
-from hostrouting.upkeep.passes import GATHER, run_pass, verdict_gone_after_failure
+from hostrouting.upkeep.passes import GATHER, markers_removed_on_failure, run_pass
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -53,7 +53,7 @@ def run_guard() -> int:
     try:
         stop_on_signals()
         host = Host.local()
-        with verdict_gone_after_failure(host.files):
+        with markers_removed_on_failure(host.files):
             kernel = host.open_kernel()
         with kernel as backend, backend.watch() as watch:
             Guard(host, backend, clock=MachineClock()).run(watch)
@@ -128,7 +128,7 @@ class Guard:
         host = self._host
         try:
             with (
-                verdict_gone_after_failure(host.files),
+                markers_removed_on_failure(host.files),
                 locked_config(host.files, self._clock) as config,
             ):
                 outcome = run_pass(host, self._backend, config, done=[], parts=parts)

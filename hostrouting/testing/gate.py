@@ -15,7 +15,7 @@ from hostrouting.gate.unit_gates import judge_gates
 from hostrouting.gate.unit_names import template_of
 from hostrouting.node.installed import read_config
 from hostrouting.node.journal import ERROR, lines_of
-from hostrouting.upkeep.passes import run_pass, verdict_gone_after_failure
+from hostrouting.upkeep.passes import markers_removed_on_failure, run_pass
 
 if TYPE_CHECKING:
     from hostrouting.testing.host import FakeHost
@@ -41,7 +41,7 @@ def why_refused(host: FakeHost, unit: str) -> tuple[str, ...]:
 
 def _reasons_of_pass(host: FakeHost, unit: str) -> list[str]:
     try:
-        with verdict_gone_after_failure(host.files), host.open_kernel() as backend:
+        with markers_removed_on_failure(host.files), host.open_kernel() as backend:
             outcome = run_pass(host, backend, read_config(host.files), done=[])
     except HostRoutingError as error:
         return str(error).splitlines()

@@ -84,7 +84,9 @@ class PassOutcome(NamedTuple):
         return [each for each in self.findings if each.severity != "note" or each.name == "action"]
 
     def followed_by(self, other: PassOutcome) -> PassOutcome:
-        """What two parts have found and done, one after the other."""
+        """What two parts have found and done, one after the other; the changes of routes, which all
+        parts share, and the configuration are as in this one.
+        """
         waits = [outcome.waits for outcome in (self, other) if outcome.waits]
         return self._replace(
             findings=self.findings + other.findings,
@@ -118,14 +120,14 @@ def await_pass(
     wait: float,
     say: Callable[[str], object],
 ) -> PassOutcome:
-    """Make a pass, and another one after each change, until nothing may come any more, or `wait`
+    """Make a pass, and another one after each change, until nothing is awaited any more, or `wait`
     seconds are over. What is awaited is said each time that it changes.
 
     `make_pass` takes the lock of the host, reads the configuration that is in force, and calls
     `run_pass`.
     """
     until = clock.now() + wait
-    with verdict_gone_after_failure(host.files), host.open_kernel() as backend:
+    with markers_removed_on_failure(host.files), host.open_kernel() as backend:
         outcome = make_pass(backend)
         if not outcome.waits or not wait:
             return outcome
@@ -147,7 +149,7 @@ def await_pass(
 
 
 @contextmanager
-def verdict_gone_after_failure(files: Files) -> Iterator[None]:
+def markers_removed_on_failure(files: Files) -> Iterator[None]:
     """Remove the markers if the block fails, or is ended: they are about another state. But not
     after NotReady: whoever has the lock, or has installed another configuration, checks, too.
     """
@@ -175,7 +177,7 @@ def run_pass(
     of a unit a process of nft.
 
     `done` gets the changes of routes that are in effect: the outcome has all that are in it then.
-    What `check` raises before the last of them is raised again when they are taken back.
+    `check` is called between the changes: if it raises, they are taken back first.
     """
     outcome = PassOutcome(config=config)
     if "static_routes" in parts:
@@ -220,9 +222,9 @@ def _load_probes(host: Host, config: HostRoutingConfig) -> PassOutcome:
 
 
 def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> PassOutcome:
-    """Check, and leave the marker. In STRICT, units are held back if the verdict is that addresses
-    escape or that there is no default route, perhaps also if it is undecided, or if Linux does not
-    answer.
+    """Check, and leave the marker. In STRICT, units are held back if addresses escape, if there is
+    no default route, or if Linux does not answer; with `"undecided": "refuse"`, also if the verdict
+    is undecided.
     """
     settings = config.route_overlap
     if not settings.cidrs:

@@ -16,7 +16,10 @@ from tests.support.waiting import wait_for
 pytestmark = gate_tests
 
 KUBELET, GUARD = "kubelet.service", LAYOUT.guard_unit
-RUNS_PODS = {f"/usr/lib/systemd/system/{KUBELET}": "[Service]\nExecStart=/bin/sleep infinity\n"}
+RUNS_PODS = {
+    f"/usr/lib/systemd/system/{KUBELET}": "[Unit]\nStartLimitIntervalSec=0\n"
+    "[Service]\nExecStart=/bin/sleep infinity\n"
+}
 OVERRIDE = f"{LAYOUT.unit_directory}/{KUBELET}.d/50-site.conf"
 REPAIR = "hostrouting repair | hostrouting apply --config -"
 
