@@ -62,20 +62,24 @@ _EARLY = {
     # the bus and the devices, by which systemd's own are reached
     "udev", "dbus", "dbus-broker", "messagebus",
     # what gives this host its addresses and its default route
-    "NetworkManager", "NetworkManager-wait-online", "NetworkManager-dispatcher", "nm-cloud-setup",
+    "NetworkManager", "NetworkManager-wait-online", "NetworkManager-dispatcher",
+    "NetworkManager-initrd", "nm-cloud-setup",
     "networking", "network", "netplan-ovs-cleanup", "ifup@", "ifupdown-pre", "ifupdown-wait-online",
-    "dhcpcd", "dhcpcd@", "dhclient", "dhclient@", "wpa_supplicant", "wpa_supplicant@", "iwd",
+    "dhcpcd", "dhcpcd@", "dhclient", "dhclient@", "dhclient6@", "wpa_supplicant",
+    "wpa_supplicant@", "wpa_supplicant-wired@", "wpa_supplicant-nl80211@", "iwd",
     "connman", "connman-wait-online", "wicked", "wickedd", "wickedd-nanny", "wickedd-auto4",
     "wickedd-dhcp4", "wickedd-dhcp6", "frr", "bird", "bird6",
-    "openvswitch", "openvswitch-switch", "ovs-vswitchd", "ovsdb-server",
+    "openvswitch", "openvswitch-switch", "openvswitch-nonetwork", "ovs-vswitchd", "ovsdb-server",
+    "ovs-configuration", "ovs-delete-transient-ports",
     # what comes before the network: the first boot of a cloud's image, InfiniBand, filters
     "cloud-init", "cloud-init-local", "cloud-init-main", "cloud-init-network",
+    "cloud-init-hotplugd",
     "openibd", "rdma", "rdma-ndd", "rdma-load-modules@",
     "nftables", "nftables-flush", "iptables", "ip6tables", "firewalld", "ufw",
     "netfilter-persistent",
 }  # fmt: skip
 """The services that the network, or the gate itself, needs: each by its whole name, and those of a
-template up to the @. Those of systemd are known by its prefix.
+template up to the @. Those of systemd, and of netplan for a device, are known by their beginning.
 """
 _RUNTIMES = ("containerd.service", "crio.service", "snap.microk8s.daemon-containerd.service")
 
@@ -127,8 +131,8 @@ def _router(ip: IP) -> IP:
 def _precedes_gate(unit: str) -> bool:
     """Whether the unit starts before the gate opens: it is one of ours, or the network needs it."""
     name, at, _ = unit.removesuffix(".service").partition("@")
-    is_of_systemd = name.startswith("systemd-") and name != "systemd-nspawn"  # a machine
-    return unit in _OUR_UNITS or is_of_systemd or f"{name}{at}" in _EARLY
+    is_early = name.startswith(("systemd-", "netplan-wpa-")) and name != "systemd-nspawn"
+    return unit in _OUR_UNITS or is_early or f"{name}{at}" in _EARLY
 
 
 def _is_not_reserved(block: Network | IP) -> bool:

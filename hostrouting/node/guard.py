@@ -20,7 +20,7 @@ from hostrouting.host.host import Host
 from hostrouting.node.clock import MachineClock
 from hostrouting.node.ending import TIME_LIMIT, Stopped, TimeLimit, stop_on_signals
 from hostrouting.node.fight import Fight
-from hostrouting.node.installed import locked_config
+from hostrouting.node.installed import read_config
 from hostrouting.node.journal import (
     ERROR,
     NOTICE,
@@ -127,10 +127,9 @@ class Guard:
         """What these parts of a pass find, and whether that holds units back."""
         host = self._host
         try:
-            with (
-                markers_removed_on_failure(host.files),
-                locked_config(host.files, self._clock) as config,
-            ):
+            # Under the lock: whoever has it meanwhile leaves a marker of its own.
+            with self._clock.locked(), markers_removed_on_failure(host.files):
+                config = read_config(host.files)
                 outcome = run_pass(host, self._backend, config, done=[], parts=parts)
         except HostRoutingError as error:
             return [(ERROR, words) for words in describe_failure(error)], True

@@ -4,8 +4,7 @@ and under the lock of the host.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -46,13 +45,6 @@ def read_config(files: Files) -> HostRoutingConfig:
         raise ConfigError(error.faults, _PATH) from error
 
 
-@contextmanager
-def locked_config(files: Files, clock: NodeClock) -> Iterator[HostRoutingConfig]:
-    """Hold the lock of the host during the block, which gets the configuration in force."""
-    with clock.locked():
-        yield read_config(files)
-
-
 def await_installed_pass(
     host: Host, parts: Collection[Part] = PARTS, *, clock: NodeClock
 ) -> PassOutcome:
@@ -60,7 +52,8 @@ def await_installed_pass(
     done: list[RouteRequest] = []
 
     def make_pass(backend: RouteBackend) -> PassOutcome:
-        with locked_config(host.files, clock) as config:
+        with clock.locked():
+            config = read_config(host.files)
             return run_pass(host, backend, config, done=done, parts=parts)
 
     return await_pass(host, make_pass, clock=clock, wait=WAIT, say=partial(say, INFO))

@@ -87,11 +87,10 @@ class PassOutcome(NamedTuple):
         """What two parts have found and done, one after the other; the changes of routes, which all
         parts share, and the configuration are as in this one.
         """
-        waits = [outcome.waits for outcome in (self, other) if outcome.waits]
         return self._replace(
             findings=self.findings + other.findings,
             refuses=self.refuses or other.refuses,
-            waits="; ".join(waits),
+            waits="; ".join(filter(None, (self.waits, other.waits))),
             table_was=self.table_was or other.table_was,
             report=other.report,  # the check is the last part
             error=self.error or other.error,
@@ -186,6 +185,8 @@ def run_pass(
         outcome = outcome.followed_by(_load_probes(host, config))
     if "route_overlap" in parts:
         outcome = outcome.followed_by(_check(host, backend, config))
+    elif outcome.error is not None:
+        remove_markers(host.files)  # they are about another state, and nobody checks this one
     return outcome._replace(changes=tuple(done))
 
 
@@ -202,7 +203,9 @@ def _set_routes(
     try:
         plan = keep_routes(backend, config, done=done, purpose=purpose, check=check)
     except HostRoutingError as error:
-        return _failed(error, refuses=bool(config.static_routes.routes))
+        if not config.static_routes.routes:
+            return PassOutcome(_as_warnings(error), error=error)
+        return _failed(error, refuses=True)
     return PassOutcome(plan.warnings)
 
 
@@ -210,6 +213,10 @@ def _failed(error: HostRoutingError, *, refuses: bool) -> PassOutcome:
     """The outcome of a part that has failed. What can be tried again may still come."""
     waits = str(error) if error.can_retry else ""
     return PassOutcome(error.findings, refuses, waits, error=error)
+
+
+def _as_warnings(error: HostRoutingError) -> tuple[Finding, ...]:
+    return tuple(finding._replace(severity="warning") for finding in error.findings)
 
 
 def _load_probes(host: Host, config: HostRoutingConfig) -> PassOutcome:
@@ -242,8 +249,7 @@ def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> Pass
     try:
         leave_marker(host.files, report, findings)
     except HostError as error:
-        failures = [finding._replace(severity="warning") for finding in error.findings]
-        outcome = outcome._replace(findings=(*findings, *failures))
+        outcome = outcome._replace(findings=findings + _as_warnings(error))
     return outcome
 
 

@@ -345,6 +345,19 @@ def test_an_ordinary_unit_can_be_gated(name: str) -> None:
     assert gate.units == (f"{name}.service",)
 
 
+EARLY = (
+    *("ovs-configuration", "openvswitch-nonetwork", "wpa_supplicant-wired@eth0", "dhclient6@eth0"),
+    *("netplan-wpa-eth0", "cloud-init-hotplugd", "NetworkManager", "systemd-networkd", "ifup@eth0"),
+)
+
+
+@pytest.mark.parametrize("name", EARLY)
+def test_what_makes_the_network_cannot_be_gated(name: str) -> None:
+    """It would wait for what only it brings."""
+    with pytest.raises(ConfigError, match=r"gate\.units"):
+        HostRoutingConfig.from_mapping(with_value("gate.units[0]", f"{name}.service"))
+
+
 def steps_of(key: str) -> list[str | int]:
     """The keys and indices of a path: `routes[0].dev` is routes, 0, dev."""
     return [int(step) if step.isdigit() else step for step in re.findall(r"\w+", key)]

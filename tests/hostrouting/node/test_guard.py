@@ -392,3 +392,17 @@ def test_a_pass_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
         "this took longer than 0 s, and was ended",
         "every change was rolled back: the route table is as it was before",
     ]
+
+
+def test_a_guard_that_waits_for_the_lock_takes_no_verdict_away() -> None:
+    """The marker is of whoever has the lock."""
+
+    def time_is_up() -> None:
+        host.files.write(HostLayout.ok_path, "ok\n")
+        raise TimeIsUp("75")
+
+    host = node(GUARDED)
+    clock = FakeNodeClock(FakeLock(time_is_up))
+    with pytest.raises(TimeIsUp):
+        Guard(host, host.faults, clock=clock).make_next_pass()
+    assert marker_of(host) == "ok"
