@@ -126,25 +126,24 @@ def await_pass(
     `run_pass`.
     """
     until = clock.now() + wait
-    with markers_removed_on_failure(host.files), host.open_kernel() as backend:
-        outcome = make_pass(backend)
-        if not outcome.waits or not wait:
-            return outcome
-        said = ""
-        with backend.watch() as watch:
-            while True:
-                # The first one again: the change may have come before the watch.
-                outcome = make_pass(backend)
-                seconds_left = until - clock.now()
-                if not outcome.waits or seconds_left <= 0:
-                    return outcome
-                if outcome.waits != said:
-                    said = outcome.waits
-                    say(f"waiting for up to {round(seconds_left, 1):g} s: {said}")
-                if isinstance(outcome.error, ApplyError):
-                    watch.wait(0.0)  # what the pass itself has changed, and taken back
-                watch.wait(min(_LOOK_AGAIN, seconds_left), clock=clock.for_watch)
-                clock.sleep(GATHER)
+    said = ""
+    with (
+        markers_removed_on_failure(host.files),
+        host.open_kernel() as backend,
+        backend.watch() as watch,
+    ):
+        while True:
+            outcome = make_pass(backend)
+            seconds_left = until - clock.now()
+            if not outcome.waits or seconds_left <= 0:
+                return outcome
+            if outcome.waits != said:
+                said = outcome.waits
+                say(f"waiting for up to {round(seconds_left, 1):g} s: {said}")
+            if isinstance(outcome.error, ApplyError):
+                watch.wait(0.0)  # what the pass itself has changed, and taken back
+            watch.wait(min(_LOOK_AGAIN, seconds_left), clock=clock.for_watch)
+            clock.sleep(GATHER)
 
 
 @contextmanager
