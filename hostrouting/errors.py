@@ -189,8 +189,8 @@ class ApplyError(HostRoutingError):
 
 
 class RouteOverlapError(HostRoutingError):
-    """Expected CIDRs do not leave through the expected devices, or there is no default route, or
-    that is undecided and to be refused. Only in mode STRICT.
+    """The check of a run in STRICT has a verdict that holds units back: an expected CIDR escapes,
+    there is no default route, or the verdict is undecided and `"undecided": "refuse"` is set.
 
     `report` is the CheckReport, and `check` the same as the JSON value `hostrouting/check/1`. A
     default route may come later, so `can_retry` is true if nothing else is wrong.

@@ -119,6 +119,11 @@ class Finding(NamedTuple):
         return f"{self.sentence}; {self.remedy}"
 
 
+def with_severity(severity: Severity, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The same findings with this severity."""
+    return tuple(finding._replace(severity=severity) for finding in findings)
+
+
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Each finding once, errors before warnings before notes."""
     return tuple(

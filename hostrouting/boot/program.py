@@ -101,7 +101,7 @@ def sources_digest() -> str:
 
 
 def version() -> str:
-    """The release, and by which sources two builds of it can be told apart."""
+    """The release, and a digest of its sources: two builds of one release may differ."""
     return f"{__version__} (sources {sources_digest()[:12]})"
 
 

@@ -189,9 +189,9 @@ def _with_rules(judge: Judge, cidr: Prefix, reasons: Reasons) -> Reasons:
 
 
 def _with_rule(judge: Judge, destination: Prefix, reasons: Reasons) -> Reasons:
-    """These ranges; where a rule that looks up table main for this destination first repairs them,
-    the reasons have it. There is no such rule if it makes anything worse, leads anything away from
-    its CNI, or chooses between default routes in doubt.
+    """These ranges with their reasons. Where a rule repairs a range, by looking up table main for
+    this destination first, the reason has that rule. No rule is proposed that makes a range worse,
+    leads one away from its CNI, or chooses between default routes in doubt.
     """
     before = list(find_parts(judge, destination.first, destination.last))
     priority = _priority_before(judge, before)

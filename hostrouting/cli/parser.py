@@ -186,7 +186,7 @@ class _Version(argparse.Action):
     """Prints the version."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from hostrouting.boot.program import version  # noqa: PLC0415  nothing else needs it
+        from hostrouting.boot.program import version  # noqa: PLC0415  only --version needs it
 
         sys.stdout.write(f"hostrouting {version()}\n")
         parser.exit()

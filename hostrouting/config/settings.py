@@ -59,7 +59,7 @@ _OUR_UNITS = (
 )
 """As in `HostLayout`, which this module may not import."""
 _EARLY = {
-    # the bus and the devices, by which systemd's own are reached
+    # the devices; and the bus, by which systemd is reached
     "udev", "dbus", "dbus-broker", "messagebus",
     # what gives this host its addresses and its default route
     "NetworkManager", "NetworkManager-wait-online", "NetworkManager-dispatcher",

@@ -48,7 +48,7 @@ def read_config(files: Files) -> HostRoutingConfig:
 def await_installed_pass(
     host: Host, parts: Collection[Part] = PARTS, *, clock: NodeClock
 ) -> PassOutcome:
-    """Make these parts of a pass until nothing may come any more; see `await_pass`."""
+    """Make these parts of a pass until nothing is awaited any more; see `await_pass`."""
     done: list[RouteRequest] = []
 
     def make_pass(backend: RouteBackend) -> PassOutcome:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import RouteConflict
-from hostrouting.finding import Finding, Remedy
+from hostrouting.finding import Finding, Remedy, with_severity
 from hostrouting.model.route import Route, as_stored, deletion_command
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.uplink import Need
@@ -88,8 +88,7 @@ class RoutePlan(NamedTuple):
 
     def with_reply_warnings(self, obstacles: Iterable[Finding]) -> "RoutePlan":
         """The same with these findings about the route for replies to probes, as warnings."""
-        warnings = tuple(finding._replace(severity="warning") for finding in obstacles)
-        return self._replace(reply_findings=warnings)
+        return self._replace(reply_findings=with_severity("warning", obstacles))
 
     @property
     def changes(self) -> tuple[RouteStep, ...]:
@@ -131,7 +130,7 @@ class RoutePlan(NamedTuple):
     @property
     def failed_waits(self) -> tuple[Finding, ...]:
         """The same where nobody waits any longer: errors."""
-        return tuple(finding._replace(severity="error") for finding in self.route_waits)
+        return with_severity("error", self.route_waits)
 
     @property
     def warnings(self) -> tuple[Finding, ...]:

@@ -16,7 +16,7 @@ from hostrouting.check.repair_line import repair_line
 from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, worst_code
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError, is_denied
-from hostrouting.finding import Finding, Remedy, Severity, worst_first
+from hostrouting.finding import Finding, Remedy, Severity, with_severity, worst_first
 from hostrouting.gate.health import find_faults
 from hostrouting.gate.unit_gates import APPLY
 from hostrouting.gate.unit_states import State as StateOfUnit, UnitState, unit_states
@@ -159,7 +159,7 @@ def _with_routing(
                 checked.append(finding._replace(can_retry=may_end))
     # Nothing else can be done until a device is named.
     unnamed = [finding for finding in checked if finding.name == "default-routes"]
-    findings += [finding._replace(severity="error") for finding in unnamed]
+    findings += with_severity("error", unnamed)
     findings += _trouble_with(status.units)
     plan = answers.ask(lambda: Configure(config, host=host).plan())
     if plan is not None:

@@ -9,7 +9,7 @@ starts, each service at boot, and the guard. A pass has three parts, in this ord
 
 All parts are made, also after one has failed, so that the marker is always about the host as it is
 now. `run_pass` makes one pass, for which its caller has the lock of the host. `await_pass` makes
-passes until nothing may come any more, such as a default route: each under the lock, and with the
+passes until nothing is awaited any more, such as a default route: each under the lock, and with the
 configuration that is installed then; it waits without the lock.
 
 Where no verdict is reached, the markers go, because none is better than an old one.
@@ -34,7 +34,7 @@ from hostrouting.errors import (
     NotReady,
     RouteOverlapError,
 )
-from hostrouting.finding import Finding, Name
+from hostrouting.finding import Finding, Name, with_severity
 from hostrouting.probe.load import load_table
 from hostrouting.routes.keep import keep_routes
 from hostrouting.text import first_of
@@ -203,7 +203,7 @@ def _set_routes(
         plan = keep_routes(backend, config, done=done, purpose=purpose, check=check)
     except HostRoutingError as error:
         if not config.static_routes.routes:
-            return PassOutcome(_as_warnings(error), error=error)
+            return PassOutcome(with_severity("warning", error.findings), error=error)
         return _failed(error, refuses=True)
     return PassOutcome(plan.warnings)
 
@@ -212,10 +212,6 @@ def _failed(error: HostRoutingError, *, refuses: bool) -> PassOutcome:
     """The outcome of a part that has failed. What can be tried again may still come."""
     waits = str(error) if error.can_retry else ""
     return PassOutcome(error.findings, refuses, waits, error=error)
-
-
-def _as_warnings(error: HostRoutingError) -> tuple[Finding, ...]:
-    return tuple(finding._replace(severity="warning") for finding in error.findings)
 
 
 def _load_probes(host: Host, config: HostRoutingConfig) -> PassOutcome:
@@ -248,7 +244,7 @@ def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> Pass
     try:
         leave_marker(host.files, report, findings)
     except HostError as error:
-        outcome = outcome._replace(findings=findings + _as_warnings(error))
+        outcome = outcome._replace(findings=findings + with_severity("warning", error.findings))
     return outcome
 
 
