@@ -100,7 +100,7 @@ class HostRoutingError(Exception):
 
 
 class Fault(NamedTuple):
-    """One fault of an input; `str()` is the sentence that an operator reads."""
+    """A fault of an input; `str()` is the sentence that an operator reads."""
 
     path: str
     """Where it is: `hostRouting.staticRoutes.routes[1].gateway`; empty for the whole document."""

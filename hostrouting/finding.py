@@ -64,7 +64,7 @@ class Remedy(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """One message for an operator."""
+    """A message for an operator."""
 
     name: Name
     severity: Severity
@@ -120,7 +120,7 @@ class Finding(NamedTuple):
 
 
 def with_severity(severity: Severity, findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The same findings with this severity."""
+    """These findings with this severity."""
     return tuple(finding._replace(severity=severity) for finding in findings)
 
 

@@ -36,7 +36,7 @@ class NodeProblem(NamedTuple):
     """What is wrong with a node; equal on nodes with the same problem."""
 
     verdict: str
-    """That of the check, or NO_VERDICT for a snapshot that cannot be read."""
+    """The verdict of the check, or NO_VERDICT for a snapshot that cannot be read."""
     sentence: str = ""
     """In it, N stands for the numbers in the names of devices, such as ib0."""
     repair: tuple[StaticRoute, ...] = ()

@@ -50,8 +50,8 @@ def printable(line: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same for a text of several lines. Only a newline separates them: `splitlines` would also
-    split at characters that the name of a device can have.
+    """Make each line printable. Only a newline separates them: `splitlines` would also split at
+    characters that the name of a device can have.
     """
     return "\n".join(map(printable, text.split("\n")))
 

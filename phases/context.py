@@ -306,7 +306,7 @@ class Context:
 
 
 def derived(ctx: Context, **changes: Any) -> Context:
-    """The same context with some attributes changed: for a task inside it, or a part of it."""
+    """The context with some attributes changed: for a task inside it, or a part of it."""
     changed = copy(ctx)
     vars(changed).update(changes)
     return changed

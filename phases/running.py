@@ -22,8 +22,8 @@ from typing import Any, TypeVar, cast
 
 from phases.context import Context, derived, in_a_run
 from phases.execution import in_dry_run, new_step, run_step
-from phases.step import Status, Step
-from phases.tasks import AnyTask, Task, Verb, require_known, valid_tree, wrapped
+from phases.step import Action, Status, Step
+from phases.tasks import AnyTask, Task, require_known, valid_tree, wrapped
 from phases.values import describe_error
 
 T = TypeVar("T")
@@ -140,8 +140,8 @@ def undo(task: AnyTask, *, ctx: Context | None = None, skip: Collection[str] = (
         return _report_of(task, safe, skip, "undo")
 
 
-def _report_of(task: AnyTask, ctx: Context | None, skip: Collection[str], verb: Verb) -> Step:
-    run = _Run(task, ctx, skip, verb)
+def _report_of(task: AnyTask, ctx: Context | None, skip: Collection[str], action: Action) -> Step:
+    run = _Run(task, ctx, skip, action)
     run.finish()
     return run.report
 
@@ -154,29 +154,29 @@ class _Run:
         task: AnyTask,
         ctx: Context | None,
         skip: Collection[str] = (),
-        verb: Verb = "do",
+        action: Action = "do",
     ) -> None:
         ctx = ctx or Context()
         require_known(skip, valid_tree(task))
         self.ctx = in_a_run(derived(ctx, skip=ctx.skip.union(skip)))
-        self.report = new_step(task.name, self.ctx, verb)
+        self.report = new_step(task.name, self.ctx, action)
         self.result: object = None
         self.error: BaseException | None = None
         self.signals: list[int] = []
         """The signals that came meanwhile; runs that are awaited side by side share the list."""
         self._stopped_for = 0
         """How many of them have stopped the run."""
-        self._task, self._verb = task, verb
+        self._task, self._action = task, action
         # Not the clock's: FakeClock counts this thread in place of the main thread, which does not
         # wait by the clock.
         variables = contextvars.copy_context()
         self.thread = threading.Thread(target=variables.run, args=(self._work,), name="phases")
 
     def _work(self) -> None:
-        if self._verb == "plan":
+        if self._action == "plan":
             in_dry_run.set(True)
         try:
-            self.result = run_step(self._task, self.report, self.ctx, self._verb)
+            self.result = run_step(self._task, self.report, self.ctx, self._action)
         except BaseException as error:  # noqa: BLE001  it is in the report, or raised by execute
             self.error = error
         if self.ctx.step is None:

@@ -9,7 +9,7 @@ import json
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os.path import commonprefix
-from typing import TYPE_CHECKING, Generic, NoReturn
+from typing import TYPE_CHECKING, Generic, Literal, NoReturn, TypeAlias
 
 import attrs
 
@@ -34,6 +34,9 @@ else:
 
 _SCHEMA = "phases/report/1"
 
+Action: TypeAlias = Literal["do", "plan", "undo"]
+"""What is done with a task: the name of its method."""
+
 
 class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
     """The state of a step. It equals its value."""
@@ -48,17 +51,17 @@ class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
 
 @attrs.define(eq=False, repr=False, slots=False)
 class Step(Generic[T_co]):
-    """One task of a run and, in `children`, the steps inside it. The step of the whole run is its
+    """A task of a run and, in `children`, the steps inside it. The step of the whole run is its
     report.
 
-    A step changes until it has ended. One that was never started has no `start` and no `seconds`.
+    A step changes until it has ended. If it was never started, it has no `start` and no `seconds`.
     """
 
     path: tuple[str, ...]
     """The names from the root of the run down to this task."""
     run: str = ""
     """The id of the run; every log line has it."""
-    action: str = "do"
+    action: Action = "do"
     """What the step is a part of: a run (do), a dry run (plan), or an undo.
 
     The tasks that an undo runs are also a part of the undo.
@@ -150,7 +153,7 @@ class Step(Generic[T_co]):
         raise TypeError("a report is always true; write `report.ok`")
 
     def __repr__(self) -> str:
-        """One line: a report has hundreds."""
+        """In one line: a report has hundreds."""
         words = f"{self.label} {self.status}"
         if self.why:
             words += f": {self.why}"

@@ -19,7 +19,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from hostrouting.errors import HostError
-from hostrouting.kernel.programs import Run, run_program, run_tool, tool_error
+from hostrouting.kernel.programs import RunProgram, run_program, run_tool, tool_error
 from hostrouting.text import counted
 
 
@@ -65,7 +65,7 @@ class EbtablesProgram:
     calls.
     """
 
-    def __init__(self, *, run: Run = run_program) -> None:
+    def __init__(self, *, run: RunProgram = run_program) -> None:
         self._tool = partial(run_tool, what="ebtables", package="iptables or ebtables", run=run)
 
     def list_rules(self) -> tuple[BridgeRule, ...]:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
 
 MOST = 1000
-"""One run deletes at most this many entries."""
+"""A run deletes at most this many entries."""
 
 Fate: TypeAlias = Literal["delete", "conflict", "keep"]
 """A conflict belongs to a live pod whose address another CNI manages."""
@@ -199,7 +199,7 @@ class _Node:
         self.pod_ports = [port.name for port in ports if port.name not in self.uplinks]
         """The other ports of azure-vnet's bridges: each can have a pod of azure-vnet behind it."""
         self.opaque_ports = [port for port in self.pod_ports if port not in facts.view.peers]
-        """Those of them that are not a veth whose other end can be read."""
+        """The ports among them that are not a veth whose other end can be read."""
         self.holder_of_mac = _holder_of_each_mac(facts.view, self.uplinks)
         """Who has each live MAC address."""
         self.reserved = _reserved_addresses(facts.snapshot)

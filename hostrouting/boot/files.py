@@ -38,7 +38,7 @@ UNIT_OF_PART: dict[Part, str] = {
 
 @attrs.frozen
 class ConfigFile(File):
-    """config.json. One that says the same in another layout stays as it is."""
+    """config.json. A file that says the same in another layout stays as it is."""
 
     def has_content(self, files: Files) -> bool:
         """See File."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hostrouting.host.interpreter import Interpreter
 
 PACKAGES = ("hostrouting", "phases", "attr", "attrs")
-"""Those whose sources a node needs."""
+"""The packages whose sources a node needs."""
 _OURS = ("hostrouting/", "phases/")
 _LEFT_OUT = (
     "hostrouting/__pyinstaller/",
@@ -53,8 +53,8 @@ class Program(File):
     """The interpreter that is to compile it; None for an image, which gets only sources."""
 
     def has_content(self, files: Files) -> bool:
-        """See File. That another interpreter has compiled the program, or none, does not matter: it
-        only starts more slowly.
+        """See File. It does not matter by which interpreter the program was compiled, or whether it
+        was: otherwise it only starts more slowly.
         """
         program = files.read_bytes(HostLayout.program_path) or b""
         head = _head()
@@ -89,8 +89,8 @@ def _digest(archive: bytes) -> bytes:
 
 @cache
 def sources_digest() -> str:
-    """The digest of the running library. Which release of attrs is beside it makes no difference:
-    two agents of one release need not have the same.
+    """The digest of the running library, without attrs: two agents of one release need not have the
+    same attrs beside it.
     """
     digest = hashlib.sha256()
     for name, text in sources_of_program().items():

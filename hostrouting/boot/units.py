@@ -79,7 +79,7 @@ It stands in the drop-in itself, and not in a file: a file can be missing.
 
 
 def _as_systemd_reads(words: str) -> str:
-    """The same words as systemd has to read them, so that it expands nothing in them."""
+    """These words, written so that systemd expands nothing in them."""
     return words.replace("%", "%%").replace("$", "$$")
 
 

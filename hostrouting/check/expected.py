@@ -36,7 +36,7 @@ from hostrouting.routes.default_route import (
 
 
 class Uplinks(NamedTuple):
-    """Which devices are expected."""
+    """The devices that are expected, and why."""
 
     devs: frozenset[str]
     defaults: tuple[Route, ...] = ()
@@ -44,7 +44,7 @@ class Uplinks(NamedTuple):
     card_below_tunnel: str | None = None
     """The network card by which an expected tunnel sends its own packets."""
     hidden_card: str | None = None
-    """The same card, if the tunnel has a default route itself, which hides that of the card."""
+    """This card, if the tunnel has a default route itself, which hides that of the card."""
     doubtful: frozenset[str] = frozenset()
     """The expected devices that may not be the intended ones: several that compete, or a tunnel
     alone.

@@ -285,8 +285,9 @@ def neighbours_of_the_hidden_card(judge: Judge, dev: str, taken: TakenRoute) -> 
     """The hidden card is the one whose default route a tunnel hides. Its connected routes are fine.
 
     A VPN takes what went to the router, and not what goes to neighbours: wg-quick says so with
-    `suppress_prefixlength 0`. Those of another card are not fine: a rail with a connected /16 is
-    the outage that the check is for. A tunnel without a default route hides no card.
+    `suppress_prefixlength 0`. Connected routes of another card are not fine: a rail with a
+    connected /16 is the outage that the check is for. A tunnel without a default route hides no
+    card.
 
     Field states: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse; escapes in
     wireguard-named-without-a-default-route.

@@ -44,7 +44,7 @@ class OtherPackets(NamedTuple):
 
     end: OtherEnd
     plain: Decision
-    """That of plain packets to the same address."""
+    """What is decided for plain packets to the same address."""
     met: dict[str, str]
     """The selectors of the rule that these packets meet, with their values. Empty if these are the
     packets that do not meet them (`OtherEnd.met`).

@@ -84,7 +84,7 @@ def propose_repair(
 
 
 def _outermost(cidrs: Sequence[Prefix]) -> Iterator[Prefix]:
-    """Those of these CIDRs that lie in no other, in order."""
+    """The CIDRs that lie in no other of them, in order."""
     for cidr in sorted(set(cidrs)):
         if not any(cidr in other for other in cidrs if other != cidr):
             yield cidr
@@ -243,7 +243,7 @@ def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
 def _proven(
     judge: Judge, parts: Sequence[Part], routes: list[Route], blocks: Sequence[Prefix]
 ) -> tuple[list[Route], list[Change]]:
-    """Those of these routes that end an escape, and what they change; none if anything is worse
+    """The routes among these that end an escape, and what they change; none if anything is worse
     with them.
     """
     changes = _changes(judge, parts, judge.fib.with_routes(routes), blocks)
@@ -259,7 +259,7 @@ def _changes(
     judge: Judge, parts: Sequence[Part], proposed: Fib, blocks: Sequence[Prefix]
 ) -> list[Change]:
     """The parts of these blocks, before and after: judged by the tables that have what is proposed.
-    That only adds borders, so each new part lies in one old part.
+    A proposal only adds borders, so each new part lies in one old part.
     """
     after = Judge(proposed, judge.config)
     changes: list[Change] = []
@@ -288,8 +288,8 @@ def _is_repaired(change: Change) -> bool:
 
 
 def _useful_routes(routes: Sequence[Route], changes: Iterable[Change]) -> list[Route]:
-    """The routes that end an escape. One that an earlier rule hides takes nothing, or only what is
-    fine.
+    """The routes that end an escape. A route that an earlier rule hides takes nothing, or only what
+    is fine.
     """
     ending = {
         id(after.decision.route)

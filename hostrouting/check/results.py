@@ -1,9 +1,9 @@
 """What a check returns: plain data.
 
-A `CheckReport` has a `FamilyReport` for each family. That has the ranges of the cluster's CIDRs
-with an opinion on each (`Part`), the ranges that escape (`Escape`), the doubts, and the repair. The
-verdict on a family follows from these: overlap if anything escapes; no-default-route if no device
-is expected, unless something is not judged; undecided if anything is in doubt; else ok.
+A `CheckReport` has a `FamilyReport` for each family: the ranges of the cluster's CIDRs with an
+opinion on each (`Part`), the ranges that escape (`Escape`), the doubts, and the repair. The verdict
+on a family follows from these: overlap if anything escapes; no-default-route if no device is
+expected, unless something is not judged; undecided if anything is in doubt; else ok.
 
 `sentences` makes findings from a report, and `document` makes JSON.
 """
@@ -184,7 +184,7 @@ class Why(NamedTuple):
 
     reason: Reason
     cause: str
-    """The same in words that follow a colon, with the route or the rule."""
+    """The reason in words that follow a colon, with the route or the rule."""
     rule: Rule | None = None
     """The rule that repairs it instead, before those there."""
 
@@ -208,7 +208,7 @@ class Repair(NamedTuple):
 
     @property
     def routes(self) -> tuple[StaticRoute, ...]:
-        """The same routes, as a configuration has them."""
+        """These routes, as a configuration has them."""
         return tuple(
             StaticRoute(route.prefix.to_network(), dev=self.dev) for route in self.resolved
         )
@@ -264,9 +264,7 @@ class FamilyReport(NamedTuple):
 
     @property
     def missing_default(self) -> str:
-        """That there is no default route that counts, as a short sentence; empty with any other
-        verdict.
-        """
+        """A short sentence if no default route counts; empty with any other verdict."""
         if self.verdict != "no-default-route":
             return ""
         return f"there is no IPv{self.family} default route"

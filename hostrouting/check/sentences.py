@@ -51,7 +51,7 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
 
 
 def _describe_missing_default(family: FamilyReport, severity: Severity) -> Finding:
-    """That no device is expected."""
+    """The finding that no device is expected."""
     remedy = TO_HAVE_DEFAULT
     looked_up = {(rule.family, rule.table) for rule in family.snapshot.rules}
     if (family.family, TABLE_MAIN) not in looked_up:
@@ -290,8 +290,8 @@ def describe_doubts(family: int, doubts: Iterable[RangeInDoubt]) -> Iterator[Fin
 
 
 def _describe_allowances(report: CheckReport) -> Iterator[Finding]:
-    """Which ranges leave through devices that are only allowed, and what allows these, in one line:
-    nothing is wrong there.
+    """The ranges that leave through devices that are only allowed, and what allows these, in one
+    line: nothing is wrong there.
     """
     allowed: list[tuple[str, str]] = []
     for family in report.families:

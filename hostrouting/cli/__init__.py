@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None, *, host: Host | None = None) -> int:
     # Nothing is loaded before the `try`, so Ctrl-C is also handled while modules load.
     as_json = False
     try:
-        from hostrouting.cli.parser import command_of, make_parser  # noqa: PLC0415  see above
+        from hostrouting.cli.parser import make_parser, module_of  # noqa: PLC0415  see above
 
         parser = make_parser()
         if "_ARGCOMPLETE" in os.environ:  # a shell asks for what may be typed
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None, *, host: Host | None = None) -> int:
         from hostrouting.cli.output import write  # noqa: PLC0415  the help needs less
         from hostrouting.host.host import Host  # noqa: PLC0415  the help needs no host
 
-        page = command_of(arguments.command).run(arguments, host or Host.local())
+        page = module_of(arguments.command).run(arguments, host or Host.local())
         return write(page, as_json=as_json)
     except KeyboardInterrupt:
         from hostrouting.cli.output import say  # noqa: PLC0415  it may not be loaded yet

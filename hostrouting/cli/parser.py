@@ -178,7 +178,7 @@ class _Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         name = self.prog.rpartition(" ")[2]
         if name in COMMANDS:
-            self.description = command_of(name).__doc__
+            self.description = module_of(name).__doc__
         return super().format_help()
 
 
@@ -192,7 +192,7 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def command_of(name: str) -> Any:
+def module_of(name: str) -> Any:
     """The module of the command."""
     return import_module(f"hostrouting.cli.commands.{name}")
 

@@ -27,7 +27,7 @@ class TaskRun(NamedTuple):
     wrote: tuple[str, ...]
     """The changed files that are there now."""
     removed: tuple[str, ...]
-    """Those that are gone."""
+    """The changed files that are gone."""
 
     @property
     def errors(self) -> list[BaseException]:
@@ -71,7 +71,7 @@ class TaskRun(NamedTuple):
             yield "Nothing was changed."
 
     def document(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """What `--json` prints, as plain values."""
         return {
             "ok": self.report.ok,
             "changed": self.effects.changed,

@@ -55,7 +55,7 @@ class Refusal(NamedTuple):
 
 
 class Cni(NamedTuple):
-    """One CNI."""
+    """What is known of a CNI."""
 
     name: str
     devices: tuple[Device, ...]

@@ -79,7 +79,8 @@ _EARLY = {
     "netfilter-persistent",
 }  # fmt: skip
 """The services that the network, or the gate itself, needs: each by its whole name, and those of a
-template up to the @. Those of systemd, and of netplan for a device, are known by their beginning.
+template up to the @. Services of systemd, and of netplan for a device, are known by their
+beginning.
 """
 _RUNTIMES = ("containerd.service", "crio.service", "snap.microk8s.daemon-containerd.service")
 
@@ -222,7 +223,7 @@ Selection: TypeAlias = Annotated[
 
 @section
 class StaticRoute(NamedTuple):
-    """One route that the host must have."""
+    """A route that the host must have."""
 
     destination: Annotated[
         Network,
@@ -399,7 +400,7 @@ class ProbeRewriteConfig(NamedTuple):
 
 @section
 class AzureVnetCleanupConfig(NamedTuple):
-    """Which state of azure-vnet is stale, and what the cleanup may change."""
+    """What the clean-up after azure-vnet may delete."""
 
     managed: Annotated[
         tuple[Pods, ...],
@@ -521,8 +522,8 @@ class HostRoutingConfig(NamedTuple):
         return not gated_units(self) and self.manage_foreign != "keep"
 
     def replaced(self, section: str, other: "HostRoutingConfig") -> "HostRoutingConfig":
-        """The same configuration with one section (the name of its attribute) of the other one. A
-        guard that would have nothing left to guard is turned off.
+        """Take one section (the name of its attribute) from the other configuration, and keep the
+        rest. A guard that would have nothing left to guard is turned off.
         """
         # First without a guard: one that has nothing to guard would be refused.
         changed = self._replace(guard=GuardConfig(), **{section: getattr(other, section)})

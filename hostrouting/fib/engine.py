@@ -108,7 +108,7 @@ class ByPrefix(Generic[T]):
             self._by_netmask.append((netmask, by_length[length]))
 
     def around(self, address: int) -> list[T]:
-        """Those whose prefix contains the address, the longest prefix first."""
+        """The routes whose prefix contains the address, the longest prefix first."""
         items: list[T] = []
         for netmask, by_first in self._by_netmask:
             items += by_first.get(address & netmask, ())
@@ -116,8 +116,8 @@ class ByPrefix(Generic[T]):
 
 
 class Table(ByPrefix[Route]):
-    """One routing table: the routes that Linux may use for plain packets. Those for a type of
-    service, and those that it passes over because they are dead or have expired, are left out.
+    """A routing table: the routes that Linux may use for plain packets. Routes for a type of
+    service, and routes that it passes over because they are dead or have expired, are left out.
     """
 
     def __init__(self, family: int, routes: Iterable[Route]) -> None:
@@ -187,7 +187,7 @@ def decide(rule: Rule, route: Route | None) -> Decision | None:
 
 
 class AppliedRule(NamedTuple):
-    """One rule, as it is for the packets that this host sends."""
+    """A rule, as it is for the packets that this host sends."""
 
     rule: Rule
     to: Prefix | None
@@ -408,11 +408,11 @@ class Fib:
         return {each.rule.table for each in rules}
 
     def with_routes(self, added: Iterable[Route]) -> "Fib":
-        """The same host with more routes."""
+        """A host with these routes, too."""
         return Fib(self.snapshot.with_routes(added), self.family)
 
     def with_rules(self, added: Iterable[Rule]) -> "Fib":
-        """The same host with more rules; of one priority, they are the last."""
+        """A host with these rules, too, which are the last of their priority."""
         return Fib(self.snapshot._replace(rules=(*self.snapshot.rules, *added)), self.family)
 
 

@@ -41,7 +41,7 @@ def find_faults(
 
 
 def _unusable_program(host: Host) -> Iterator[Finding]:
-    """That the program cannot be run as the gate runs it."""
+    """A finding if the program cannot be run as the gate runs it."""
     if host.is_image:  # its interpreter does not run here
         return
     reason = host.interpreter.why_not_run()

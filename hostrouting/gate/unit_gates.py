@@ -114,7 +114,8 @@ def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
 def _reason_to_open(files: Files, entry: Entry) -> str:
     """The reason in the file that opens the gate. Empty if the gate does not accept the file: it
     has to be a file of root that root can read, only root can write, and nobody can execute, with
-    the reason in its first line. One test holds both to the same cases.
+    the reason in its first line. The shell in the drop-in obeys the same rule: a test holds both to
+    the same cases.
     """
     is_readable = bool(entry.mode & 0o400)
     has_more = bool(entry.mode & ~0o644)

@@ -96,8 +96,8 @@ def unit_states(
 
 
 def is_active(manager: Manager, unit: str) -> bool:
-    """Whether this unit, which is not a template, is active. One that is being reloaded is not: for
-    the guard, which has no reload, that makes no difference.
+    """Whether this unit, which is not a template, is active. While it is reloaded, it is not: the
+    guard has no reload.
     """
     [properties] = manager.show(("ActiveState",), unit)
     return properties["ActiveState"] == "active"

@@ -21,8 +21,8 @@ def each_once(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 class Operation(NamedTuple):
-    """One action, in words and with the reason, that is not about a static route or a file. Effects
-    have those that a task has done; a plan has those that it would do.
+    """An action that is not about a static route or a file, in words and with the reason: in
+    Effects, what a task has done; in a plan, what it would do.
     """
 
     verb: str

@@ -55,8 +55,8 @@ class Entry(NamedTuple):
 
 
 def leftover(path: str) -> str:
-    """The temporary file that a process leaves if it is killed while it writes this path. One name
-    is enough, because writers hold the lock of the host.
+    """The temporary file that a process leaves if it is killed while it writes this path. It has
+    always the same name, because writers hold the lock of the host.
     """
     return f"{path}.new"
 

@@ -149,6 +149,6 @@ def cannot_run(path: str, reason: str) -> RequirementError:
 
 
 def missing_interpreter() -> Finding:
-    """That a node has no interpreter that could run the program."""
+    """The finding that a node has no interpreter that could run the program."""
     sentence = f"{_FOLDER} has no {_NEEDED}, which hostrouting needs on a node"
     return Finding("requirement", "error", sentence, "python3", TO_INSTALL)

@@ -28,5 +28,5 @@ def is_ours(files: Files, path: str) -> bool:
 
 
 def existing(files: Files, paths: Iterable[str]) -> list[str]:
-    """Those of the paths at which something is."""
+    """The paths at which something is."""
     return [path for path in paths if files.look(path) is not None]

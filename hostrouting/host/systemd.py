@@ -10,7 +10,7 @@ from typing import Protocol
 from hostrouting.errors import HostError
 from hostrouting.kernel.programs import (
     Ended,
-    Run,
+    RunProgram,
     run_program,
     run_tool,
     tool_environment,
@@ -104,7 +104,7 @@ def unit_name(name: str) -> str:
 class SystemdManager:
     """The systemd of this host."""
 
-    def __init__(self, *, run: Run = run_program) -> None:
+    def __init__(self, *, run: RunProgram = run_program) -> None:
         self._run_program = run
 
     def is_running(self) -> bool:

@@ -136,7 +136,7 @@ def install(  # noqa: C901  eight steps, which are read in one piece
 
     try:
         if as_steps or errors:  # 7; as steps, no failure hides another
-            # One that the run leaves out is a skipped step.
+            # A part that the run leaves out is a skipped step.
             steps = [phases.task(STEPS[part])(partial(make, part)) for part in all_parts]
             phases.serial(*steps).do(ctx)
         else:

@@ -60,7 +60,7 @@ def _freed_units(installed: HostRoutingConfig, config: HostRoutingConfig) -> lis
 
 
 def _outside(networks: Sequence[Network], cidrs: Iterable[Network]) -> list[str]:
-    """Those of the CIDRs that these networks, taken together, do not cover."""
+    """The CIDRs that these networks, taken together, do not cover."""
     return [str(cidr) for cidr in cidrs if not _covers(networks, cidr)]
 
 

@@ -117,8 +117,8 @@ class Plan:
     def with_check(
         self, config: HostRoutingConfig, snapshot: Snapshot, earlier: Sequence[Plan] = ()
     ) -> Plan:
-        """The same with the check of the host of this snapshot after the plan was carried out, and
-        the earlier ones before it. A plan with routes of its own is about all of them.
+        """Add a check of the host as it will be: this snapshot after the earlier plans, and then
+        this one, were carried out. A plan with routes of its own is about all of them.
         """
         if not config.route_overlap.cidrs:
             return self

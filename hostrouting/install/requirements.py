@@ -70,8 +70,8 @@ def _unusable_paths(host: Host, changes: FileChanges) -> Iterator[Finding]:
 
 
 def _unusable_interpreter(host: Host, changes: FileChanges) -> Iterator[Finding]:
-    """That no Python on the node can run the program: making its content tries that, before
-    anything changes. An image may get one later.
+    """A finding if no Python on the node can run the program: making its content tries that,
+    before anything changes. An image may get one later.
     """
     if not host.interpreter.find():
         yield missing_interpreter()._replace(severity="warning" if host.is_image else "error")
@@ -85,9 +85,9 @@ def _unusable_interpreter(host: Host, changes: FileChanges) -> Iterator[Finding]
 
 
 def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterator[Finding]:
-    """That the network waits for the unit, while the gate waits for the network; or that this is
-    another name of a unit, because the gate knows a unit by its own. Not judged: an order that
-    leads through other units.
+    """A sentence if the network waits for the unit, while the gate waits for the network; or if
+    this is another name of a unit, because the gate knows a unit by its own. An order that leads
+    through other units is not judged.
     """
     before = sorted(_BEFORE_THE_GATE.intersection(properties["Before"].split()))
     own_name = properties["Id"]

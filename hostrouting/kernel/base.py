@@ -83,8 +83,8 @@ class Outcome(NamedTuple):
     def is_done(self) -> bool:
         """Whether the kernel is now as the change asks, even if it was so before.
 
-        A device that is gone has taken its routes along. One that was renamed has not, so who needs
-        certainty reads back.
+        A device that is gone has taken its routes along, but a device that was renamed has not, so
+        who needs certainty reads back.
         """
         return self.error is None or self.error.kind in _NOTHING_TO_DO[self.change.verb]
 

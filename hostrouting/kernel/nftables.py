@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol
 
 from hostrouting.errors import HostError
-from hostrouting.kernel.programs import Run, run_program, run_tool
+from hostrouting.kernel.programs import RunProgram, run_program, run_tool
 
 
 class Nftables(Protocol):
@@ -40,7 +40,7 @@ class NftProgram:
     Nothing is kept between two calls.
     """
 
-    def __init__(self, *, run: Run = run_program) -> None:
+    def __init__(self, *, run: RunProgram = run_program) -> None:
         self._nft = partial(run_tool, "nft", what="nft", package="nftables", run=run)
 
     def load(self, text: str) -> None:

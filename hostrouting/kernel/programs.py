@@ -1,7 +1,7 @@
 """The programs that this process can find and run on its host.
 
 A program is started with an argument list and a timeout, and without a shell. An edge takes any
-`Run`, so a test can pass a function.
+`RunProgram`, so a test can pass a function.
 """
 
 import os
@@ -29,7 +29,7 @@ class Ended(NamedTuple):
         return self.err or self.out
 
 
-class Run(Protocol):
+class RunProgram(Protocol):
     """Run a program to its end."""
 
     def __call__(
@@ -53,7 +53,7 @@ def run_program(
     text: str = "",
     environment: Mapping[str, str] | None = None,
 ) -> Ended:
-    """See Run. The program runs in its own session: Ctrl-C at the terminal reaches only this
+    """See RunProgram. The program runs in its own session: Ctrl-C at the terminal reaches only this
     process, which then kills the program.
     """
     import subprocess  # noqa: PLC0415  only needed if a program is run
@@ -114,7 +114,7 @@ def run_tool(
     fine: Collection[int] = (0,),
     timeout: float = 10.0,
     environment: Mapping[str, str] | None = None,
-    run: Run = run_program,
+    run: RunProgram = run_program,
 ) -> Ended:
     """Run an administrator's tool; HostError if it cannot be run, or ends with a failure.
 

@@ -1,8 +1,8 @@
 """What the kinds and the link types of devices mean for routing: which ones lead out of the host,
 and which are tunnels, taps or network cards.
 
-These are facts about Linux. Which device packets should leave through, `routes.uplink` and
-`check.expected` say.
+These are facts about Linux. `routes.uplink` and `check.expected` say through which device packets
+should leave.
 """
 
 from collections.abc import Mapping

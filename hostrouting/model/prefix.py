@@ -90,8 +90,8 @@ class Prefix(_Block):
 
     @classmethod
     def of(cls, value: IPv4Network | IPv6Network | IP) -> "Prefix":
-        """The same block, from an `ipaddress` network or a single address. A zone raises
-        ValueError, as in `as_ip`.
+        """The block of an `ipaddress` network or of a single address. A zone raises ValueError, as
+        in `as_ip`.
         """
         if isinstance(value, IPv4Address | IPv6Address):
             return cls(value.version, int(as_ip(value)), value.max_prefixlen)
@@ -140,7 +140,7 @@ class Prefix(_Block):
         return lower, Prefix(self.family, self.first + lower.size, lower.length)
 
     def to_network(self) -> IPv4Network | IPv6Network:
-        """The same block as an `ipaddress` network."""
+        """Convert the block to an `ipaddress` network."""
         network = IPv4Network if self.family == IPV4 else IPv6Network
         return network((self.first, self.length))
 

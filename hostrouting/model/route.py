@@ -333,7 +333,7 @@ def bare_hop(hop: NextHop) -> NextHop:
 
 
 def bare(route: Route) -> Route:
-    """The route without the state of its next hops. Those of IPv6 are sorted: they are separate
+    """The route without the state of its next hops. Next hops of IPv6 are sorted: they are separate
     entries, whose order says nothing.
     """
     if len(route.next_hops) == 1:

@@ -92,8 +92,8 @@ class Snapshot(NamedTuple):
         return {link.name: link for link in self.links}
 
     def with_routes(self, added: Iterable[Route]) -> "Snapshot":
-        """The same host with further routes, at the end. As by `ip route replace`, they take the
-        place of those of hostrouting that have their keys.
+        """A host with further routes, at the end. As by `ip route replace`, they take the place
+        of the routes of hostrouting that have their keys.
         """
         further = tuple(added)
         keys = {route.key for route in further}

@@ -1,7 +1,7 @@
 """The gate: what happens before each start of a gated unit.
 
 1. The folders and files that root runs or believes must be root's, and writable by nobody else.
-2. One pass is made under the lock of the host: static routes, table for probes, check, marker. What
+2. A pass is made under the lock of the host: static routes, table for probes, check, marker. What
    may still come, such as a default route, is awaited without the lock, and the pass made again.
 3. The configuration has to gate this unit: otherwise, one that gates nothing would open every gate.
 

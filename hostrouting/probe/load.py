@@ -40,8 +40,8 @@ def find_difference(nftables: Nftables, settings: ProbeRewriteConfig) -> Differe
 
 def _is_in_force(listing: str, settings: ProbeRewriteConfig) -> bool:
     """Whether the listed table has the rules of these settings, and no other line: another program
-    may insert a rule, or make the table dormant (a line of its own, `flags dormant`). That somebody
-    has edited a rule, but not its comment, is not noticed.
+    may insert a rule, or make the table dormant (a line of its own, `flags dormant`). It is not
+    noticed if somebody has edited a rule, but not its comment.
     """
     of_table, *of_rules = probe_comments(settings)
     lines = [line.strip() for line in listing.splitlines()]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def find_probe_obstacles(config: HostRoutingConfig, snapshot: Snapshot) -> Iterator[Finding]:
-    """That the host forwards nothing; a snapshot need not say it."""
+    """A finding if the host forwards nothing. A snapshot need not say whether it does."""
     if config.probe_rewrite.enabled and snapshot.ipv6_forwarding is False:
         sentence = "net.ipv6.conf.all.forwarding is 0, so no probe is forwarded to a pod"
         remedy = Remedy("until the next boot", _command_to_forward(snapshot))

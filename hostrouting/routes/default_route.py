@@ -97,7 +97,7 @@ def usable_defaults(routes: Iterable[Route]) -> list[Route]:
 
 
 def with_next_hops(routes: Iterable[Route], is_usable: Callable[[NextHop], bool]) -> list[Route]:
-    """Those of these routes that have a usable next hop, and of each only the usable ones."""
+    """The routes that have a usable next hop, each with only its usable ones."""
     with_some: list[Route] = []
     for route in routes:
         hops = tuple(filter(is_usable, route.next_hops))

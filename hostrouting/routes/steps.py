@@ -73,7 +73,7 @@ class RoutePlan(NamedTuple):
 
     @classmethod
     def joined(cls, plans: Sequence["RoutePlan"]) -> "RoutePlan":
-        """One plan with everything that is in these, and its steps in the order of their signs."""
+        """A plan with everything that is in these, and its steps in the order of their signs."""
         plan = cls(*(tuple(chain.from_iterable(each)) for each in zip(*plans, strict=True)))
         order = [*_SIGNS]
         steps = sorted(plan.steps, key=lambda step: order.index(step.action))
@@ -87,7 +87,7 @@ class RoutePlan(NamedTuple):
         return RoutePlan().with_reply_warnings(obstacles) if obstacles else self
 
     def with_reply_warnings(self, obstacles: Iterable[Finding]) -> "RoutePlan":
-        """The same with these findings about the route for replies to probes, as warnings."""
+        """Add these findings about the route for replies to probes, as warnings."""
         return self._replace(reply_findings=with_severity("warning", obstacles))
 
     @property
@@ -129,7 +129,7 @@ class RoutePlan(NamedTuple):
 
     @property
     def failed_waits(self) -> tuple[Finding, ...]:
-        """The same where nobody waits any longer: errors."""
+        """These findings as errors: for a run that waits no longer."""
         return with_severity("error", self.route_waits)
 
     @property

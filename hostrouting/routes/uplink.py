@@ -54,7 +54,7 @@ class Need(NamedTuple):
 
 
 class Uplink:
-    """One host, by whose default routes the routes of one family are completed."""
+    """A host, by whose default routes the routes of one family are completed."""
 
     def __init__(self, snapshot: Snapshot, family: int, expected: Iterable[str] = ()) -> None:
         """Use this host as it is now, without our own routes, because they may be deleted.
@@ -69,11 +69,11 @@ class Uplink:
             if route.prefix.family == family and route.protocol != OURS:
                 self._not_ours.append(route)
         self._defaults = usable_defaults(self._not_ours)
-        """Those of all tables, the best first."""
+        """The default routes of all tables, the best first."""
         ways_out = {name for name, link in self._links.items() if leads_out(link)}
         of_main = [route for route in self._defaults if route.table == TABLE_MAIN]
         self._of_main = with_next_hops(of_main, lambda hop: hop.dev in ways_out)
-        """Those of table main, with the next hops that lead out of the host."""
+        """The default routes of table main, with the next hops that lead out of the host."""
         self._doubtful = doubtful_devs(self._of_main, snapshot)
         able = [dev for dev in expected if dev not in self._links or dev in ways_out]
         self._only_expected_dev = able[0] if len(able) == 1 else None

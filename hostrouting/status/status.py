@@ -224,7 +224,7 @@ def _is_repaired_by_routes(report: CheckReport, plan: Plan) -> bool:
 
 
 def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
-    """That this command has to write files, and cannot."""
+    """A finding if this command has to write files, and cannot."""
     folder = HostLayout.config_directory
     writes = plan.files or command == repair_line()
     if not writes or files.is_writable(folder):
@@ -239,8 +239,8 @@ def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
 
 
 def _trouble_with(units: Iterable[UnitState]) -> Iterator[Finding]:
-    """The units that wait in the gate, and those that nobody starts again. One that fails and is
-    started again is not counted: so does a kubelet that has not joined a cluster.
+    """The units that wait in the gate, and those that nobody starts again. A unit that fails and is
+    started again is not counted: so is a kubelet that has not joined a cluster.
     """
     for unit in units:
         if unit.state in {"stuck", "masked", "waiting"}:
@@ -283,8 +283,8 @@ def _find_units(host: Host, names: Sequence[str], gated: Collection[str]) -> lis
 
 
 def _differences(plan: Plan) -> Iterator[Finding]:
-    """That this host is not as config.json asks; the page has each step. Perhaps config.json was
-    edited, so nothing is called wrong.
+    """A note if this host is not as config.json asks; the page has each step. Perhaps config.json
+    was edited, so nothing is called wrong.
     """
     what = [f"{step.route.prefix} ({step.reason})" for step in plan.routes.changes]
     what += [*plan.files.written_paths, *plan.files.removes]

@@ -37,8 +37,8 @@ _STATES = ("ActiveState", "SubState")
 class FakeManager:
     """A service manager that records what it starts and stops in `calls`. The units in `failing`
     fail to start, and so do those that are masked and, on a FakeHost, those that its gate refuses.
-    One without a file starts: systemd would read kubelet.service and others from folders that a
-    test need not fill. What a test sets is by the whole name of the unit: `kubelet.service`.
+    A unit without a file starts: systemd would read kubelet.service and others from folders that
+    a test need not fill. What a test sets is by the whole name of the unit: `kubelet.service`.
     """
 
     running: bool = True
@@ -181,7 +181,7 @@ class _UnitFiles(NamedTuple):
     """The files that define a unit."""
 
     text: str | None
-    """That of its own file, or of its template; the target of a link; None if it has neither."""
+    """The text of its own file, or of its template; the target of a link; None without both."""
     drop_ins: dict[str, str]
     """The texts by path, sorted by the names of the files."""
 

@@ -128,12 +128,12 @@ def attributes_of(data: bytes, at: int = 0) -> dict[int, bytes]:
 
 
 def attribute(number: int, value: bytes) -> bytes:
-    """One attribute, padded with zeros; struct.error if the value is too large."""
+    """An attribute, padded with zeros; struct.error if the value is too large."""
     return ATTRIBUTE.pack(ATTRIBUTE.size + len(value), number) + value + bytes(-len(value) % 4)
 
 
 def number_attribute(number: int, value: int) -> bytes:
-    """One attribute whose value is a number of 32 bits; struct.error if it is too large."""
+    """An attribute whose value is a number of 32 bits; struct.error if it is too large."""
     return NUMBER_ATTRIBUTE.pack(NUMBER_ATTRIBUTE.size, number, value)
 
 
