@@ -1,6 +1,5 @@
-"""How a task becomes a step of a run. Whatever runs as a step, the method of a task or a `with`
-block, runs inside `recorded`; the step of a task that is not called goes through
-`record_unstarted`.
+"""How a task becomes a step of a run. The method of a task, and the `with` block of `inner_step`,
+run inside `recorded`; a task that is not called goes through `record_unstarted`.
 
 Groups call `new_step` for each of their tasks, and later either `run_step` or `record_unstarted`.
 """
@@ -109,8 +108,8 @@ def _method_of(task: AnyTask, action: Action) -> Method | None:
 
 
 def _call_each(tasks: Sequence[AnyTask], action: Action, ctx: Context) -> None:
-    """Call every plan, or every undo from the last to the first. The others are still called if
-    one fails, or exits.
+    """Call the plan of every task, or the undo of every task from the last to the first. If one
+    fails or exits, the others are still called.
     """
     if action == "undo":
         tasks = tasks[::-1]
@@ -126,9 +125,10 @@ def _call_each(tasks: Sequence[AnyTask], action: Action, ctx: Context) -> None:
 
 @contextmanager
 def recorded(step: Step, ctx: Context) -> Iterator[Block]:
-    """Run the block as this step: exactly one start and one end, whatever happens.
+    """Run the block as this step: observers get exactly one start and one end, whatever happens.
 
-    Every Exception leaves it as a TaskFailed with the failures of the step.
+    An Exception in the block becomes a TaskFailed with the failures of the step. If the run is
+    cancelled already, the block is not entered: the step has only an end, and Cancelled is raised.
     """
     try:
         ctx.check()
@@ -149,7 +149,7 @@ def recorded(step: Step, ctx: Context) -> Iterator[Block]:
         if not isinstance(error, Exception):
             raise
         if isinstance(error, TaskFailed) and error.failures == step.failures:
-            raise  # it says just what a new one would say
+            raise  # a new one would be equal
         raise TaskFailed(step.failures) from error
     finally:
         step.seconds = ctx.clock.now() - began
@@ -180,10 +180,10 @@ def _record_result(step: Step, result: object) -> None:
 
 
 def _record_error(step: Step, error: BaseException) -> None:
-    """Keep what the method raised, and where that began.
+    """Keep what the method raised, and the steps in which the error began.
 
-    The step may have failures already: those of an undo of what ran in it. Then it has failed even
-    if it was cancelled.
+    If the step was undone after a failure, it may already have the failures of that undo: then it
+    has failed, even if it was cancelled.
     """
     if isinstance(error, Cancelled):
         step.reason = error.reason
@@ -201,8 +201,8 @@ def _origins(step: Step, error: BaseException) -> tuple[Step, ...]:
     if isinstance(error, TaskFailed) and error.failures[0].run == step.run:
         return error.failures
     # A step inside this one may have this very error: a group passes SystemExit on as it is, and a
-    # task can raise the `error` of a step that failed. Then it began in the innermost such step.
-    # This step comes last, and has no error yet.
+    # task can raise the `error` of a step that failed. The error then began in the innermost step
+    # that has it. This step comes last in the search, and has no error yet.
     children_first = reversed(list(step.walk()))
     for inner in children_first:
         if inner.error is error:

@@ -165,10 +165,10 @@ class _Run:
         self.signals: list[int] = []
         """The signals that came meanwhile; runs that are awaited side by side share the list."""
         self._stopped_for = 0
-        """How many of them have stopped the run."""
+        """How many of these signals were passed on to the run."""
         self._task, self._action = task, action
-        # Not the clock's: FakeClock counts this thread in place of the main thread, which does not
-        # wait by the clock.
+        # Not started by the clock: FakeClock has counted the main thread, which does not wait by
+        # the clock. This thread takes its place.
         variables = contextvars.copy_context()
         self.thread = threading.Thread(target=variables.run, args=(self._work,), name="phases")
 
@@ -183,8 +183,8 @@ class _Run:
             self.report.signal = self.ctx.run_scope.stop.signal
 
     def finish(self) -> None:
-        """Do the work. In the main thread, SIGINT and SIGTERM cancel it; in another thread, no
-        signal is handled.
+        """Run the task to its end. In the main thread, SIGINT and SIGTERM cancel it; in another
+        thread, no signal is handled.
         """
         if threading.current_thread() is not threading.main_thread():
             contextvars.copy_context().run(self._work)
@@ -200,7 +200,8 @@ class _Run:
         raised: BaseException | None = None
         for pause in self.pauses():
             try:
-                # Not join: before Python 3.13, one that is interrupted takes the thread for ended.
+                # Not thread.join: before Python 3.13, a join that is interrupted believes that the
+                # thread has ended.
                 time.sleep(pause)
             except BaseException as error:  # noqa: BLE001  raised below
                 raised = error
@@ -210,7 +211,7 @@ class _Run:
 
     def pauses(self) -> Iterator[float]:
         """Seconds to wait, until the thread has ended. In between, signals stop the run."""
-        pause = 0.0001  # it usually ends now
+        pause = 0.0001  # most runs end at once
         while self.thread.is_alive():
             yield pause
             pause = min(2 * pause, 0.02)
@@ -274,7 +275,7 @@ def _noting_signals(run: _Run) -> Iterator[None]:
 
 
 def _undone_on_failure(task: AnyTask) -> AnyTask:
-    """The task, which undoes what ran of it before it fails or is cancelled."""
+    """A task that does the same and, if it fails or is cancelled, first undoes what ran of it."""
 
     def do(ctx: Context) -> object:
         try:
@@ -294,7 +295,9 @@ def _undone_on_failure(task: AnyTask) -> AnyTask:
 
 
 def _paths_to_undo(report: Step) -> frozenset[tuple[str, ...]]:
-    """The paths of the tasks that may have changed something."""
+    """The paths of the tasks that may have changed something: each that began, unless it returned
+    a Skip at its first attempt.
+    """
     paths: set[tuple[str, ...]] = set()
     for step in report.walk():
         # An attempt that failed may have left something, even if the next one had nothing to do.
