@@ -18,9 +18,10 @@ from hostrouting.azure_vnet.neighbours import KernelLinkLayer, LinkLayer, Neighb
 from hostrouting.azure_vnet.state import STATE_FILE
 from hostrouting.azure_vnet.undo import undo_script
 from hostrouting.errors import HostError
-from hostrouting.host.effects import Effects, Operation, recorded_in_errors
+from hostrouting.host.effects import Effects, recorded_in_errors
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
+from hostrouting.host.operation import Operation
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.route import Route
 from hostrouting.text import first_of

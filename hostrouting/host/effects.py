@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
 if TYPE_CHECKING:
     from hostrouting.finding import Finding
+    from hostrouting.host.operation import Operation
     from hostrouting.kernel.base import RouteRequest
 
 T = TypeVar("T", bound="Effects")
@@ -18,20 +19,6 @@ T = TypeVar("T", bound="Effects")
 def each_once(paths: Iterable[str]) -> tuple[str, ...]:
     """The paths without repetitions, in their order."""
     return tuple(dict.fromkeys(paths))
-
-
-class Operation(NamedTuple):
-    """An action that is not about a static route or a file, in words and with the reason: in
-    Effects, what a task has done; in a plan, what it would do.
-    """
-
-    verb: str
-    object: str
-    """The object of the action, such as `nftables table ip6 hostrouting_slb`."""
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.verb} {self.object}    # {self.reason}"
 
 
 @attrs.frozen

@@ -14,9 +14,9 @@ from hostrouting.boot.units import UNITS
 from hostrouting.config.settings import MACHINES, gated_units
 from hostrouting.gate.unit_names import instance_pattern
 from hostrouting.gate.unit_states import is_active
-from hostrouting.host.effects import Operation
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.layout import HostLayout
+from hostrouting.host.operation import Operation
 from hostrouting.host.ours import existing
 
 if TYPE_CHECKING:

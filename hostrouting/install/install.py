@@ -25,7 +25,7 @@ import phases
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import ConfigError, HostError, NotReady, RequirementError
 from hostrouting.gate.unit_gates import find_cancelled_gates
-from hostrouting.host.effects import Effects, Operation, effects_of, recorded_in_errors
+from hostrouting.host.effects import Effects, effects_of, recorded_in_errors
 from hostrouting.install.difference import find_file_changes, find_systemd_changes
 from hostrouting.install.installed import read_installed
 from hostrouting.install.losses import find_losses
@@ -35,12 +35,11 @@ from hostrouting.install.results import CheckResult
 from hostrouting.install.ungated import find_ungated
 from hostrouting.install.wanted import read_wanted
 from hostrouting.install.write import start_guard, write_files
-from hostrouting.probe.load import find_difference
+from hostrouting.probe.load import find_operation
 from hostrouting.probe.obstacles import find_probe_obstacles
-from hostrouting.probe.table import TABLE
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
-from hostrouting.upkeep.passes import SHOWN, await_pass, run_pass
+from hostrouting.upkeep.passes import SHOWN, Done, await_pass, run_pass
 from phases.execution import raise_together
 
 if TYPE_CHECKING:
@@ -48,9 +47,9 @@ if TYPE_CHECKING:
     from hostrouting.errors import Fault
     from hostrouting.finding import Finding
     from hostrouting.host.host import Host
+    from hostrouting.host.operation import Operation
     from hostrouting.install.wanted import Request, Wanted
-    from hostrouting.kernel.base import RouteBackend, RouteRequest
-    from hostrouting.probe.load import Difference
+    from hostrouting.kernel.base import RouteBackend
     from hostrouting.upkeep.passes import PassOutcome
 
 STEPS: dict[Part, str] = {
@@ -69,14 +68,6 @@ _REPLACED = (
 )
 
 _WOULD_REMOVE = f"this would remove protection (to allow it: {ALLOWED_BY}):"
-_TABLE = f"nftables table ip6 {TABLE}"
-_OPERATIONS: dict[Difference, tuple[Operation, ...]] = {
-    "": (),
-    "missing": (Operation("create", _TABLE, "it was missing"),),
-    "different": (Operation("replace", _TABLE, "it differed from this configuration"),),
-    "unwanted": (Operation("delete", _TABLE, "it is no longer wanted"),),
-}
-"""By what is wrong with the table for probes: what is done about it."""
 _SHARE = 0.95
 """How much of the time until the deadline of the run is used for waiting."""
 
@@ -135,7 +126,8 @@ def install(  # noqa: C901  eight steps, which are read in one piece
         return result
 
     try:
-        if as_steps or errors:  # 7; as steps, no failure hides another
+        has_failed = len(errors) > 0
+        if as_steps or has_failed:  # 7; as steps, no failure hides another
             # A part that the run leaves out is a skipped step.
             steps = [phases.task(STEPS[part])(partial(make, part)) for part in all_parts]
             phases.serial(*steps).do(ctx)
@@ -183,29 +175,31 @@ def plan_install(
     routes = RoutePlan()
     if "static_routes" in parts:
         routes = plan_static_routes(config, read_snapshot())
-    operations: tuple[Operation, ...] = ()
+    operations: list[Operation] = []
     if "probe_rewrite" in parts:
-        operations = _OPERATIONS[_find_difference(host, wanted)]
+        operations += _find_operations(host, wanted)
         obstacles += find_probe_obstacles(config, read_snapshot())
     losses: list[Fault] = []
     if not wanted.allow_removal:
         # If it could not be read, this raises why.
         losses += find_losses(wanted.former or read_installed(host), config)
-    plan = Plan(files, systemd, routes, operations, tuple(obstacles), tuple(losses))
+    plan = Plan(files, systemd, routes, tuple(operations), tuple(obstacles), tuple(losses))
     if is_dry_run and "route_overlap" in parts:
         plan = plan.with_check(config, read_snapshot(), earlier)
     return plan
 
 
-def _find_difference(host: Host, wanted: Wanted) -> Difference:
-    """What is wrong with the table for probes now."""
+def _find_operations(host: Host, wanted: Wanted) -> Iterator[Operation]:
+    """What has to be done to the table for probes."""
     try:
-        return find_difference(host.nftables, wanted.config.probe_rewrite)
+        operation = find_operation(host.nftables, wanted.config.probe_rewrite)
     except HostError:
         # Where nobody has asked for a table, nft need not be there, and Linux need not have it.
         if any(each and each.probe_rewrite.enabled for each in (wanted.config, wanted.former)):
             raise
-        return ""
+        return
+    if operation is not None:
+        yield operation
 
 
 def require_possible(wanted: Wanted, plan: Plan) -> None:
@@ -281,13 +275,14 @@ def _make_part(
     remaining = ctx.remaining()
     if remaining is not None:
         wait = min(wait, _SHARE * remaining)
-    done: list[RouteRequest] = []
+    done = Done()
+    began = ctx.clock.now()
 
     def make_pass(backend: RouteBackend) -> PassOutcome:
         with host.locked(ctx):
             config = read_installed(host)  # other sections say something about the part, too
             if getattr(config, part) != getattr(wanted.config, part):
-                raise NotReady(_REPLACED, kind="busy")
+                raise HostError(_REPLACED, what="file")
             return run_pass(
                 host,
                 backend,
@@ -298,20 +293,21 @@ def _make_part(
                 check=ctx.check,
             )
 
-    with recorded_in_errors(done):
+    with recorded_in_errors(done.changes, operations=done.operations):
         outcome = await_pass(host, make_pass, clock=_RunClock(ctx), wait=wait, say=ctx.log.info)
         error = outcome.error
         told = error.findings if error is not None else ()
         _log(ctx, [finding for finding in outcome.to_log if finding not in told])
         if isinstance(error, NotReady):
-            sentence = f"gave up after {round(wait, 1):g} s: {error}"
+            seconds = ctx.clock.now() - began  # the lock was awaited, too
+            sentence = f"gave up after {round(seconds, 1):g} s: {error}"
             raise NotReady(sentence, findings=error.findings) from error
         if error is not None:
             raise error
-    operations = _OPERATIONS[outcome.table_was]
     report = outcome.report
     warnings = outcome.findings if report is None else ()
-    result = CheckResult(outcome.changes, (), operations, warnings, report=report)
+    changes, operations = tuple(done.changes), tuple(done.operations)
+    result = CheckResult(changes, (), operations, warnings, report=report)
     return phases.Skip(_RIGHT) if result == CheckResult() else result
 
 

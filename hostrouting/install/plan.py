@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
     from hostrouting.config.settings import HostRoutingConfig, Mode
     from hostrouting.errors import Fault
-    from hostrouting.host.effects import Operation
+    from hostrouting.host.operation import Operation
     from hostrouting.model.snapshot import Snapshot
     from hostrouting.routes.steps import RouteStep
 

@@ -27,11 +27,12 @@ from typing import TYPE_CHECKING
 import phases
 from hostrouting.boot.units import UNITS
 from hostrouting.check.marker import remove_markers
-from hostrouting.host.effects import Effects, Operation, recorded_in_errors
+from hostrouting.host.effects import Effects, recorded_in_errors
 from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
     from hostrouting.host.host import Host
+    from hostrouting.host.operation import Operation
     from hostrouting.install.plan import Plan
 
 _GRACE = 30.0  # seconds for the start of the guard

@@ -12,7 +12,7 @@ from hostrouting.host.host import Host
 from hostrouting.node.clock import MachineClock, NodeClock
 from hostrouting.node.ending import TIME_LIMIT, TimeLimit, stop_on_signals
 from hostrouting.node.installed import await_installed_pass
-from hostrouting.node.journal import lines_of, say, say_failure
+from hostrouting.node.journal import say_failure
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import Part
@@ -32,8 +32,6 @@ def make_part(part: Part, host: Host, *, clock: NodeClock) -> int:
     except BaseException as error:  # noqa: BLE001  whatever it is, the journal has to have it
         say_failure(error)
         return 1
-    for level, words in lines_of(outcome):
-        say(level, words)
     # Probes hold no unit back, but systemd has to try again.
     is_table_missing = part == "probe_rewrite" and bool(outcome.findings)
     if outcome.refuses or is_table_missing:

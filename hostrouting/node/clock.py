@@ -8,14 +8,14 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from hostrouting.host.process_lock import ProcessLock
+from hostrouting.kernel.reports import WaitClock
 from hostrouting.node.journal import say
-from hostrouting.upkeep.passes import PassClock
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 
-class NodeClock(PassClock, Protocol):
+class NodeClock(WaitClock, Protocol):
     """The time of a process of the node, and its lock."""
 
     def locked(self) -> AbstractContextManager[None]:

@@ -16,7 +16,7 @@ from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
     from hostrouting.host.base import Files
-    from hostrouting.upkeep.passes import PassOutcome
+    from hostrouting.upkeep.passes import Done
 
 _REPAIRS = 10
 """With so many repairs, a fight begins: after a boot, a few are usual."""
@@ -40,22 +40,22 @@ class Fight:
         """Whether there is a fight."""
         return self._repairs >= _REPAIRS
 
-    def note(self, outcome: PassOutcome, now: float) -> str:
-        """Count what this pass has repaired; return what is to be said, if anything."""
+    def note(self, done: Done, now: float) -> str:
+        """Count what a pass has repaired; return what is to be said, if anything."""
         is_over = now - self._last > _QUIET
         if is_over and self.is_on:
             self.end()
             return "nothing takes away any more what the guard puts back"
-        if not outcome.changes and not outcome.table_was:
+        repairs = [*done.changes, *(operation.object for operation in done.operations)]
+        if not repairs:
             return ""
         self._repairs = 1 if is_over else self._repairs + 1
         self._last = now
         if not self.is_on:
             return ""
-        last_repair = str(outcome.changes[0]) if outcome.changes else "the table for probes"
         sentence = (
             f"another program takes away what the guard puts back: {self._repairs:,} times by now, "
-            f"last: {last_repair}"
+            f"last: {repairs[0]}"
         )
         with suppress(HostError):
             self._files.write(HostLayout.fight_path, f"{self._repairs}\n{sentence}\n")

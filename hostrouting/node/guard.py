@@ -30,7 +30,7 @@ from hostrouting.node.journal import (
     say,
     say_failure,
 )
-from hostrouting.upkeep.passes import GATHER, markers_removed_on_failure, run_pass
+from hostrouting.upkeep.passes import Done, markers_removed_on_failure, run_pass
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from hostrouting.node.journal import Line
 
 # In seconds.
+_GATHER = 0.02  # after a change, in which others belong to it
 _SHORTEST_REST = 0.1
 _LONGEST_REST = 2.0
 _WHOLE_AGAIN_AFTER = 10.0
@@ -56,7 +57,7 @@ def run_guard() -> int:
         with markers_removed_on_failure(host.files):
             kernel = host.open_kernel()
         with kernel as backend, backend.watch() as watch:
-            Guard(host, backend, clock=MachineClock()).run(watch)
+            Guard(host, backend, watch, clock=MachineClock()).run()
     except Stopped:
         return 0
     except BaseException as error:  # noqa: BLE001  whatever it is, the journal has to have it
@@ -71,11 +72,13 @@ class Guard:
         self,
         host: Host,
         backend: RouteBackend,
+        watch: Watch,
         *,
         clock: NodeClock,
     ) -> None:
         self._host = host
         self._backend = backend
+        self._watch = watch
         self._clock = clock
         self._whole_pass_from = clock.now()
         """The next whole pass is made then, or later."""
@@ -85,15 +88,15 @@ class Guard:
         self._has_failed = False
         """Whether units are held back, as far as the last passes say."""
 
-    def run(self, watch: Watch) -> None:
+    def run(self) -> None:
         """Make passes for ever; the first is a whole one."""
         try:
             while True:
                 idle_time = self.make_next_pass()
-                has_changed = watch.wait(idle_time, clock=self._clock.for_watch)
+                has_changed = self._watch.wait(idle_time, clock=self._clock.for_watch)
                 if has_changed:
-                    self._clock.sleep(GATHER)
-                    watch.wait(0.0)  # what was reported meanwhile belongs to the same change
+                    self._clock.sleep(_GATHER)
+                    self._watch.wait(0.0)  # what was reported meanwhile belongs to the same change
         finally:
             self._fight.end()
 
@@ -126,15 +129,17 @@ class Guard:
     def _find_lines(self, parts: Collection[Part]) -> tuple[list[Line], bool]:
         """What these parts of a pass find, and whether that holds units back."""
         host = self._host
+        done = Done()
         try:
-            # Under the lock: whoever has it meanwhile leaves a marker of its own.
-            with self._clock.locked(), markers_removed_on_failure(host.files):
+            with self._clock.locked():
                 config = read_config(host.files)
-                outcome = run_pass(host, self._backend, config, done=[], parts=parts)
+                outcome = run_pass(host, self._backend, config, done=done, parts=parts)
+            if outcome.has_asked and not done.changes:
+                self._watch.wait(0.0)  # Linux reports also what it has refused
         except HostRoutingError as error:
             return [(ERROR, words) for words in describe_failure(error)], True
-        lines = [*lines_of(outcome)]
-        about_fight = self._fight.note(outcome, self._clock.now())
+        lines = [*lines_of(outcome, done)]
+        about_fight = self._fight.note(done, self._clock.now())
         if about_fight:
             lines.append((WARNING, about_fight))
         return lines, outcome.refuses

@@ -13,7 +13,7 @@ from hostrouting.text import printable
 from hostrouting.upkeep.passes import SHOWN
 
 if TYPE_CHECKING:
-    from hostrouting.upkeep.passes import PassOutcome
+    from hostrouting.upkeep.passes import Done, PassOutcome
 
 Line: TypeAlias = "tuple[int, str]"
 """A level, and the words."""
@@ -28,22 +28,22 @@ _ABOUT_SIGNALS = (
 
 def say(level: int, words: str) -> None:
     """Log a line. A log that cannot be written changes nothing."""
-    line = f"hostrouting: {printable(words)}\n"
-    if not os.isatty(2):  # nobody reads the level on a terminal
-        line = f"<{level}>{line}"
+    line = f"<{level}>hostrouting: {printable(words)}\n"
     try:
         os.write(2, line.encode())
     except OSError:
         return
 
 
-def lines_of(outcome: PassOutcome) -> Iterator[Line]:
+def lines_of(outcome: PassOutcome, done: Done) -> Iterator[Line]:
     """What a pass has found and done, each thing once: what was changed, what is wrong, and the
     verdicts.
     """
-    if outcome.changes:
-        count = len(outcome.changes)
-        yield INFO, f"static routes changed: {count:,}, first: {outcome.changes[0]}"
+    changes = done.changes
+    if changes:
+        yield INFO, f"static routes changed: {len(changes):,}, first: {changes[0]}"
+    for operation in done.operations:
+        yield INFO, str(operation)
     findings = outcome.to_log
     for finding in findings[:SHOWN]:
         level = ERROR if finding.severity == "error" else WARNING

@@ -20,7 +20,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.node.clock import MachineClock, NodeClock
 from hostrouting.node.ending import TIME_LIMIT, Stopped, TimeLimit, stop_on_signals
 from hostrouting.node.installed import await_installed_pass
-from hostrouting.node.journal import ERROR, NOTICE, lines_of, say, say_failure
+from hostrouting.node.journal import ERROR, NOTICE, say, say_failure
 from hostrouting.release import PASSED, REFUSED
 
 _ADVICE = (
@@ -61,8 +61,6 @@ def _may_start(unit: str, host: Host, clock: NodeClock) -> bool:
         return False
 
     outcome = await_installed_pass(host, clock=clock)
-    for level, words in lines_of(outcome):
-        say(level, words)
     if {unit, template_of(unit)}.isdisjoint(gated_units(outcome.config)):
         path = HostLayout.config_path
         say(

@@ -39,7 +39,7 @@ class InstallTask:
     host: Host = attrs.field(factory=Host.local, kw_only=True)
     wait: float = attrs.field(default=60.0, kw_only=True)
     """The seconds that each part waits for what it needs, such as the default route, and tries
-    again what may succeed later.
+    again what may succeed later. The lock of the host is awaited for up to 150 s in any case.
     """
     allow_removal: bool = attrs.field(default=False, kw_only=True)
     """Whether the configuration may take away what protects the host now: a gated unit, an expected

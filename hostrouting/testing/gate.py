@@ -15,7 +15,7 @@ from hostrouting.gate.unit_gates import judge_gates
 from hostrouting.gate.unit_names import template_of
 from hostrouting.node.installed import read_config
 from hostrouting.node.journal import ERROR, lines_of
-from hostrouting.upkeep.passes import markers_removed_on_failure, run_pass
+from hostrouting.upkeep.passes import Done, run_pass
 
 if TYPE_CHECKING:
     from hostrouting.testing.host import FakeHost
@@ -40,13 +40,14 @@ def why_refused(host: FakeHost, unit: str) -> tuple[str, ...]:
 
 
 def _reasons_of_pass(host: FakeHost, unit: str) -> list[str]:
+    done = Done()
     try:
-        with markers_removed_on_failure(host.files), host.open_kernel() as backend:
-            outcome = run_pass(host, backend, read_config(host.files), done=[])
+        with host.open_kernel() as backend:
+            outcome = run_pass(host, backend, read_config(host.files), done=done)
     except HostRoutingError as error:
         return str(error).splitlines()
     if {unit, template_of(unit)}.isdisjoint(gated_units(outcome.config)):
         return [f"the configuration does not gate {unit}"]
     if not outcome.refuses:
         return []
-    return [words for level, words in lines_of(outcome) if level == ERROR]
+    return [words for level, words in lines_of(outcome, done) if level == ERROR]

@@ -12,14 +12,15 @@ now. `run_pass` makes one pass, for which its caller has the lock of the host. `
 passes until nothing is awaited any more, such as a default route: each under the lock, and with the
 configuration that is installed then; it waits without the lock.
 
-Where no verdict is reached, the markers go, because none is better than an old one.
+Where a pass is interrupted, or reaches no verdict, the markers go, because none is better than an
+old one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.check import check_kernel, find_what_may_come
 from hostrouting.check.document import check_document
@@ -31,10 +32,10 @@ from hostrouting.errors import (
     BackendError,
     HostError,
     HostRoutingError,
-    NotReady,
     RouteOverlapError,
 )
 from hostrouting.finding import Finding, Name, with_severity
+from hostrouting.kernel.reports import Reports
 from hostrouting.probe.load import load_table
 from hostrouting.routes.keep import keep_routes
 from hostrouting.text import first_of
@@ -44,33 +45,41 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import Part, RouteOverlapConfig
     from hostrouting.host.base import Files
     from hostrouting.host.host import Host
+    from hostrouting.host.operation import Operation
     from hostrouting.kernel.base import RouteBackend, RouteRequest
-    from hostrouting.probe.load import Difference
+    from hostrouting.kernel.reports import WaitClock
     from hostrouting.routes.keep import Purpose
-    from phases import Clock
 
 SHOWN = 20
 """So many findings of a pass are in a log, and in an error; `hostrouting check` shows all."""
 _REPAIR: tuple[Name, ...] = ("action", "unsafe")
 """The findings that say what to do about what is wrong."""
-GATHER = 0.02
-"""Seconds after a change in which others belong to it."""
 _LOOK_AGAIN = 1.0
 """Seconds to the next pass while something is awaited: Linux does not report every change."""
 
 
+class Done:
+    """The changes that passes have made and that are in effect, in order. It grows while they work,
+    so that they are known if an error ends them, too.
+    """
+
+    def __init__(self) -> None:
+        self.changes: list[RouteRequest] = []
+        """Those of static routes."""
+        self.operations: list[Operation] = []
+        """Those of the table for probes."""
+
+
 class PassOutcome(NamedTuple):
-    """What a pass has found and done."""
+    """What a pass has found."""
 
     findings: tuple[Finding, ...] = ()
     refuses: bool = False
     """Whether a gated unit must not start."""
     waits: str = ""
     """What may still come, in words, so that a later pass may find something else."""
-    changes: tuple[RouteRequest, ...] = ()
-    """The changes of static routes that are in effect, in order; also if a part has failed."""
-    table_was: Difference = ""
-    """What was wrong with the table for probes, which was loaded, or deleted if it is unwanted."""
+    has_asked: bool = False
+    """Whether Linux was asked for changes of routes: it reports also those that it has refused."""
     report: CheckReport | None = None
     """The report of the check, if there was one."""
     error: HostRoutingError | None = None
@@ -84,38 +93,22 @@ class PassOutcome(NamedTuple):
         return [each for each in self.findings if each.severity != "note" or each.name == "action"]
 
     def followed_by(self, other: PassOutcome) -> PassOutcome:
-        """What two parts have found and done, one after the other; the changes of routes, which all
-        parts share, and the configuration are as in this one.
-        """
+        """What two parts have found, one after the other, with the same configuration."""
         return self._replace(
             findings=self.findings + other.findings,
             refuses=self.refuses or other.refuses,
             waits="; ".join(filter(None, (self.waits, other.waits))),
-            table_was=self.table_was or other.table_was,
+            has_asked=self.has_asked or other.has_asked,
             report=other.report,  # the check is the last part
             error=self.error or other.error,
         )
-
-
-class PassClock(Protocol):
-    """The time, as whoever makes passes has it: a run of a task, or a process of the node."""
-
-    @property
-    def for_watch(self) -> Clock | None:
-        """The clock on which the watch of a fake kernel waits; a real one has the machine's."""
-
-    def now(self) -> float:
-        """Monotonic seconds: only differences are meaningful."""
-
-    def sleep(self, seconds: float) -> None:
-        """Wait that long, or raise what ends the caller."""
 
 
 def await_pass(
     host: Host,
     make_pass: Callable[[RouteBackend], PassOutcome],
     *,
-    clock: PassClock,
+    clock: WaitClock,
     wait: float,
     say: Callable[[str], object],
 ) -> PassOutcome:
@@ -127,11 +120,9 @@ def await_pass(
     """
     until = clock.now() + wait
     said = ""
-    with (
-        markers_removed_on_failure(host.files),
-        host.open_kernel() as backend,
-        backend.watch() as watch,
-    ):
+    with markers_removed_on_failure(host.files):
+        kernel = host.open_kernel()
+    with kernel as backend, Reports(backend, clock) as reports:
         while True:
             outcome = make_pass(backend)
             seconds_left = until - clock.now()
@@ -140,21 +131,16 @@ def await_pass(
             if outcome.waits != said:
                 said = outcome.waits
                 say(f"waiting for up to {round(seconds_left, 1):g} s: {said}")
-            if isinstance(outcome.error, ApplyError):
-                watch.wait(0.0)  # what the pass itself has changed, and taken back
-            watch.wait(min(_LOOK_AGAIN, seconds_left), clock=clock.for_watch)
-            clock.sleep(GATHER)
+            if outcome.has_asked:
+                reports.forget()  # those of the pass itself
+            reports.wait(min(_LOOK_AGAIN, seconds_left))
 
 
 @contextmanager
 def markers_removed_on_failure(files: Files) -> Iterator[None]:
-    """Remove the markers if the block fails, or is ended: they are about another state. But not
-    after NotReady: whoever has the lock, or has installed another configuration, checks, too.
-    """
+    """Remove the markers if the block fails, or is ended: they are about another state."""
     try:
         yield
-    except NotReady:
-        raise
     except BaseException:
         remove_markers(files)
         raise
@@ -165,7 +151,7 @@ def run_pass(
     backend: RouteBackend,
     config: HostRoutingConfig,
     *,
-    done: list[RouteRequest],
+    done: Done,
     parts: Collection[Part] = PARTS,
     purpose: Purpose = "upkeep",
     check: Callable[[], object] = lambda: None,
@@ -174,19 +160,21 @@ def run_pass(
     marker; the table for probes only by an apply or an undo, because to ask for it costs each start
     of a unit a process of nft.
 
-    `done` gets the changes of routes that are in effect: the outcome has all that are in it then.
-    `check` is called between the changes: if it raises, they are taken back first.
+    `done` gets the changes that are in effect. `check` is called between those of routes: if it
+    raises, they are taken back first.
     """
     outcome = PassOutcome(config=config)
-    if "static_routes" in parts:
-        outcome = outcome.followed_by(_set_routes(backend, config, done, purpose, check))
-    if "probe_rewrite" in parts and (config.probe_rewrite.enabled or purpose != "upkeep"):
-        outcome = outcome.followed_by(_load_probes(host, config))
-    if "route_overlap" in parts:
-        outcome = outcome.followed_by(_check(host, backend, config))
-    elif outcome.error is not None:
+    with markers_removed_on_failure(host.files):
+        if "static_routes" in parts:
+            routes = _set_routes(backend, config, done.changes, purpose, check)
+            outcome = outcome.followed_by(routes)
+        if "probe_rewrite" in parts and (config.probe_rewrite.enabled or purpose != "upkeep"):
+            outcome = outcome.followed_by(_load_probes(host, config, done.operations))
+        if "route_overlap" in parts:
+            return outcome.followed_by(_check(host, backend, config))
+    if outcome.error is not None:
         remove_markers(host.files)  # they are about another state, and nobody checks this one
-    return outcome._replace(changes=tuple(done))
+    return outcome
 
 
 def _set_routes(
@@ -202,10 +190,11 @@ def _set_routes(
     try:
         plan = keep_routes(backend, config, done=done, purpose=purpose, check=check)
     except HostRoutingError as error:
+        outcome = _failed(error, refuses=True)
         if not config.static_routes.routes:
-            return PassOutcome(with_severity("warning", error.findings), error=error)
-        return _failed(error, refuses=True)
-    return PassOutcome(plan.warnings)
+            outcome = PassOutcome(with_severity("warning", error.findings), error=error)
+        return outcome._replace(has_asked=isinstance(error, ApplyError))
+    return PassOutcome(plan.warnings, has_asked=bool(plan.changes))
 
 
 def _failed(error: HostRoutingError, *, refuses: bool) -> PassOutcome:
@@ -214,13 +203,14 @@ def _failed(error: HostRoutingError, *, refuses: bool) -> PassOutcome:
     return PassOutcome(error.findings, refuses, waits, error=error)
 
 
-def _load_probes(host: Host, config: HostRoutingConfig) -> PassOutcome:
+def _load_probes(host: Host, config: HostRoutingConfig, done: list[Operation]) -> PassOutcome:
     """Load the table. A unit can do without probes, so a failure is a warning."""
     try:
-        return PassOutcome(table_was=load_table(host.nftables, config.probe_rewrite))
+        load_table(host.nftables, config.probe_rewrite, done=done)
     except HostError as error:
         failure = Finding("probe-rewrite", "warning", sentence=str(error), target="nft")
         return PassOutcome((failure,), error=error)
+    return PassOutcome()
 
 
 def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> PassOutcome:

@@ -99,12 +99,14 @@ def test_the_table_for_probes_cannot_be_loaded(capfd: pytest.CaptureFixture[str]
 
 
 def test_it_is_interrupted(capfd: pytest.CaptureFixture[str]) -> None:
-    """It has failed, and the journal says why."""
+    """It has failed, and the journal says why. What another process has found meanwhile stays."""
     host = node(ALL, without_default(node().kernel))
     clock = FakeNodeClock()
+    clock.at(2.5, lambda: host.files.write(HostLayout.ok_path, "ok\n"))
     clock.raise_at(3, Stopped("SIGTERM"))
     assert make("static_routes", host, clock) == 1
     assert logged(capfd)[-1].startswith("3 SIGTERM ended this; ")
+    assert marker_of(host) == "ok"
 
 
 def test_netlink_cannot_be_opened(capfd: pytest.CaptureFixture[str]) -> None:

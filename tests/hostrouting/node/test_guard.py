@@ -1,8 +1,9 @@
 """hostrouting.node.guard: when it makes passes, how long it rests, and what it logs."""
 
+import errno
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +17,9 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
+from hostrouting.kernel.base import Outcome, RouteRequest
+from hostrouting.kernel.refusals import refusal
+from hostrouting.model.prefix import IPV6
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.node import guard
@@ -76,9 +80,8 @@ class Guarded:
     def run_until(self, moment: float) -> None:
         """Guard until then."""
         self.clock.raise_at(moment, Stopped("SIGTERM"))
-        ours = Guard(self.host, self._backend, clock=self.clock)
         with suppress(Stopped), self._backend.watch() as watch:
-            ours.run(watch)
+            Guard(self.host, self._backend, watch, clock=self.clock).run()
 
     def change(self, *moments: float) -> None:
         """Have another program change something then."""
@@ -145,6 +148,27 @@ def test_without_changes() -> None:
     for before, after in pairwise(times[1:]):
         assert 55 <= after - before < 56
     assert len(times) == 9
+
+
+def test_a_route_that_linux_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried again at each pass, and wakes none, although Linux reports it."""
+    guarded = Guarded(GUARDED._replace(probe_rewrite=PROBES._replace(ensure_route=True)))
+    kernel = guarded.host.kernel
+    change = kernel.change
+
+    def refuse_ipv6(requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        outcomes: list[Outcome] = []
+        for request in requests:
+            outcomes += change([request])
+            if request.route.prefix.family == IPV6:
+                change([RouteRequest("delete", request.route)])
+                outcomes[-1] = Outcome(request, refusal(request, errno.EACCES))
+        return tuple(outcomes)
+
+    monkeypatch.setattr(kernel, "change", refuse_ipv6)
+    guarded.run_until(200)
+    assert len(guarded.passes) < 8
+    assert guarded.ours == {*HALVES}
 
 
 def test_changes_all_the_time() -> None:
@@ -293,7 +317,7 @@ def test_a_fight_for_the_table(capfd: pytest.CaptureFixture[str]) -> None:
         guarded.at(moment, guarded.host.nftables.tables.clear)
     guarded.run_until(1000)
     [line] = [line for line in logged(capfd) if "another program takes away" in line]
-    assert "10 times by now, last: the table for probes" in line
+    assert "10 times by now, last: nftables table ip6 hostrouting_slb" in line
     assert HostLayout.fight_path not in guarded.host.files.texts
 
 
@@ -404,5 +428,5 @@ def test_a_guard_that_waits_for_the_lock_takes_no_verdict_away() -> None:
     host = node(GUARDED)
     clock = FakeNodeClock(FakeLock(time_is_up))
     with pytest.raises(TimeIsUp):
-        Guard(host, host.faults, clock=clock).make_next_pass()
+        Guard(host, host.faults, host.faults.watch(), clock=clock).make_next_pass()
     assert marker_of(host) == "ok"

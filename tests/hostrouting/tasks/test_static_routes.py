@@ -19,6 +19,7 @@ from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeKernel, h200
 from tests.support.mishaps import mishap_host
+from tests.support.node import FakeNodeClock
 from tests.support.tasks import (
     LAYOUT,
     REPAIR,
@@ -107,6 +108,20 @@ class TestDefaultRoute:
         words = f"gave up after {end:g} s: 10.9.0.0/16 needs an IPv4 default route"
         failure_of(phases.execute, phases.deadline(task, seconds), ctx, of=NotReady, match=words)
         assert ctx.clock.now() == pytest.approx(end, abs=0.1)
+
+    def test_the_lock_comes_late(self, host: FakeHost) -> None:
+        """The time that the error names has the wait for the lock in it."""
+        task = ConfigureStaticRoutes(config("10.9.0.0/16"), host=host, wait=30)
+        clock = FakeNodeClock()
+
+        def unlock() -> None:
+            host.files.locked.remove(LAYOUT.lock_path)
+            clock.wake()
+
+        clock.at(5, lambda: host.files.locked.add(LAYOUT.lock_path))
+        clock.at(105, unlock)
+        ctx = phases.Context(clock=clock)
+        failure_of(phases.execute, task, ctx, of=NotReady, match="gave up after 105 s: 10.9")
 
     def test_is_cancelled(self, host: FakeHost) -> None:
         """The wait ends within a second."""

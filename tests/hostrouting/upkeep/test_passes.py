@@ -20,7 +20,7 @@ from hostrouting.finding import Name
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeHost, FakeKernel, plain_vm
-from hostrouting.upkeep.passes import PassOutcome, run_pass
+from hostrouting.upkeep.passes import Done, PassOutcome, run_pass
 from tests.support.node import (
     HALVES,
     KERNELS,
@@ -46,9 +46,10 @@ def make_pass(
     config: HostRoutingConfig,
     *,
     parts: tuple[Part, ...] = PARTS,
+    done: Done | None = None,
 ) -> PassOutcome:
     """A pass, with the faults that a test has set."""
-    return run_pass(host, host.faults, config, done=[], parts=parts)
+    return run_pass(host, host.faults, config, done=done or Done(), parts=parts)
 
 
 def ours(host: FakeHost) -> list[str]:
@@ -89,9 +90,11 @@ def test_the_order_of_the_parts() -> None:
     """Static routes first, then the table for probes, then the check."""
     host = node()
     reached = noted(host)
-    outcome = make_pass(host, REPAIRED._replace(probe_rewrite=PROBES))
+    done = Done()
+    outcome = make_pass(host, REPAIRED._replace(probe_rewrite=PROBES), done=done)
     assert not outcome.refuses
-    assert [change.verb for change in outcome.changes] == ["add", "add"]
+    assert [change.verb for change in done.changes] == ["add", "add"]
+    assert [operation.verb for operation in done.operations] == ["create"]
     assert reached == ["routes", "probes after 2 routes", "check after 1 table"]
     assert marker_of(host) == "ok"
 
@@ -161,16 +164,17 @@ def test_another_default_route_becomes_the_best() -> None:
     host.kernel.add_address("eth1", "10.5.0.4/24")
     host.kernel.ip_route("add", better)
 
-    outcome = make_pass(host, REPAIRED)
-    assert outcome.changes == ()
+    done = Done()
+    outcome = make_pass(host, REPAIRED, done=done)
+    assert done.changes == []
     assert outcome.refuses
     [stays] = [finding for finding in outcome.findings if finding.name == "route-stays"]
     assert "will lead via 10.5.0.1 dev eth1; what is there now works" in stays.sentence
     assert "apply --config /etc/hostrouting/config.json" in str(stays.remedy)
 
     lose_routes(host)
-    outcome = make_pass(host, REPAIRED)
-    assert [change.route.devs for change in outcome.changes] == [("eth1",), ("eth1",)]
+    outcome = make_pass(host, REPAIRED, done=done)
+    assert [change.route.devs for change in done.changes] == [("eth1",), ("eth1",)]
     assert not outcome.refuses
 
 
@@ -179,9 +183,9 @@ def test_what_linux_does_not_take_back() -> None:
     host = node()
     host.faults.fail("change", errno.ENOBUFS, nth=2)
     host.faults.fail("change", errno.ENOBUFS, nth=3)
-    outcome = make_pass(host, REPAIRED)
-    assert outcome.refuses
-    assert [str(change.route.prefix) for change in outcome.changes] == ours(host) == [HALVES[0]]
+    done = Done()
+    assert make_pass(host, REPAIRED, done=done).refuses
+    assert [str(change.route.prefix) for change in done.changes] == ours(host) == [HALVES[0]]
 
 
 @pytest.mark.parametrize("parts", [PARTS, ("static_routes",)])
@@ -195,11 +199,12 @@ def test_routes_are_no_longer_configured(parts: tuple[Part, ...]) -> None:
     assert not make_pass(host, without_routes, parts=parts).refuses
     assert sorted(ours(host)) == sorted(HALVES)
 
-    outcome = make_pass(host, without_routes, parts=parts)
-    assert [change.verb for change in outcome.changes] == ["delete", "delete"]
+    done = Done()
+    make_pass(host, without_routes, parts=parts, done=done)
+    make_pass(host, without_routes, parts=parts, done=done)
+    assert [change.verb for change in done.changes] == ["delete", "delete"]
     assert ours(host) == []
     assert "10.9.0.0/16" in str(host.kernel)
-    assert make_pass(host, without_routes, parts=parts).changes == ()
 
 
 # The table for probes
@@ -296,8 +301,10 @@ def test_a_second_pass(kernel: Callable[[], FakeKernel], destinations: tuple[str
     first = make_pass(host, config)
     after = (str(host.kernel), dict(host.nftables.tables), [*host.files.writes])
     watch = host.kernel.watch()
-    second = make_pass(host, config)
-    assert second._replace(error=None) == first._replace(changes=(), table_was="", error=None)
+    done = Done()
+    second = make_pass(host, config, done=done)
+    assert (done.changes, done.operations) == ([], [])
+    assert second._replace(error=None) == first._replace(has_asked=False, error=None)
     assert str(second.error) == str(first.error)
     assert (str(host.kernel), host.nftables.tables, host.files.writes) == after
     assert not watch.wait(0.0)
