@@ -172,7 +172,7 @@ def test_the_real_program(node: SandboxedNode, shell: tuple[str, ...]) -> None:
     install(node, "{}")
     status, log = start(node, *shell)
     assert status == 255
-    assert f"{HostLayout.config_path} does not gate {UNIT}" in log
+    assert f"{HostLayout.config_path} is missing, or configures nothing" in log
     assert COULD_NOT_BE_RUN not in log
     assert log.endswith(f"{HostLayout.opening_command}\n")
 
