@@ -62,31 +62,31 @@ class HostRoutingError(Exception):
 
     @property
     def has_no_answer(self) -> bool:
-        """Whether nobody answered, so that what was asked for may have been done, or not."""
+        """Whether there was no answer, so that the request may have been carried out, or not."""
         return self.kind in {"no-answer", "timeout"}
 
     @property
     def exit_code(self) -> int:
-        """What a program exits with because of it; the report of a run has it, too. Without a
-        permission or an answer, nothing can be decided.
+        """The exit code of a program that fails with this error, and of the report of such a run.
+        Without a permission or an answer, nothing can be decided.
         """
         if is_denied(self) or self.has_no_answer:
             return CANNOT_DECIDE
         return self._code
 
     def _is_a(self, name: Name, target: str = "") -> None:
-        """Have the message as the only finding, with this name."""
+        """Make a finding of this name from the message: the only finding of this error."""
         self.findings = (Finding(name, "error", str(self), target, can_retry=self.can_retry),)
 
     def to_mapping(self) -> dict[str, object]:
-        """The class, the kind and the facts as JSON, for the report of a run; `effects` is what was
-        changed, and `notes` what was added to the error later.
+        """The class, the kind and the public attributes as JSON, for the report of a run. `effects`
+        says what was changed, and `notes` has what was added with `add_note`.
         """
         mapping: dict[str, object] = {"error": type(self).__name__, "kind": self.kind}
         mapping["canRetry"] = self.can_retry
         mapping["exitCode"] = self.exit_code
         for name, fact in vars(self).items():
-            if name == "__notes__":  # where Python keeps what was added by `add_note`
+            if name == "__notes__":  # here Python keeps the notes
                 mapping["notes"] = fact
             elif not name.startswith("_") and name not in {
                 "kind",
@@ -149,7 +149,7 @@ class ConfigError(HostRoutingError, ValueError):
         super().__init__("\n".join(lines), findings=findings)
 
     def _describe_faults(self, headline: str) -> list[str]:
-        """The only fault; or the headline, and then each."""
+        """The line of the only fault; or a headline, and a line for each fault."""
         where = self.source or "the configuration"
         if headline or len(self.faults) > 1:
             return [headline or f"{where} has {len(self.faults)} faults:", *map(str, self.faults)]

@@ -14,15 +14,17 @@ if TYPE_CHECKING:
 
 
 def run() -> int:
-    """Run the command line of this process, which ends afterwards."""
+    """Run the command line of this process and return the exit code. The process has to exit then,
+    because its settings of signals and of the garbage collector are changed.
+    """
     import gc  # noqa: PLC0415  as in `main`
     import signal  # noqa: PLC0415  as in `main`
 
     if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # else nohup ignores it
         # A closed terminal ends a run as SIGTERM does: routes are rolled back.
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
-    # A check makes 35,000 objects, which stay. Looking for garbage among them took a sixth of its
-    # time.
+    # A check makes 35,000 objects that are in use to its end. The search for garbage among them
+    # took a sixth of its time.
     gc.set_threshold(50_000)
     code = main()
     gc.freeze()  # Python would look for garbage once more when it exits

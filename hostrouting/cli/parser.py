@@ -1,4 +1,4 @@
-"""What may be typed: the commands with their arguments and their help.
+"""The commands, their arguments and their help.
 
 A new command is one row in COMMANDS and one module in `commands`, which is loaded when the command
 is typed.
@@ -160,7 +160,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Wraps each paragraph of a description, and leaves lists, which are indented, as they are."""
+    """Wraps the paragraphs of a description, but not its lists, which are indented."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         paragraphs: list[str] = []

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 HostState: TypeAlias = Literal["nothing", "in force", "differs", "waiting"]
-"""How a host is:
+"""The state of a host:
 
 - nothing: nothing is installed.
 - in force: what is installed is in force, and nothing is wrong.
@@ -84,7 +84,7 @@ class HostStatus:
 
     @property
     def state(self) -> HostState:
-        """How the host is."""
+        """The state of the host, from its findings."""
         if self.config == HostRoutingConfig():
             return "nothing"
         codes = {CANNOT_DECIDE if finding.can_retry else PROBLEM for finding in self.wrong}
@@ -110,7 +110,7 @@ class HostStatus:
 
 
 def find_status(host: Host, unit: str = "") -> HostStatus:
-    """Ask each part of the host, and how this unit is. Nothing is changed."""
+    """Ask each part of the host, and this unit. Nothing is changed."""
     answers = _Answers()
     config: HostRoutingConfig | None = None
     broken: tuple[Finding, ...] = ()
@@ -176,7 +176,8 @@ def _with_routing(
         if unwritable is not None:
             findings.append(unwritable)
             command = ""
-    # Another apply would fail, or not be enough; this one also finds another Python.
+    # A second apply is not proposed beside the command, or where it would fail. The command `apply`
+    # also finds another Python, so TO_INSTALL goes beside it.
     of_no_use = TO_INSTALL if command == APPLY.command else APPLY
     findings = [_without(of_no_use, finding) for finding in findings]
     by_sentence: dict[str, Finding] = {}

@@ -39,12 +39,12 @@ class Faulty(Generic[E]):
 
     @property
     def waiting(self) -> int:
-        """The number of errors and functions whose calls have not come yet."""
+        """The number of errors and functions that wait for their calls."""
         return len(self._errors) + sum(map(len, self._happenings.values()))
 
     def fail(self, error: E, *, nth: int = 1, done: bool = False) -> None:
-        """Make the nth call from now raise this error before its work or, if that is `done`, after
-        it, as in a timeout.
+        """Make the nth call from now raise this error: before it does its work or, with `done`,
+        after that, as in a timeout.
         """
         call = self._calls + nth
         self._errors[call] = error
@@ -94,11 +94,11 @@ class FaultyBackend(RouteBackend):
     def fail(
         self, moment: Moment, error: BackendError | int, *, nth: int = 1, done: bool = False
     ) -> None:
-        """Make this call fail before it changes anything or, if its work is `done`, after that, as
-        in a timeout.
+        """Make the nth call of this kind fail: before it does anything or, with `done`, after its
+        work, as in a timeout.
 
-        An errno, or an error with a route, is the outcome of one route of a change, as if the
-        kernel had refused it. Any other error is raised, and the routes after it are not tried.
+        For a change, an errno, or an error with a route, becomes the outcome of one route, as if
+        the kernel had refused it. Any other error is raised; no later route is tried.
         """
         fault: BackendError | KernelError
         if isinstance(error, BackendError):
@@ -110,15 +110,15 @@ class FaultyBackend(RouteBackend):
         self._moments[moment].fail(fault, nth=nth, done=done)
 
     def meanwhile(self, moment: Moment, happening: Callable[[], object], *, nth: int = 1) -> None:
-        """Call this just before the moment: to change a route as another program would, or to
-        delete a device.
+        """Call the function just before the nth call of this kind: to change a route as another
+        program would, or to delete a device.
         """
         self._moments[moment].meanwhile(happening, nth=nth)
 
     @property
     def waiting(self) -> int:
-        """The number of faults that have not happened yet: a test that ends with some left did not
-        test them.
+        """The number of faults that have not happened yet: a test that ends with one of them did
+        not test it.
         """
         return sum(faults.waiting for faults in self._moments.values())
 
@@ -136,7 +136,7 @@ class FaultyBackend(RouteBackend):
             return self.inner.lookup(destinations)
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
-        if not self._moments["change"].waiting:  # so no route needs to be counted
+        if not self._moments["change"].waiting:  # no route has to be counted
             return self.inner.change(requests)
         return tuple(map(self._change, tuple(requests)))
 

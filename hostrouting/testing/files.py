@@ -39,7 +39,7 @@ class FakeFiles:
     programs: dict[str, bytes] = attrs.field(factory=dict, repr=False)
     """Files whose content is bytes, such as the program of a node."""
     _wakes: list[Callable[[], object]] = attrs.field(factory=list, init=False, repr=False, eq=False)
-    """Called when a lock is released: it may be held now."""
+    """Functions of the locks that wait, which are called when a lock is released."""
 
     def read(self, path: str) -> str | None:
         content = self.read_bytes(path)
@@ -102,7 +102,9 @@ class FakeFiles:
         """See Files: a folder is gone as soon as nothing is in it."""
 
     def _why_broken(self, folder: str) -> str:
-        """Why nothing can be changed in this folder: it is `broken`, or is in one that is."""
+        """The reason if nothing can be changed in this folder: it, or a folder around it, is
+        `broken` or is a file.
+        """
         place = folder
         while place not in {"/", ""}:
             if place in self.broken:
