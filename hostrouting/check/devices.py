@@ -76,9 +76,9 @@ class Devices:
         return pod_devs
 
     @cached_property
-    def routes_to_pods(self) -> ByPrefix[Route]:
-        """The routes to pods of this node, by their prefixes."""
-        return ByPrefix(self._fib.family, [(route.prefix, route) for route in self.pod_routes])
+    def routes_to_pods(self) -> ByPrefix:
+        """The routes to pods of this node, in an index by address."""
+        return ByPrefix(self._fib.family, self.pod_routes)
 
     @cached_property
     def pod_routes(self) -> list[Route]:

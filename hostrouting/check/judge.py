@@ -145,7 +145,7 @@ class Judge:
         route = decision.route
         if route is None or opinion.name == NOT_JUDGED:
             return opinion
-        for pods in self.devices.routes_to_pods.around(address):
+        for pods in self.devices.routes_to_pods.covering(address):
             if opinion.grade is Grade.ESCAPE and route.table == pods.table:
                 continue  # one finding is enough: the repair of the escape deletes this route
             if _misses(self, route, pods):

@@ -105,9 +105,9 @@ def _why_below_a_cni(judge: Judge, part: Part) -> Why | None:
     that is right elsewhere. None if it hides none.
     """
     decision = part.decision
-    around = judge.fib.tables[TABLE_MAIN].around(part.first)
-    around += judge.devices.routes_to_pods.around(part.first)
-    for route in around:
+    covering = judge.fib.tables[TABLE_MAIN].covering(part.first)
+    covering += judge.devices.routes_to_pods.covering(part.first)
+    for route in covering:
         if route != decision.route and judge.opinion_on_route(route).is_fine_elsewhere:
             return Why("below-a-cni", f"[{decision}] hides [{route}]")
     return None
