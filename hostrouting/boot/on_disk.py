@@ -87,8 +87,8 @@ def units_with_drop_ins(files: Files) -> list[str]:
 
 
 def gated_on_disk(files: Files) -> tuple[str, ...]:
-    """The units that have a drop-in of ours. A drop-in that cannot be read is left out: a page
-    says what is known although something is broken.
+    """The units that have a drop-in of ours. A drop-in that cannot be read is left out, so that
+    `status` can still show the others.
     """
     gated: list[str] = []
     for unit in units_with_drop_ins(files):

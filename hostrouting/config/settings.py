@@ -1,5 +1,5 @@
 """The configuration: every setting as a field of a frozen value, with its rules; and the rules
-about several.
+about several settings together (`faults_between`).
 
 Values from Python and from a file follow the same rules, and are refused with the same faults, all
 at once.
@@ -43,13 +43,13 @@ MACHINES = "systemd-nspawn@.service"
 """The template of the units of machines, which are the containers of systemd-nspawn."""
 
 _OUR_KEY = "hostRouting"
-"""Where an agent's own file has the configuration, beside the settings of the agent."""
+"""The key under which an agent's own file has the configuration, beside the agent's settings."""
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-# int() would also read 08, and the digits of other alphabets.
+# A table and not int(), which would also accept 08, and the digits of other alphabets.
 _LENGTHS = {str(length): length for length in range(256)}
 _WIDEST_PODS = {4: 8, 6: 32}
-"""By family: the shortest prefix of a network of pods."""
+"""By family: the shortest prefix that `managed` may have. It protects against a mistyped length."""
 
 _OUR_UNITS = (
     "static-routes.service",
@@ -78,11 +78,11 @@ _EARLY = {
     "nftables", "nftables-flush", "iptables", "ip6tables", "firewalld", "ufw",
     "netfilter-persistent",
 }  # fmt: skip
-"""The services that the network, or the gate itself, needs: each by its whole name, and those of a
-template up to the @. Services of systemd, and of netplan for a device, are known by their
-beginning.
+"""The services that the network or the gate itself needs, without ".service"; of a template, up to
+the @. `_precedes_gate` knows those of systemd and netplan by the beginning of their names.
 """
 _RUNTIMES = ("containerd.service", "crio.service", "snap.microk8s.daemon-containerd.service")
+"""Services that start the containers of the whole host: to gate them would hold back too much."""
 
 
 # The rules of single values.
@@ -94,8 +94,9 @@ for _kind in (IPv4Network, IPv6Network):
 
 
 def _network(text: str, *, needs_length: bool = True, masks_host_bits: bool = True) -> Network:
-    """The network that the text means. Its host bits are masked, or refused if not. Without a
-    length, it is one address, or refused if it needs one.
+    """The network that the text means. Host bits are masked if `masks_host_bits`, else they are a
+    fault. A text without a length is a single address, unless it `needs_length`. The arguments of
+    a ValueError are the rule that is broken and the remedy.
     """
     host, slash, length = text.partition("/")
     try:
@@ -117,20 +118,25 @@ def _network(text: str, *, needs_length: bool = True, masks_host_bits: bool = Tr
 
 
 def _require_no_ipv4(block: Network | IP) -> None:
-    """Raise ValueError if this is IPv4 written as IPv6: Linux routes no IPv4 packet by it."""
-    plain = as_ipv4(Prefix.of(block))
-    if plain is not None:
-        text = plain.ip if isinstance(block, IPv6Address) else plain
+    """Raise ValueError if this is IPv4 written as IPv6 (::ffff:10.0.0.0): Linux would route IPv6
+    packets by it, and never IPv4 ones.
+    """
+    ipv4 = as_ipv4(Prefix.of(block))
+    if ipv4 is not None:
+        text = ipv4.ip if isinstance(block, IPv6Address) else ipv4
         raise ValueError("is IPv4, written as IPv6", f'write "{text}"')
 
 
 def _router(ip: IP) -> IP:
+    """The address of a router, as a rule for `Annotated`."""
     _require_no_ipv4(ip)
     return ip
 
 
 def _precedes_gate(unit: str) -> bool:
-    """Whether the unit starts before the gate opens: it is one of ours, or the network needs it."""
+    """Whether the unit must start before the gate lets any unit start: it is one of ours, or the
+    network needs it.
+    """
     name, at, _ = unit.removesuffix(".service").partition("@")
     is_early = name.startswith(("systemd-", "netplan-wpa-")) and name != "systemd-nspawn"
     return unit in _OUR_UNITS or is_early or f"{name}{at}" in _EARLY
@@ -140,8 +146,8 @@ def _is_not_reserved(block: Network | IP) -> bool:
     return not is_reserved(Prefix.of(block))
 
 
-# In `Annotated`, the type is followed by the rules through which a value goes, in their order. Each
-# returns the value for the next one. `must` makes one of a condition: the value stays as it is.
+# In `Annotated`, rules follow the type. Each is a function that returns the value for the next
+# rule, or raises ValueError. `must` makes a rule from a condition, which leaves the value as it is.
 
 Masked: TypeAlias = Annotated[
     Network,
@@ -168,12 +174,12 @@ Router: TypeAlias = Annotated[
     ),
 ]
 is_configurable_dev = matches(r"(?!\.\.?$)[\w.-]{1,15}")
-"""Whether a configuration can name this device: for Linux, a name can have almost any character."""
+"""Whether a configuration can name this device. Linux allows nearly every character in a name."""
 DeviceName: TypeAlias = Annotated[
     str,
     must(is_configurable_dev, "is not a device name: 1 to 15 letters, digits, '_', '.' and '-'"),
 ]
-# Only * and ?. Without its *, a pattern has at most 15 characters, as the names that it allows.
+# Only * and ? have a meaning. Without its *, a pattern has at most 15 characters, like the names.
 Pattern: TypeAlias = Annotated[
     str,
     must(
@@ -218,7 +224,7 @@ Selection: TypeAlias = Annotated[
 ]
 
 
-# The settings. `faults_between` is asked once each value of the section is right.
+# The settings. `faults_between` is called when each single value of the section is right.
 
 
 @section
@@ -267,7 +273,7 @@ class StaticRoute(NamedTuple):
         return " ".join(words)
 
     def faults_between(self) -> Iterator[Fault]:
-        """A gateway of the other family, or a link-local one without a device."""
+        """Yield a fault if the gateway is of the other family, or link-local without a device."""
         gateway = self.gateway
         if gateway is None:
             return
@@ -288,14 +294,16 @@ class StaticRoutesConfig(NamedTuple):
     routes: tuple[StaticRoute, ...] = ()
 
     def faults_between(self) -> Iterator[Fault]:
-        """Routes that are the same one for Linux, and routes that are not enabled."""
-        places: dict[RouteKey, int] = {}
-        for place, route in enumerate(self.routes):
-            first = places.setdefault(route.key, place)
-            if first != place:
+        """Yield a fault for each route with the key of an earlier one, which Linux would not
+        accept, and a fault if there are routes but they are not enabled.
+        """
+        index_by_key: dict[RouteKey, int] = {}
+        for index, route in enumerate(self.routes):
+            first = index_by_key.setdefault(route.key, index)
+            if first != index:
                 rule = f"has the destination and the metric of routes[{first}]"
                 remedy = "remove one of the two, or give them different metrics"
-                yield Fault(f"routes[{place}]", show(str(route.destination)), rule, remedy)
+                yield Fault(f"routes[{index}]", show(str(route.destination)), rule, remedy)
         if self.routes and not self.enabled:
             yield Fault("enabled", "", "there are routes", 'set "enabled": true')
 
@@ -310,7 +318,7 @@ class RouteOverlapConfig(NamedTuple):
     undecided: Literal["warn", "refuse"] = "warn"
     """What STRICT does about a verdict that is UNDECIDED."""
     expected_devs: tuple[DeviceName, ...] = ()
-    """If empty, the devices of the default route, for the CIDRs of each family its own."""
+    """If empty, the devices of the default route: for each CIDR, that of its family."""
     allowed_devs: tuple[Pattern, ...] = ()
     """Patterns (`*`, `?`) for devices that may carry part of an expected CIDR, beside those of
     known CNIs.
@@ -325,7 +333,7 @@ class RouteOverlapConfig(NamedTuple):
     """
 
     def faults_between(self) -> Iterator[Fault]:
-        """A mode that would protect nothing."""
+        """Yield a fault if STRICT has nothing to check, or if "refuse" has no effect."""
         if self.mode == "STRICT" and not self.cidrs:
             rule = "STRICT, but no CIDRs are given, so nothing is checked"
             yield Fault("mode", "", rule, "add expectedCidrs or serviceCidrs")
@@ -335,7 +343,7 @@ class RouteOverlapConfig(NamedTuple):
 
     @property
     def cidrs(self) -> tuple[Network, ...]:
-        """All that must leave through the expected devices."""
+        """All networks that must leave through the expected devices."""
         return tuple(dict.fromkeys((*self.expected_cidrs, *self.service_cidrs)))
 
     @property
@@ -345,16 +353,16 @@ class RouteOverlapConfig(NamedTuple):
 
     @property
     def effect(self) -> str:
-        """What the mode means for a start, in words."""
+        """What the mode means for the start of a gated unit, in words."""
         if not self.is_strict:
             return "gated units start even while an address escapes"
         doubt = " or may escape" if self.undecided == "refuse" else ""
         return f"the gate refuses every start while an address escapes{doubt}"
 
     def refuses(self, verdict: str) -> bool:
-        """Whether no gated unit starts with this verdict of a check, and a run fails."""
+        """Whether this verdict of a check makes a run fail and keeps gated units from starting."""
         if verdict == "undecided":
-            return self.undecided == "refuse"  # so it is STRICT
+            return self.undecided == "refuse"  # only possible with STRICT
         return self.is_strict and verdict != "ok"
 
 
@@ -382,7 +390,9 @@ class ProbeRewriteConfig(NamedTuple):
     """Whether to add a route to the global address, so that replies leave through the uplink."""
 
     def faults_between(self) -> Iterator[Fault]:
-        """Interfaces without the rewrite, a rewrite without interfaces, or a route with several."""
+        """Yield a fault if interfaces are given but not enabled, if none is given, or if several
+        are given and the route needs exactly one.
+        """
         enabled, interfaces = self.enabled, self.interfaces
         if interfaces and not enabled:
             yield Fault("enabled", "", "there are interfaces", 'set "enabled": true')
@@ -450,36 +460,36 @@ class HostRoutingConfig(NamedTuple):
     """Whether systemd-networkd is told to keep routes and rules that it does not know."""
 
     def faults_between(self) -> Iterator[Fault]:
-        """A guard that has nothing to guard."""
+        """Yield a fault if the guard has nothing to guard."""
         if self.guard.enabled and not self.has_work:
             rule = "there is nothing to guard: no routes, no expected CIDRs and no probe rewrite"
             yield Fault("guard", "", rule, "add staticRoutes, routeOverlap or probeRewrite")
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "HostRoutingConfig":
-        """The configuration in a file or pipe; `-` is standard input. A ConfigError names the file
-        as its `source`.
+        """Read the configuration in a file or pipe; `-` is standard input. A ConfigError names the
+        file as its `source`.
         """
         return load(path, cls.from_json)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "HostRoutingConfig":
-        """The configuration in a JSON text, as `from_mapping` reads it."""
+        """Read the configuration in a JSON text, as `from_mapping` does."""
         return cls.from_mapping(parse(text))
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, object]) -> "HostRoutingConfig":
-        """The configuration in parsed JSON: the whole of it, or in an agent's larger file the value
-        of its key `hostRouting`. Raises a ConfigError with all faults at once.
+        """Read the configuration in parsed JSON. It is the whole mapping or, in an agent's own
+        file, the value of the key `hostRouting`. Raises a ConfigError with all faults at once.
         """
-        given: object = mapping  # JSON can be anything
+        given: object = mapping  # JSON need not be an object, whatever the type of `mapping` says
         known = fields_of(cls)
         if isinstance(given, Mapping) and _OUR_KEY in given:
             ours = [key for key in known if key in mapping and key not in _AGENTS_MAY_HAVE]
             if ours:
                 rule = f"is beside {_OUR_KEY}, where it would be ignored"
                 raise ConfigError(Fault(key, "", rule, f"move it into {_OUR_KEY}") for key in ours)
-            if _OUR_KEY in getattr(mapping, "twice", ()):
+            if _OUR_KEY in getattr(mapping, "repeated", ()):
                 raise ConfigError([Fault(_OUR_KEY, "", "given more than once")])
             return read(cls, mapping[_OUR_KEY], key=_OUR_KEY)
         try:
@@ -497,8 +507,8 @@ class HostRoutingConfig(NamedTuple):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The parts of a pass that have anything to set or to check, in their order. The route for
-        replies to probes is one of the static routes.
+        """The parts of a pass that have anything to set or to check, in their order. The part of
+        the static routes also sets the route for replies to probes.
         """
         probes = self.probe_rewrite
         has_reply_route = probes.enabled and probes.ensure_route
@@ -516,8 +526,8 @@ class HostRoutingConfig(NamedTuple):
 
     @property
     def asks_for_nothing(self) -> bool:
-        """Whether the configuration asks for no file on a host: it gates no unit, as any with
-        something to do does, and keeps no foreign routes.
+        """Whether the configuration needs no file on a host: it gates no unit, so it has nothing to
+        do either, and keeps no foreign routes.
         """
         return not gated_units(self) and self.manage_foreign != "keep"
 
@@ -525,7 +535,7 @@ class HostRoutingConfig(NamedTuple):
         """Take one section (the name of its attribute) from the other configuration, and keep the
         rest. A guard that would have nothing left to guard is turned off.
         """
-        # First without a guard: one that has nothing to guard would be refused.
+        # First without the guard: this would fail if the guard had nothing left to guard.
         changed = self._replace(guard=GuardConfig(), **{section: getattr(other, section)})
         if not changed.has_work:
             return changed
@@ -533,12 +543,12 @@ class HostRoutingConfig(NamedTuple):
 
 
 _AGENTS_MAY_HAVE = ("gate", "guard")
-"""The keys that an agent may also use for something else."""
+"""The keys of ours that an agent's own file may have beside `hostRouting`, with another meaning."""
 
 
 def gated_units(config: HostRoutingConfig) -> tuple[str, ...]:
-    """The units that wait for the gate: those of the section, or machines if there is anything to
-    wait for.
+    """The units that wait for the gate: those of the section `gate`. Without this section, they are
+    the machines if there is anything to wait for, and else none.
     """
     if config.gate is not None:
         return tuple(sorted(set(config.gate.units)))

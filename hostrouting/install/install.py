@@ -190,11 +190,11 @@ def plan_install(
 
 
 def _find_operations(host: Host, wanted: Wanted) -> Iterator[Operation]:
-    """What has to be done to the table for probes."""
+    """Yield what has to be done to the table for probes, if anything."""
     try:
         operation = find_operation(host.nftables, wanted.config.probe_rewrite)
     except HostError:
-        # Where nobody has asked for a table, nft need not be there, and Linux need not have it.
+        # The host may lack nft if no table is wanted, and none was before: nothing is to be done.
         if any(each and each.probe_rewrite.enabled for each in (wanted.config, wanted.former)):
             raise
         return

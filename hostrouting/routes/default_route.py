@@ -36,16 +36,16 @@ def doubtful_devs(defaults: Sequence[Route], snapshot: Snapshot) -> frozenset[st
 
 
 def _doubtful_by_equal_routes(defaults: Sequence[Route]) -> frozenset[str]:
-    """The devices in doubt because equal default routes lead through different ones: Linux uses the
-    route that was added first, which is an accident.
+    """The devices of the best default routes, if several are equally good and lead through
+    different devices: nobody has chosen between them, so any may be the intended uplink. Else none.
 
-    If routers advertise themselves on several devices, Linux has one route with a next hop on each:
-    these devices are in doubt, too.
+    One route with several next hops is a choice, so its devices are not in doubt, unless it is made
+    from advertisements of routers: networkd joins those of several devices to one route.
     """
     used = defaults[0]
     devs_of_equals = devs_of(route for route in defaults if _rank(route) == _rank(used))
-    are_of_routers = used.protocol == PROTOCOL_RA and len(devs_of_equals) > 1
-    if are_of_routers or devs_of_equals != frozenset(used.devs):
+    is_from_several_routers = used.protocol == PROTOCOL_RA and len(devs_of_equals) > 1
+    if is_from_several_routers or devs_of_equals != frozenset(used.devs):
         return devs_of_equals
     return frozenset()
 
