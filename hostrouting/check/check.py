@@ -64,15 +64,21 @@ def check_kernel(backend: RouteBackend, config: HostRoutingConfig) -> CheckRepor
     require_cidrs(config)
     report = _check_once(backend, config)
     for _ in range(_READINGS - 1):
-        if all(doubt.name != "kernel-differs" for doubt in report.doubts):
+        if not _differs(report):
             break
         report = _check_once(backend, config)
     return report
 
 
+def _differs(report: CheckReport) -> bool:
+    """Whether the kernel differed from its tables, or changed them, while it was read."""
+    return any(doubt.name == "kernel-differs" for doubt in report.doubts)
+
+
 def find_what_may_come(report: CheckReport, config: HostRoutingConfig) -> str:
-    """The default routes and expected devices that are missing, and may still come after a boot, in
-    words. Empty if none are, or if the verdict is OK without them.
+    """What is missing and may still come after a boot, in words: default routes, expected devices
+    and, if the verdict is refused, that the tables come to rest. Empty if nothing is, or if the
+    verdict is OK without it.
     """
     if report.verdict == "ok":
         return ""
@@ -80,12 +86,19 @@ def find_what_may_come(report: CheckReport, config: HostRoutingConfig) -> str:
     # After a boot with ipv6.disable=1, nothing of IPv6 is listed, and no default route will come.
     present = {rule.family for rule in snapshot.rules}
     present.update(route.prefix.family for route in snapshot.routes)
-    may_come = [family for family in report.families if family.family in present]
-    missing = [family.missing_default for family in may_come if family.missing_default]
+    missing = [
+        family.missing_default
+        for family in report.families
+        if family.missing_default and family.family in present
+    ]
     links = snapshot.links_by_name
-    expected = config.route_overlap.expected_devs
-    down = [dev for dev in expected if dev not in links or not links[dev].up]
-    missing += [f"the device {dev} is not up" for dev in down]
+    missing += [
+        f"the device {dev} is not up"
+        for dev in config.route_overlap.expected_devs
+        if dev not in links or not links[dev].up
+    ]
+    if config.route_overlap.refuses(report.verdict) and _differs(report):
+        missing.append("the route tables differ from what the kernel does")
     return spoken(missing)
 
 
@@ -203,8 +216,7 @@ def _doubts_about_not_judged(judge: Judge, blocks: Collection[Prefix]) -> Iterat
 
 def _check_once(backend: RouteBackend, config: HostRoutingConfig) -> CheckReport:
     """Read the host, judge it, and ask its kernel."""
-    near = [*map(Prefix.of, config.route_overlap.cidrs)]
-    snapshot = backend.snapshot(near=near)
+    snapshot = backend.snapshot(near=[*map(Prefix.of, config.route_overlap.cidrs)])
     reports: list[FamilyReport] = []
     for judge in _judges(snapshot, config.route_overlap):
         report = check_family(judge)
@@ -219,13 +231,11 @@ def _doubts_of_kernel(
     """Ask the kernel about the first address of each part. Yield a doubt if its answer is not the
     decision that the tables gave.
     """
-    family = report.family
     judged = [part for part in report.parts if part.opinion.name != NOT_JUDGED]
     # Linux has no answer for 0.0.0.0.
-    lowest = 1 if family == IPV4 else 0
-    addresses = [ip_at(family, max(part.first, lowest)) for part in judged]
-    answers = backend.lookup(addresses)
-    for part, answer in zip(judged, answers, strict=True):
+    lowest = 1 if report.family == IPV4 else 0
+    addresses = [ip_at(report.family, max(part.first, lowest)) for part in judged]
+    for part, answer in zip(judged, backend.lookup(addresses), strict=True):
         if not _leads_alike(judge.fib, part.decision, answer):
             answered = answer.kind if answer.route is None else f"[{answer.route}]"
             reason = f"{answered}, and its tables say [{part.decision}]"

@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 from hostrouting.boot.files import render_config
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
 from hostrouting.host.files import Entry
 from hostrouting.host.layout import HostLayout
@@ -41,6 +42,9 @@ from tests.support.node import (
 CONFIG = HostLayout.config_path
 BROKEN = wanting()
 """An H200 node with this configuration is refused: InfiniBand catches the fabric."""
+REFUSING = REPAIRED._replace(
+    route_overlap=REPAIRED.route_overlap._replace(undecided="refuse")
+)
 SAID_REFUSED = f"3 {UNIT} was refused: see the lines above"
 
 
@@ -274,6 +278,33 @@ def test_a_program_that_changes_routes_all_the_time() -> None:
     assert decide(host, clock=clock) == PASSED
     assert clock.now() < 20.2
     assert lock.times < 250
+
+
+@pytest.mark.parametrize("config", [REFUSING, REPAIRED, BROKEN])
+def test_a_doubt_that_may_pass(config: HostRoutingConfig) -> None:
+    """What is refused because of a reading in which Linux differs from its tables is read again;
+    what is not refused starts at once.
+    """
+    host = node(config)
+    host.faults.is_restless = True
+    clock = FakeNodeClock()
+
+    def comes_to_rest() -> None:
+        host.faults.is_restless = False
+        host.files.write(CONFIG, render_config(REPAIRED))
+
+    clock.at(20, comes_to_rest)
+    assert decide(host, clock=clock) == PASSED
+    assert int(clock.now()) == (0 if config is REPAIRED else 20)
+
+
+def test_a_doubt_that_does_not_pass() -> None:
+    """After 60 s the start is refused."""
+    host = node(REFUSING)
+    host.faults.is_restless = True
+    clock = FakeNodeClock()
+    assert decide(host, clock=clock) == REFUSED
+    assert 60 <= clock.now() < 62
 
 
 def test_a_default_route_that_does_not_come(capfd: pytest.CaptureFixture[str]) -> None:
