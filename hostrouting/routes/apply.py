@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from hostrouting.routes.steps import RoutePlan
 
 
+_ENDED = "the changes were being rolled back when this ended: what the table has now is not known"
+
+
 def apply_plan(
     plan: RoutePlan,
     backend: RouteBackend,
@@ -55,8 +58,13 @@ def apply_plan(
         if not problems:
             return
         after = _undo(backend, present, requests)
-    except BaseException as stopped:  # even during a rollback, which then begins again
-        _add_note(stopped, _undo(backend, present, requests))
+    except BaseException as stopped:  # even during a rollback, which then begins again, once
+        try:
+            after = _undo(backend, present, requests)
+        except BaseException as ended:
+            _add_note(ended, _ENDED)
+            raise
+        _add_note(stopped, after)
         raise
     finally:
         done += requests
