@@ -126,8 +126,9 @@ def install(  # noqa: C901  eight steps, which are read in one piece
         return result
 
     try:
-        has_failed = len(errors) > 0
-        if as_steps or has_failed:  # 7; as steps, no failure hides another
+        if errors:  # as steps, no failure hides another
+            as_steps = True
+        if as_steps:  # 7
             # A part that the run leaves out is a skipped step.
             steps = [phases.task(STEPS[part])(partial(make, part)) for part in all_parts]
             phases.serial(*steps).do(ctx)

@@ -31,7 +31,8 @@ def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iter
 
     One static route instead of another is not a loss: a run, and each start, check the addresses.
     Nor is what only changes how the host is judged, or what else hostrouting does for it: other
-    devices or rules that are allowed, the rewrite of probes, and manageForeign.
+    devices or rules that are allowed, the rewrite of probes, and manageForeign; nor, in mode WARN,
+    the gate of machines, which no configuration has named.
     """
     old = installed.route_overlap
     new = config.route_overlap
@@ -44,7 +45,7 @@ def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iter
         if old.refuses(verdict) and new.cidrs and not new.refuses(verdict):
             yield Fault(path, "", rule)
     units = _freed_units(installed, config)
-    if units:
+    if units and (installed.gate is not None or old.is_strict):
         yield Fault("gate.units", "", f"{spoken(units)} would no longer wait for the gate")
     if installed.static_routes.routes and not config.static_routes.routes:
         yield Fault("staticRoutes.routes", "", "all static routes would be deleted")

@@ -103,6 +103,16 @@ def test_no_loss() -> None:
     assert losses(HostRoutingConfig(), OLD) == []
 
 
+@pytest.mark.parametrize("gate", [None, GateConfig((MACHINES,))])
+def test_a_gate_that_nobody_has_named(gate: GateConfig | None) -> None:
+    """The gate of machines is there by itself; in WARN, it is no loss if another unit is named."""
+    named = GateConfig(("kubelet.service",))
+    warn = config(*REPAIR, cidrs=(CIDR,), mode="WARN")
+    lost = losses(warn._replace(gate=gate), warn._replace(gate=named))
+    assert bool(lost) is (gate is not None)
+    assert losses(OLD._replace(gate=gate), OLD._replace(gate=named)) != []
+
+
 def test_no_loss_of_an_instance() -> None:
     """The template gates it, too."""
     instance = OLD._replace(gate=GateConfig(("systemd-nspawn@kube.1.service",)))
