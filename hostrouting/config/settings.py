@@ -202,6 +202,11 @@ Unit: TypeAlias = Annotated[
         'write one such as "kubelet.service"',
     ),
     must(
+        # The folder of its drop-ins has ".d" behind that, and Linux allows names of 255 characters.
+        lambda unit: len(unit) <= 253,
+        "is longer than 253 characters, so the folder of its drop-ins cannot be made",
+    ),
+    must(
         lambda unit: not _precedes_gate(unit),
         "is needed for the network, or by the gate itself, so this unit and the gate would "
         "wait for each other",

@@ -300,6 +300,7 @@ VALUES: dict[str, dict[str, list[Any]]] = {
         "is not the name of a service; write one": [
             *("a.socket", "a/b.service", "@.service", "%n.service")
         ],
+        "is longer than 253 characters": ["a" * 246 + ".service"],
         "is needed for the network, or by the gate": [
             f"{name}.service"
             for name in (
@@ -336,7 +337,7 @@ ORDINARY = (
 )
 
 
-@pytest.mark.parametrize("name", ORDINARY)
+@pytest.mark.parametrize("name", [*ORDINARY, "a" * 245])
 def test_an_ordinary_unit_can_be_gated(name: str) -> None:
     """A name that only begins as that of a unit which the network needs is another one."""
     document = with_value("gate.units[0]", f"{name}.service")

@@ -42,9 +42,7 @@ from tests.support.node import (
 CONFIG = HostLayout.config_path
 BROKEN = wanting()
 """An H200 node with this configuration is refused: InfiniBand catches the fabric."""
-REFUSING = REPAIRED._replace(
-    route_overlap=REPAIRED.route_overlap._replace(undecided="refuse")
-)
+REFUSING = REPAIRED._replace(route_overlap=REPAIRED.route_overlap._replace(undecided="refuse"))
 SAID_REFUSED = f"3 {UNIT} was refused: see the lines above"
 
 
