@@ -2,12 +2,7 @@
 
 import pytest
 
-from hostrouting.gate.unit_names import (
-    instance_pattern,
-    is_template,
-    plain_instance,
-    template_of,
-)
+from hostrouting.gate.unit_names import instance_pattern, is_template, plain_instance, template_of
 from hostrouting.host.systemd import unit_name
 
 

@@ -14,14 +14,7 @@ from hostrouting.host.host import Host
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.route import OURS, Route
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import (
-    FakeFiles,
-    FakeHost,
-    FakeKernel,
-    FaultyBackend,
-    h200,
-    plain_vm,
-)
+from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, FaultyBackend, h200, plain_vm
 from hostrouting.testing.contract import BackendContract, contract_host
 from tests.support.kinds import raises
 from tests.support.tasks import config, run
