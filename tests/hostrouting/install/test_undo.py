@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import repeat
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -201,25 +200,12 @@ class TestFormer:
         assert read_installed(host) == OTHER
 
 
-class TestReports:
-    """The undo of a report takes back that run, and nothing of an earlier one."""
-
-    @pytest.fixture
-    def host(self) -> FakeHost:
-        """An H200 node."""
-        return FakeHost(kernel=h200())
-
-    @pytest.fixture
-    def task(self, host: FakeHost) -> Configure:
-        """A task that has run, and takes no protection away; its undo may."""
-        task = Configure(WANTED, host=host)
-        run(task)
-        return task
-
-    def test_a_run_that_changed_nothing(self, host: FakeHost, task: Configure) -> None:
-        """Nothing at all is taken back, also if the next task fails."""
-        installed = dict(host.files.texts)
-        fails = phases.serial(task, StubTask("x", errors=repeat(OSError())), name="all")
-        assert not phases.run(fails, undo_on_failure=True).ok
-        assert host.files.texts == installed
-        assert len(ours(host)) == 2
+def test_a_run_that_changed_nothing() -> None:
+    """Nothing of an earlier run is taken back if the next task fails."""
+    host = configured(WANTED)
+    installed = dict(host.files.texts)
+    fails = StubTask("x", errors=[OSError()])
+    both = phases.serial(Configure(WANTED, host=host), fails, name="all")
+    assert not phases.run(both, undo_on_failure=True).ok
+    assert host.files.texts == installed
+    assert len(ours(host)) == 2

@@ -323,13 +323,3 @@ def test_a_unit_with_a_network_of_its_own(node: SandboxedNode, own: tuple[str, .
 
 
 # The other units
-
-
-def test_a_service_at_boot(node: SandboxedNode) -> None:
-    """It makes its part, and has failed where a signal ends it before."""
-    install(node, WAITS)
-    script = TERMINATE.format(condition="grep -q 'waiting for up to' /run/log", signal="TERM")
-    done = node.run("sh", "-c", script, "sh", *service(ROUTES))
-    status, *log = done.stdout.splitlines()
-    assert status == "1"
-    assert "SIGTERM ended this" in log[-1]

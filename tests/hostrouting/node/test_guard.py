@@ -226,14 +226,6 @@ def test_it_rests(seconds: float) -> None:
         )  # a whole pass lists the tables up to three times
 
 
-def test_a_whole_pass_is_made_each_minute() -> None:
-    """The table for probes is back within 60 s, although Linux reports nothing of it."""
-    guarded = Guarded(seconds=0.5)
-    guarded.run_until(300)
-    for before, after in pairwise(guarded.times("all")):
-        assert after - before < 60
-
-
 # What it logs
 
 
@@ -359,15 +351,6 @@ def test_a_broken_configuration(there: dict[str, str], capfd: pytest.CaptureFixt
     fault, again = [line for line in logged(capfd) if line[0] in "345"]
     assert CONFIG in fault
     assert again == ALL_IS_RIGHT
-
-
-def test_it_begins_with_an_empty_configuration(capfd: pytest.CaptureFixture[str]) -> None:
-    """That is said."""
-    guarded = Guarded()
-    guarded.host.files.texts[CONFIG] = ""
-    guarded.run_until(5)
-    [fault] = logged(capfd)
-    assert fault.startswith(f"3 {CONFIG} ")
 
 
 # How it ends

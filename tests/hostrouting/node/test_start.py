@@ -82,15 +82,6 @@ def test_a_refusal(capfd: pytest.CaptureFixture[str]) -> None:
     assert advice.endswith(HostLayout.opening_command)
 
 
-@pytest.mark.parametrize(("config", "status"), [(REPAIRED, PASSED), (BROKEN, REFUSED)])
-def test_a_full_run(config: object, status: int) -> None:
-    """A /run in which nothing can be written changes no decision."""
-    files = OddFiles(broken={"/run": "no space left"})
-    host = node(config, files=files)  # type: ignore[arg-type]  # one of both
-    assert decide(host) == status
-    assert files.writes == []
-
-
 # What root runs and believes
 
 
@@ -423,16 +414,6 @@ def test_the_time_is_up_in_a_destructor(monkeypatch: pytest.MonkeyPatch) -> None
 
     assert decide(node(), lock=FakeLock(hang)) == REFUSED
     assert waited == []
-
-
-def test_no_kernel(capfd: pytest.CaptureFixture[str]) -> None:
-    """Without an answer of Linux, nothing starts."""
-    host = node(wanting(cidrs=()))
-    host.files.texts[CONFIG] = render_config(REPAIRED)
-    for nth in (1, 2):
-        host.faults.fail("snapshot", BackendError("no netlink", kind="unavailable"), nth=nth)
-    assert decide(host) == REFUSED
-    assert logged(capfd)[0] == "3 REQUIREMENT: no netlink"
 
 
 def test_netlink_cannot_be_opened(capfd: pytest.CaptureFixture[str]) -> None:

@@ -170,17 +170,6 @@ def test_the_routes_change_before_the_check_has_the_lock(mode: str) -> None:
 class TestMarkersThatFail:
     """Only the routes decide: no failure to write or remove a marker changes the result."""
 
-    def test_no_marker_is_better_than_a_wrong_one(self, caplog: pytest.LogCaptureFixture) -> None:
-        """An earlier marker goes if that of this check cannot be written."""
-        host = FakeHost(kernel=h200())
-        checked(host, "10.0.0.0/8")
-        assert [*markers(host)] == ["ok"]
-        host.kernel.ip_route("add", Route.to("10.9.0.0/16", dev="ib0"))
-        host.files.broken[LAYOUT.detected_path] = "No space left on device"
-        assert checked(host, "10.0.0.0/8").report.verdict == "overlap"
-        assert markers(host) == {}
-        assert f"{LAYOUT.detected_path}: No space left on device" in caplog.text
-
     def test_no_lock(self) -> None:
         """The check fails before it begins, so the marker of an earlier one stays."""
         host = FakeHost(kernel=h200())

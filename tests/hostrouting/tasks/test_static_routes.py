@@ -1,13 +1,10 @@
 """ConfigureStaticRoutes: conflicts, waiting, and other programs at the same time."""
 
-import errno
-
 import pytest
 
 import phases
 from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.errors import (
-    ApplyError,
     NotReady,
     RouteConflict,
 )
@@ -31,7 +28,6 @@ from tests.support.tasks import (
     ours,
     paths_on,
     run,
-    undo,
 )
 
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
@@ -131,16 +127,6 @@ class TestDefaultRoute:
             phases.execute(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host), ctx)
         assert ctx.clock.now() <= 1
 
-    def test_is_gone_at_an_undo(self) -> None:
-        """What comes back cannot be set, and what the run has added goes all the same."""
-        host = configured(config(*REPAIR))
-        task = Configure(config("9.0.0.0/8"), host=host)
-        run(task)
-        for route in host.kernel.snapshot().default_routes(4):
-            host.kernel.ip_route("delete", route)
-        failure_of(undo, task, of=NotReady)
-        assert our_destinations(host) == []
-
 
 def test_another_default_route_becomes_the_best() -> None:
     """The plan says that the routes would move to the new card, and the task moves them."""
@@ -155,15 +141,6 @@ def test_another_default_route_becomes_the_best() -> None:
     assert task.plan().is_empty
 
 
-def test_nothing_to_do() -> None:
-    """Where the routes are right, nothing is written but the lock."""
-    host = configured(config(*REPAIR))
-    host.files.writes.clear()
-    result = run(ConfigureStaticRoutes(config(*REPAIR), host=host))
-    assert result == phases.Skip("everything is as it should be")
-    assert host.files.writes == [LAYOUT.lock_path]
-
-
 def test_another_section_is_installed_meanwhile() -> None:
     """The routes are those of all that is installed when they are set."""
     host, mishaps = mishap_host()
@@ -172,19 +149,6 @@ def test_another_section_is_installed_meanwhile() -> None:
     mishaps.meanwhile(f"lock {LAYOUT.lock_path}", lambda: run(other), when=lambda: installed(host))
     run(ConfigureStaticRoutes(config(*REPAIR), host=host))
     assert len(our_destinations(host)) == 3, "the route for replies to probes is one of them"
-
-
-def test_what_linux_does_not_take_back() -> None:
-    """The error has the first one. A task that can wait tries again."""
-    host = FakeHost(kernel=h200())
-    host.faults.fail("change", errno.ENOBUFS, nth=2)
-    host.faults.fail("change", errno.ENOBUFS, nth=3)
-    error = failure_of(run, Configure(config(*REPAIR), host=host, wait=0), of=ApplyError)
-    assert our_destinations(host) == [REPAIR[0]]
-    assert [str(change.route.prefix) for change in effects_of(error).changes] == [REPAIR[0]]
-    host.faults.fail("change", errno.ENOBUFS)
-    result = run(Configure(config(*REPAIR), host=host))
-    assert [str(change.route.prefix) for change in effects_of(result).changes] == [REPAIR[1]]
 
 
 def test_a_run_that_is_cancelled_while_it_sets_routes() -> None:
