@@ -150,6 +150,14 @@ def test_an_open_gate_in_warn(*, is_installed: bool, caplog: pytest.LogCaptureFi
         assert plan.would_fail == ""
 
 
+def test_a_gate_that_is_open_as_soon_as_it_is_installed() -> None:
+    """On a new host, the run fails at its end, after its work."""
+    host = FakeHost(kernel=h200())
+    loaded(f"{UNITS}/{MACHINES}.d/50-x.conf", RESET)(host)
+    failure_of(run, Configure(WANTED, host=host), of=RequirementError, match="starts unchecked")
+    assert our_destinations(host) == [*REPAIR]
+
+
 def test_files_that_systemd_has_not_read(host: FakeHost) -> None:
     """A drop-in is there, and is not in force before a reload."""
     run(Configure(WANTED._replace(gate=GateConfig((KUBELET,))), host=host, allow_removal=True))

@@ -157,6 +157,14 @@ class TestNothingToDo:
         assert [operation.verb for operation in start.systemd] == ["reload", "start"]
 
 
+@pytest.mark.parametrize(("mode", "severity"), [("STRICT", "error"), ("WARN", "warning")])
+def test_how_bad_an_overlap_is(mode: str, severity: str) -> None:
+    """A plan in STRICT says that of what the run would fail with."""
+    host = FakeHost(kernel=h200())
+    plan = Configure(config(cidrs=(CIDR,), mode=mode), host=host).plan()
+    assert plan.check_findings[0].severity == severity
+
+
 def test_what_was_done_before_a_part_failed() -> None:
     """The error of the whole has it, whatever has failed after it: files, and routes."""
     host = FakeHost(kernel=h200())

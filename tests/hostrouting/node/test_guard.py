@@ -226,6 +226,14 @@ def test_it_rests(seconds: float) -> None:
         )  # a whole pass lists the tables up to three times
 
 
+def test_a_whole_pass_is_made_each_minute() -> None:
+    """The table for probes is back within 60 s, although Linux reports nothing of it."""
+    guarded = Guarded(seconds=0.5)
+    guarded.run_until(300)
+    for before, after in pairwise(guarded.times("all")):
+        assert after - before < 60
+
+
 # What it logs
 
 

@@ -28,6 +28,7 @@ from tests.support.tasks import (
     ours,
     paths_on,
     run,
+    undo,
 )
 
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
@@ -126,6 +127,16 @@ class TestDefaultRoute:
         with pytest.raises(phases.Cancelled):
             phases.execute(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host), ctx)
         assert ctx.clock.now() <= 1
+
+    def test_is_gone_at_an_undo(self) -> None:
+        """What comes back cannot be set, and what the run has added goes all the same."""
+        host = configured(config(*REPAIR))
+        task = Configure(config("9.0.0.0/8"), host=host)
+        run(task)
+        for route in host.kernel.snapshot().default_routes(4):
+            host.kernel.ip_route("delete", route)
+        failure_of(undo, task, of=NotReady)
+        assert our_destinations(host) == []
 
 
 def test_another_default_route_becomes_the_best() -> None:

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from hostrouting.errors import BackendError, HostError
+from hostrouting.fib.engine import Fib
 from hostrouting.host.host import Host
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.route import OURS, Route
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeFiles, FakeHost, FaultyBackend, h200
+from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, FaultyBackend, h200, plain_vm
 from hostrouting.testing.contract import BackendContract, contract_host
 from tests.support.kinds import raises
 from tests.support.tasks import config, run
@@ -126,6 +127,15 @@ def test_an_image_has_the_files_of_a_real_one(tmp_path: Path) -> None:
     assert {*image.files.texts, *image.files.programs} == {*contents}
     assert {*image.files.links} == links
     assert str(image.kernel) == str(FakeHost.local().kernel)
+
+
+@pytest.mark.parametrize("make", [plain_vm, h200])
+def test_the_ready_made_hosts(make: Callable[[], FakeKernel]) -> None:
+    """Each leaves by eth0, and nodes of Kubernetes forward."""
+    snapshot = make().snapshot()
+    default = "default via 10.0.0.1 dev eth0 proto dhcp metric 100"
+    assert str(Fib(snapshot, 4).lookup("192.0.2.1").route) == default
+    assert snapshot.ipv6_forwarding is True
 
 
 def test_folders_that_refuse_files() -> None:
