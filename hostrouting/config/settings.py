@@ -5,7 +5,7 @@ Values from Python and from a file follow the same rules, and are refused with t
 at once.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from ipaddress import IPv4Network, IPv6Address, IPv6Network
 from os import PathLike
@@ -466,7 +466,7 @@ class HostRoutingConfig(NamedTuple):
 
     def faults_between(self) -> Iterator[Fault]:
         """Yield a fault if the guard has nothing to guard."""
-        if self.guard.enabled and not self.has_work:
+        if self.guard.enabled and not self.parts:
             rule = "there is nothing to guard: no routes, no expected CIDRs and no probe rewrite"
             yield Fault("guard", "", rule, "add staticRoutes, routeOverlap or probeRewrite")
 
@@ -525,26 +525,23 @@ class HostRoutingConfig(NamedTuple):
         return tuple(part for part, has_work in zip(PARTS, work, strict=True) if has_work)
 
     @property
-    def has_work(self) -> bool:
-        """Whether there is anything to wait for, or to guard."""
-        return bool(self.parts)
-
-    @property
     def asks_for_nothing(self) -> bool:
         """Whether the configuration needs no file on a host: it gates no unit, so it has nothing to
         do either, and keeps no foreign routes.
         """
         return not gated_units(self) and self.manage_foreign != "keep"
 
-    def replaced(self, section: str, other: "HostRoutingConfig") -> "HostRoutingConfig":
-        """Take one section (the name of its attribute) from the other configuration, and keep the
-        rest. A guard that would have nothing left to guard is turned off.
+    def replaced(self, names: Iterable[str], other: "HostRoutingConfig") -> "HostRoutingConfig":
+        """Take the attributes of these names from the other configuration, and keep the rest. A
+        guard that would have nothing left to guard is turned off.
         """
+        taken = {name: getattr(other, name) for name in names}
+        guard = taken.pop("guard", self.guard)
         # First without the guard: this would fail if the guard had nothing left to guard.
-        changed = self._replace(guard=GuardConfig(), **{section: getattr(other, section)})
-        if not changed.has_work:
+        changed = self._replace(guard=GuardConfig(), **taken)
+        if not changed.parts:
             return changed
-        return changed._replace(guard=self.guard)
+        return changed._replace(guard=guard)
 
 
 _AGENTS_MAY_HAVE = ("gate", "guard")
@@ -557,6 +554,6 @@ def gated_units(config: HostRoutingConfig) -> tuple[str, ...]:
     """
     if config.gate is not None:
         return tuple(sorted(set(config.gate.units)))
-    if config.has_work:
+    if config.parts:
         return (MACHINES,)
     return ()

@@ -12,7 +12,6 @@ from hostrouting.errors import HostError, HostRoutingError
 from hostrouting.install.installed import read_installed
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import Part
     from hostrouting.host.host import Host
     from hostrouting.routes.keep import Purpose
 
@@ -22,9 +21,9 @@ class Request:
     """What a run is asked for."""
 
     config: HostRoutingConfig
-    section: Part | None = None
-    """The section that the run is about: all others stay as they are installed. None if it is about
-    the whole configuration.
+    names: tuple[str, ...] = ()
+    """The attributes of the configuration that the run is about: all others stay as they are
+    installed. Empty if it is about the whole configuration.
     """
     allow_removal: bool = False
     """Whether the run may take away what protects the host now."""
@@ -33,7 +32,7 @@ class Request:
 
     def own_part(self, config: HostRoutingConfig) -> object:
         """What of a configuration the run is about."""
-        return config if self.section is None else getattr(config, self.section)
+        return [getattr(config, name) for name in self.names] or config
 
 
 def _as_installed(config: HostRoutingConfig) -> HostRoutingConfig:
@@ -66,13 +65,13 @@ def read_wanted(host: Host, request: Request) -> Wanted:
     HostError if a run is taken back, and another one has installed something else since.
     """
     former: HostRoutingConfig | None = None
-    if request.section is None:
+    if not request.names:
         with suppress(HostRoutingError):
             former = read_installed(host)
         config = request.config
     else:
         former = read_installed(host)
-        config = former.replaced(request.section, request.config)
+        config = former.replaced(request.names, request.config)
     if request.undone is None:
         return Wanted(config, former, request.allow_removal)
 
@@ -81,7 +80,7 @@ def read_wanted(host: Host, request: Request) -> Wanted:
     if former is not None and request.own_part(former) not in ours:
         sentence = "another run has installed a different configuration since, which stays"
         raise HostError(sentence, what="file")
-    if config.has_work and not (former is not None and former.has_work):
+    if config.parts and not (former is not None and former.parts):
         # The undone run has taken away all that there was to guard, and with it the guard.
         config = config._replace(guard=request.config.guard)
     return Wanted(config, former, request.allow_removal, purpose="undo")

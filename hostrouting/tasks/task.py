@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 import phases
-from hostrouting.config.settings import PARTS, Part
+from hostrouting.config.settings import PARTS, HostRoutingConfig, Part
 from hostrouting.errors import HostError
 from hostrouting.host.host import Host
 from hostrouting.install.install import STEPS, install, plan_install
@@ -18,8 +18,10 @@ from hostrouting.install.wanted import Request, read_wanted
 from phases.context import derived
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.install.results import CheckResult
+
+_BESIDE = ("gate", "guard", "manage_foreign")
+"""What a task about one section also applies, if its configuration has it."""
 
 
 # Not attrs.frozen, whose __init__ fails in a subclass that has no slots.
@@ -31,7 +33,7 @@ class InstallTask:
     parts: ClassVar[tuple[Part, ...]] = PARTS
     """The parts of a pass that the task makes, in order."""
     section: ClassVar[Part | None] = None
-    """The section that the task is about: all others stay as they are installed. None if it is
+    """The section that the task is about: the others stay as they are installed. None if it is
     about the whole configuration; then each part is a step of its own.
     """
 
@@ -56,7 +58,14 @@ class InstallTask:
     @property
     def request(self) -> Request:
         """What a run of the task is asked for."""
-        return Request(self.config, self.section, self.allow_removal)
+        names: tuple[str, ...] = ()
+        if self.section is not None:
+            nothing = HostRoutingConfig()
+            beside = [
+                name for name in _BESIDE if getattr(self.config, name) != getattr(nothing, name)
+            ]
+            names = (self.section, *beside)
+        return Request(self.config, names, self.allow_removal)
 
     def plan(self, ctx: phases.Context | None = None) -> Plan:
         """What do() would do on this host now, and what would make it fail; changes nothing.
@@ -105,8 +114,9 @@ class InstallTask:
                 "what was installed before could not be read, so it cannot be installed again"
             )
             raise HostError(f"{sentence}; to remove everything, run Remove", what="file")
-        restoring = attrs.evolve(self, config=former, wait=0, allow_removal=True)
-        request = attrs.evolve(restoring.request, undone=self.request)
+        done = self.request
+        request = attrs.evolve(done, config=former, allow_removal=True, undone=done)
+        restoring = attrs.evolve(self, wait=0)
         result = restoring.install(derived(ctx, skip=frozenset()), request)
         for run in undone:
             del self.before[run]

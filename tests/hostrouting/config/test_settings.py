@@ -457,9 +457,9 @@ def test_a_guard_that_has_nothing_left_to_guard() -> None:
     """If the last section with a step is replaced by an empty one, the guard is turned off."""
     guarded = HostRoutingConfig.from_mapping({**ROUTES, "guard": {"enabled": True}})
     nothing = HostRoutingConfig()
-    assert guarded.replaced("static_routes", nothing) == nothing
+    assert guarded.replaced(["static_routes"], nothing) == nothing
     with_check = guarded._replace(route_overlap=expect("10.0.0.0/8"))
-    assert with_check.replaced("static_routes", nothing).guard.enabled
+    assert with_check.replaced(["static_routes"], nothing).guard.enabled
 
 
 def test_a_link_local_gateway() -> None:

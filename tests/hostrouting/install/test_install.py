@@ -216,10 +216,11 @@ class TestLaws:
     def test_a_task_alone(
         self, old: HostRoutingConfig, new: HostRoutingConfig, kind: type[InstallTask]
     ) -> None:
-        """A task alone is Configure of the installed configuration with its own section.
+        """A task alone is Configure of the installed configuration with its own section, and with
+        the gate, the guard and manageForeign where the task has them.
 
-        Its undo is that of the section as it was, and of the guard if the task had left it nothing
-        to guard; a second undo does nothing.
+        Its undo is that of what it applied, and of the guard if the task had left it nothing to
+        guard; a second undo does nothing.
         """
         host, _ = node()
         apply(host, old)
@@ -227,9 +228,8 @@ class TestLaws:
         undo = phases.task("undo")(task.undo)
         for section, step in ((new, task), (old, undo), (old, undo)):
             installed = read_installed(host)
-            assert kind.section is not None
-            whole = installed.replaced(kind.section, section)
-            if section is old and whole.has_work and not installed.has_work:
+            whole = installed.replaced(task.request.names, section)
+            if section is old and whole.parts and not installed.parts:
                 whole = whole._replace(guard=old.guard)
             apply_task(step)
             assert differing(disk(host), wanted_disk(whole)) == []
@@ -240,18 +240,23 @@ class TestLaws:
     def test_another_run_meanwhile(
         self, one: HostRoutingConfig, other: HostRoutingConfig, nth: int
     ) -> None:
-        """Of two tasks that run at once, each keeps what the other has installed."""
+        """Of two tasks that run at once, each keeps what the other has installed. What both apply
+        is as the last one has it.
+        """
         host, mishaps = node()
         tasks = [
             ConfigureStaticRoutes(one, host=host, allow_removal=True),
             CheckRouteOverlap(other, host=host, allow_removal=True),
         ]
+        in_order = tasks[::-1] if nth == 1 else tasks[:]
         before_lock(mishaps, nth, lambda: apply_task(tasks.pop()))
         apply_task(tasks[0])
         mishaps.watch = lambda _event: None
         for task in tasks[1:]:  # its moment has not come
             apply_task(task)
-        whole = NOTHING.replaced("static_routes", one).replaced("route_overlap", other)
+        whole = NOTHING
+        for task in in_order:
+            whole = whole.replaced(task.request.names, task.config)
         assert differing(disk(host), wanted_disk(whole)) == []
 
     @example(NOTHING, ESCAPING, ESCAPING, 1)
