@@ -9,7 +9,7 @@ import json
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os.path import commonprefix
-from typing import TYPE_CHECKING, Generic, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias
 
 import attrs
 
@@ -149,7 +149,9 @@ class Step(Generic[T_co]):
             "error": None if self.error is None else describe_error(self.error),
         }
 
-    def __bool__(self) -> NoReturn:
+    def __bool__(
+        self,
+    ) -> bool:  # NoReturn would make type checkers skip the code after `if report:`
         raise TypeError("a report is always true; write `report.ok`")
 
     def __repr__(self) -> str:
@@ -214,8 +216,8 @@ class Step(Generic[T_co]):
         return json.dumps(self.to_mapping(), default=as_data)
 
     def to_mapping(self) -> dict[str, object]:
-        """The keys and values of the JSON. An error is at the step that raised it, a result at the
-        step that returned it.
+        """What the JSON has. An error is at the step that raised it, a result at the step that
+        returned it; results are still the objects that tasks returned.
         """
         return {"schema": _SCHEMA, **self._values()}
 

@@ -239,6 +239,20 @@ class BackendContract:
         assert snapshot.rules == promised.rules
         assert not snapshot.ipv6_forwarding
 
+    def test_snapshot_near_prefixes(self) -> None:
+        """With `near`, routes may be left out, but not those that touch one of these prefixes, nor
+        default routes, nor those of hostrouting.
+        """
+        asked, other = _ours("198.18.0.0/24", protocol=_THEIRS), _ours("192.0.4.0/24")
+        default = _ours("0.0.0.0/0", metric=50, protocol=_THEIRS)
+        added = {asked, other, default}
+        with self.make() as backend:
+            backend.change([RouteRequest("add", route) for route in added])
+            for near in ("198.18.0.0/25", "198.18.0.0/15"):
+                snapshot = backend.snapshot(near=[Prefix.parse(near)])
+                assert added <= set(snapshot.routes)
+                assert snapshot.links == backend.snapshot().links
+
     def test_each_change_has_an_outcome(self) -> None:
         """Each change is tried, in order. A refusal has a kind, names the route, and gives the
         kernel's errno and words. What was added is read back with all attributes.
@@ -309,15 +323,15 @@ class BackendContract:
         with self.make() as backend:
             backend.close()
             backend.close()
-            calls: list[Callable[[], object]] = [
-                backend.snapshot,
-                backend.watch,
-                lambda: backend.lookup(()),
-                lambda: backend.change(()),
-            ]
-            for call in calls:
+            calls: dict[str, Callable[[], object]] = {
+                "snapshot": backend.snapshot,
+                "watch": backend.watch,
+                "lookup": lambda: backend.lookup(()),
+                "change": lambda: backend.change(()),
+            }
+            for name, call in calls.items():
                 try:
                     call()
                 except BackendError:
                     continue
-                raise AssertionError(f"{call} of a closed backend raises no BackendError")
+                raise AssertionError(f"{name} of a closed backend raises no BackendError")
