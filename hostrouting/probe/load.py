@@ -1,5 +1,5 @@
-"""How the table for probes comes into force, whoever asks for it: a task, the gate, a unit at boot
-or the guard.
+"""The table for probes is compared with the configuration, and loaded if it differs. A task, the
+gate, a unit at boot and the guard all use this.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ _REPLACE = Operation("replace", _TABLE, "it differed from this configuration")
 _DELETE = Operation("delete", _TABLE, "it is no longer wanted")
 
 _NO_RULES = ("table ", "chain ", "type ", "comment ", "}")
-"""How the lines of a listing begin that are not rules."""
+"""How the lines that are not rules begin in the output of `nft list table`."""
 _LOADS = 2
-"""How often the table is loaded: something may flush nftables at this moment."""
+"""How often the table is loaded, at most: another program may flush nftables after the first time.
+"""
 
 
 def find_operation(nftables: Nftables, settings: ProbeRewriteConfig) -> Operation | None:
@@ -42,9 +43,9 @@ def find_operation(nftables: Nftables, settings: ProbeRewriteConfig) -> Operatio
 
 
 def _is_in_force(listing: str, settings: ProbeRewriteConfig) -> bool:
-    """Whether the listed table has the rules of these settings, and no other line: another program
-    may insert a rule, or make the table dormant (a line of its own, `flags dormant`). It is not
-    noticed if somebody has edited a rule, but not its comment.
+    """Whether the listed table has the rules of these settings, and no other lines. Rules are
+    recognised by their comments: an edited rule with the old comment is not noticed. Other lines
+    are rules of another program, or `flags dormant`, by which somebody turned the table off.
     """
     of_table, *of_rules = probe_comments(settings)
     lines = [line.strip() for line in listing.splitlines()]
@@ -57,8 +58,8 @@ def _is_in_force(listing: str, settings: ProbeRewriteConfig) -> bool:
 
 
 def load_table(nftables: Nftables, settings: ProbeRewriteConfig, *, done: list[Operation]) -> None:
-    """Make the table as the configuration wants it; `done` gets what was done. HostError if that is
-    not possible. Other tables are not touched.
+    """Load or delete the table if it differs from the configuration, and append what was done to
+    `done`. HostError if nft fails, or if the table still differs afterwards.
     """
     text = render_probe_table(settings) if settings.enabled else PROBE_DELETION
     for _ in range(_LOADS):
