@@ -10,12 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import phases
-from hostrouting.config.settings import (
-    MACHINES,
-    GateConfig,
-    HostRoutingConfig,
-    ProbeRewriteConfig,
-)
+from hostrouting.config.settings import MACHINES, GateConfig, HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.host.effects import effects_of
 from hostrouting.install.plan import Plan
 from hostrouting.model.route import Route

@@ -5,12 +5,7 @@ from ipaddress import IPv4Network
 
 import pytest
 
-from hostrouting.config.settings import (
-    MACHINES,
-    GateConfig,
-    GuardConfig,
-    HostRoutingConfig,
-)
+from hostrouting.config.settings import MACHINES, GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.errors import ConfigError
 from hostrouting.install.installed import read_installed
 from hostrouting.install.losses import find_losses

@@ -9,11 +9,7 @@ from hypothesis import given, settings, strategies as st
 import phases
 from hostrouting.config import GuardConfig, HostRoutingConfig
 from hostrouting.config.settings import MACHINES
-from hostrouting.errors import (
-    HostRoutingError,
-    NotReady,
-    RouteConflict,
-)
+from hostrouting.errors import HostRoutingError, NotReady, RouteConflict
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.model.route import Route

@@ -12,14 +12,7 @@ from hostrouting.errors import BackendError
 from hostrouting.install.results import CheckResult
 from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.testing import FakeHost, h200
-from tests.support.tasks import (
-    LAYOUT,
-    WANTED,
-    config,
-    manager_of,
-    paths_on,
-    run,
-)
+from tests.support.tasks import LAYOUT, WANTED, config, manager_of, paths_on, run
 
 
 @pytest.mark.parametrize("make", [Configure, *TASKS])

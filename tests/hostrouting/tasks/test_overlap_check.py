@@ -21,15 +21,7 @@ from phases.testing import FakeClock
 from tests.support.mishaps import mishap_host
 from tests.support.node import DEFAULT, without_default
 from tests.support.sections import expect
-from tests.support.tasks import (
-    CIDR,
-    LAYOUT,
-    config,
-    context,
-    failure_of,
-    paths_on,
-    run,
-)
+from tests.support.tasks import CIDR, LAYOUT, config, context, failure_of, paths_on, run
 from tests.support.topologies import vpn_node
 
 

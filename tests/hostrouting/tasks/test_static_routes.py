@@ -4,10 +4,7 @@ import pytest
 
 import phases
 from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig
-from hostrouting.errors import (
-    NotReady,
-    RouteConflict,
-)
+from hostrouting.errors import NotReady, RouteConflict
 from hostrouting.host.effects import effects_of
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.route import OURS, Route

@@ -8,13 +8,7 @@ from hypothesis import given
 
 from hostrouting.check.check import check_kernel
 from hostrouting.codes import CANNOT_DECIDE
-from hostrouting.config.settings import (
-    PARTS,
-    HostRoutingConfig,
-    Mode,
-    Part,
-    RouteOverlapConfig,
-)
+from hostrouting.config.settings import PARTS, HostRoutingConfig, Mode, Part, RouteOverlapConfig
 from hostrouting.errors import BackendError, HostError, RouteOverlapError
 from hostrouting.finding import Name
 from hostrouting.model.route import OURS, Route
