@@ -39,7 +39,13 @@ from hostrouting.probe.load import find_operation
 from hostrouting.probe.obstacles import find_probe_obstacles
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
-from hostrouting.upkeep.passes import SHOWN, Done, await_pass, run_pass
+from hostrouting.upkeep.passes import (
+    SHOWN,
+    Done,
+    await_pass,
+    markers_removed_on_failure,
+    run_pass,
+)
 from phases.execution import raise_together
 
 if TYPE_CHECKING:
@@ -281,7 +287,8 @@ def _make_part(
 
     def make_pass(backend: RouteBackend) -> PassOutcome:
         with host.locked(ctx):
-            config = read_installed(host)  # other sections say something about the part, too
+            with markers_removed_on_failure(host.files):
+                config = read_installed(host)  # other sections say something about the part, too
             if getattr(config, part) != getattr(wanted.config, part):
                 raise HostError(_REPLACED, what="file")
             return run_pass(
@@ -300,15 +307,14 @@ def _make_part(
         told = error.findings if error is not None else ()
         _log(ctx, [finding for finding in outcome.to_log if finding not in told])
         if isinstance(error, NotReady):
-            seconds = ctx.clock.now() - began  # the lock was awaited, too
-            sentence = f"gave up after {round(seconds, 1):g} s: {error}"
+            # Not `wait`: the lock was awaited, too.
+            sentence = f"gave up after {round(ctx.clock.now() - began, 1):g} s: {error}"
             raise NotReady(sentence, findings=error.findings) from error
         if error is not None:
             raise error
     report = outcome.report
     warnings = outcome.findings if report is None else ()
-    changes, operations = tuple(done.changes), tuple(done.operations)
-    result = CheckResult(changes, (), operations, warnings, report=report)
+    result = CheckResult(tuple(done.changes), (), tuple(done.operations), warnings, report=report)
     return phases.Skip(_RIGHT) if result == CheckResult() else result
 
 

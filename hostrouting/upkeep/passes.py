@@ -171,9 +171,9 @@ def run_pass(
         if "probe_rewrite" in parts and (config.probe_rewrite.enabled or purpose != "upkeep"):
             outcome = outcome.followed_by(_load_probes(host, config, done.operations))
         if "route_overlap" in parts:
-            return outcome.followed_by(_check(host, backend, config))
-    if outcome.error is not None:
-        remove_markers(host.files)  # they are about another state, and nobody checks this one
+            outcome = outcome.followed_by(_check(host, backend, config))
+        elif outcome.error is not None:
+            remove_markers(host.files)  # they are about another state, and nobody checks this one
     return outcome
 
 
@@ -190,8 +190,9 @@ def _set_routes(
     try:
         plan = keep_routes(backend, config, done=done, purpose=purpose, check=check)
     except HostRoutingError as error:
-        outcome = _failed(error, refuses=True)
-        if not config.static_routes.routes:
+        if config.static_routes.routes:
+            outcome = _failed(error, refuses=True)
+        else:
             outcome = PassOutcome(with_severity("warning", error.findings), error=error)
         return outcome._replace(has_asked=isinstance(error, ApplyError))
     return PassOutcome(plan.warnings, has_asked=bool(plan.changes))

@@ -170,6 +170,18 @@ class TestMarkersThatFail:
         failure_of(checked, host, "10.0.0.0/8", of=HostError, match="Read-only file system")
         assert [*markers(host)] == ["ok"]
 
+    def test_no_configuration(self) -> None:
+        """An earlier marker goes with the configuration that it was about."""
+        host, mishaps = mishap_host()
+        checked(host, CIDR)
+
+        def empty() -> None:
+            host.files.texts[LAYOUT.config_path] = "{}"
+
+        mishaps.meanwhile(f"lock {LAYOUT.lock_path}", empty)
+        failure_of(checked, host, CIDR, match="configures nothing")
+        assert markers(host) == {}
+
     def test_another_configuration_meanwhile(self) -> None:
         """It leaves the markers of the other run."""
         host, mishaps = mishap_host()
