@@ -69,11 +69,12 @@ class EbtablesProgram:
         self._tool = partial(run_tool, what="ebtables", package="iptables or ebtables", run=run)
 
     def list_rules(self) -> tuple[BridgeRule, ...]:
+        # Of the backends, one may be absent; both may have no rules; but only one may have rules.
         listed: list[tuple[BridgeRule, ...]] = []
         unusable: list[HostError] = []
         for program in _BACKENDS:
             try:
-                listed.append(self._list(program))
+                listed.append(self._rules_of(program))
             except HostError as error:
                 if not error.is_absent:
                     raise
@@ -94,7 +95,8 @@ class EbtablesProgram:
         text = "\n".join(lines)
         self._tool(f"{rules[0].program}-restore", "--noflush", text=text, purpose=purpose)
 
-    def _list(self, program: str) -> tuple[BridgeRule, ...]:
+    def _rules_of(self, program: str) -> tuple[BridgeRule, ...]:
+        # ebtables-save goes first, because it loads no module: see the top of this file.
         save = f"{program}-save"
         purpose = "list its rules"
         saved = self._tool(save, purpose=purpose)

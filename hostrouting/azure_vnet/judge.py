@@ -126,7 +126,7 @@ def judge(
 
     findings: list[Finding] = []
     if facts.active_file:
-        findings.append(_is_active(facts.active_file))
+        findings.append(_finding_active(facts.active_file))
     if pods is None:
         findings.append(_UNREADABLE_STATE)
     if facts.rules is None and node.bridges:
@@ -135,15 +135,15 @@ def judge(
     stale_ips = {entry.ip for entry in stale if entry.kind == "rule"}
     listed = [pod.name for pod in pods or () if not stale_ips.isdisjoint(pod.ips)]
     if listed:
-        findings.append(_still_listed(listed))
+        findings.append(_finding_still_listed(listed))
     if len(stale) > MOST:
-        findings.append(_too_many(len(stale)))
+        findings.append(_finding_too_many(len(stale)))
     if config.dry_run:
         findings.append(_DRY_RUN)
     return entries, tuple(findings)
 
 
-def _is_active(path: str) -> Finding:
+def _finding_active(path: str) -> Finding:
     return Finding(
         "azure-vnet",
         "error",
@@ -153,7 +153,7 @@ def _is_active(path: str) -> Finding:
     )
 
 
-def _still_listed(pods: Sequence[str]) -> Finding:
+def _finding_still_listed(pods: Sequence[str]) -> Finding:
     sentence = (
         f"{STATE_FILE} still lists {spoken(pods, most=3)}, whose rules are stale: "
         "azure-cnms, if it runs, adds them again from there"
@@ -162,7 +162,7 @@ def _still_listed(pods: Sequence[str]) -> Finding:
     return Finding("azure-vnet", "warning", sentence, STATE_FILE, remedy)
 
 
-def _too_many(count: int) -> Finding:
+def _finding_too_many(count: int) -> Finding:
     sentence = f"{count:,} entries are stale, and one run deletes at most {MOST:,}"
     remedy = Remedy(
         "name only some of the networks in azureVnetCleanup.managed, and clean up in several runs"
@@ -252,6 +252,7 @@ def _reserved_addresses(snapshot: Snapshot) -> dict[IP, str]:
 def _macs_of_each_ip(
     rules: Iterable[PodRule], neighbours: Iterable[Neighbour]
 ) -> dict[IP, list[str]]:
+    # From rules and neighbours; the virtual MAC address is no pod's.
     pairs = [(rule.ip, rule.mac) for rule in rules if rule.mac != VIRTUAL_MAC]
     pairs += [(neighbour.ip, neighbour.mac) for neighbour in neighbours]
     macs_of_ip: dict[IP, list[str]] = {}

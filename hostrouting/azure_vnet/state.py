@@ -55,8 +55,8 @@ def _pod(name: str, pod: Any) -> Endpoint:
 
 
 def _member(holder: Any, key: str, kind: type[Any]) -> Any:
-    """The value of this key, which has to be of this kind. It is an empty one for null, because
-    azure-vnet writes null for that.
+    """The value of this key, which has to be of this kind. Null becomes an empty one, because
+    azure-vnet writes null instead.
     """
     value = holder[key]
     if value is None:

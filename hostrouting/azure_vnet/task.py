@@ -132,6 +132,7 @@ class CleanStaleAzureVnet:
             return self._clean(ctx)
 
     def _read_facts(self) -> CleanupFacts:
+        # A fake host with the programs of this machine would be judged by the wrong facts.
         edges = {type(self.ebtables), type(self.link_layer)}
         is_of_this_kernel = self.host.backend in {None, Host.local().backend}
         if not is_of_this_kernel and edges & {EbtablesProgram, KernelLinkLayer}:

@@ -122,7 +122,7 @@ def require_cidrs(config: HostRoutingConfig) -> None:
 
 
 def _judges(snapshot: Snapshot, check: RouteOverlapConfig) -> Iterator[Judge]:
-    """A judge for each family in which something is expected."""
+    """Yield a judge for each family in which CIDRs are expected."""
     for family in sorted({cidr.version for cidr in check.cidrs}):
         yield Judge(Fib(snapshot, family), check)
 
@@ -185,8 +185,8 @@ def _doubts_in(parts: Iterable[Part]) -> Iterator[RangeInDoubt]:
 def _doubts_about_own_addresses(judge: Judge) -> Iterator[RangeInDoubt]:
     """Yield a doubt for each address of this host that the rules do not lead to table local: the
     rule for that table was deleted, or is not the first. Packets to the address may then never
-    reach the host. It is a doubt and not an error, because IPv6 may look up the table even without
-    the rule: its tables do not show whether it does.
+    reach the host. This is only a doubt, because IPv6 may look up the table even without the rule:
+    the rules and tables do not show whether it does.
 
     Field states: networkd-took-the-local-rule, netbird-and-vrf.
     """

@@ -92,7 +92,7 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
 
 
 def _default_routes(fib: Fib) -> Iterator[Route]:
-    """The default routes for plain packets, in the order of the lookup. Routes and rules that
+    """Yield the default routes for plain packets, in the order of the lookup. Routes and rules that
     refuse packets are ignored, because they do not change which device is meant.
     """
     every = Prefix(fib.family, 0, 0)
@@ -109,7 +109,7 @@ def _default_routes(fib: Fib) -> Iterator[Route]:
 
 
 def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
-    """The default routes of a table, in the order in which Linux uses them. Two routes to the two
+    """Yield the default routes of a table, in the order in which Linux uses them. Two routes to the
     halves of all addresses, as VPNs add them, count as one: it has the prefix of the first half
     and the next hops of both.
     """
@@ -150,9 +150,9 @@ def _routes_that_count(
 ) -> tuple[Route, ...]:
     """The default routes through the devices that count, with only these next hops.
 
-    Two halves count if they are a tunnel's: OpenVPN hides the default route by them
-    (`redirect-gateway def1`). Those of another device count only if no card has a default route of
-    length 0: beside one, they are probably the very routes that the check has to find.
+    Two halves by a tunnel count: OpenVPN hides the default route by them (`redirect-gateway def1`).
+    Two halves by another device count only if no card has a default route of length 0: beside one,
+    they are probably the very routes that the check has to find.
 
     Field state: bgp-halves-before-a-vpn has only a tunnel's of length 0.
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def find_flaws(judge: Judge) -> Iterator[Finding]:
-    """The flaws of one family, the worst first."""
+    """Yield the flaws of one family, the worst first."""
     yield from _hosts_in_service_networks(judge)
     yield from _competing_defaults(judge)
 

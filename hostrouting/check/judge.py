@@ -139,8 +139,8 @@ class Judge:
         return self._opinions[key][1]
 
     def opinion_on_packets_to(self, address: int, decision: Decision) -> Opinion:
-        """The opinion on packets to this address with this decision. They escape if the address is
-        that of a pod of this node, and the decision does not lead to the pod.
+        """The opinion on packets to this address with this decision. If the address is that of a
+        pod of this node, and the decision does not lead to the pod, the packets escape.
         """
         opinion = self.opinion(decision)
         route = decision.route
@@ -174,9 +174,9 @@ def first_opinion(rules: Iterable[Callable[..., Opinion | None]], *subject: Any)
 
 
 def _misses(judge: Judge, route: Route, pods: Route) -> bool:
-    """Whether packets that take this route do not reach the pods of this node to which some table
-    has the route `pods`. The route hides that one: it is in a table that is looked up before, or
-    in the same table with a longer prefix or a better rank.
+    """Whether packets that take `route` do not reach the pods of this node to which `pods` is the
+    route. It was found in some table, but `route` decides: by an earlier rule, or in the same table
+    by a longer prefix or a better rank.
 
     A device of a CNI is trusted to bring packets to pods, unless it is an expected one. An address
     of this host, or a broadcast address, hides only a pod that has the same address.
@@ -214,9 +214,9 @@ def own_address(judge: Judge, taken: TakenRoute) -> Opinion | None:
     A broadcast address is in doubt if its network lies inside a wider one of the same device: the
     mask is probably too long, and the address may be that of a host.
 
-    A `local` route to more than one address (AnyIP) is an escape: this host keeps packets for
-    others. It is fine for packets with a mark, because proxies catch them so: `local default dev
-    lo`, on every node with Cilium.
+    A `local` route to more than one address (AnyIP) is an escape, because this host keeps packets
+    that are for others. Packets with a mark are fine there: proxies catch them by `local default
+    dev lo`, on every node with Cilium.
 
     Field states: azure-nd-one-subnet, calico-ipip; anyip-services, anyip-one-service; istio-tproxy;
     vip-with-a-mask-too-long.
@@ -383,9 +383,9 @@ def bridge_with_a_card(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
 
 
 def device_of_a_cni(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
-    """A device of a known CNI is fine. It is in doubt if the pods of this node are another CNI's,
-    or if the route is to addresses in a network of the uplink or of another bridge of pods: it may
-    be left behind by a migration from one CNI to another.
+    """A device of a known CNI is fine. There is a doubt if the pods of this node are another CNI's,
+    or if the route is to addresses in a network of the uplink or of another bridge of pods: the
+    device may be left behind by a migration from one CNI to another.
 
     There is no opinion if the CNI does not use the device so: a pod's device has routes to single
     addresses, and a device for marked packets only those that a rule has selected by their mark.

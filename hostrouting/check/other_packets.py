@@ -112,8 +112,8 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Packets that arrive on a device are fine, because nothing is expected of them. Those of pods
-    of this node are the exception: what these send to the cluster must not escape.
+    """Packets that arrive on a device are fine, because nothing is expected of them. Packets from
+    pods of this node are in doubt if they escape: they should reach the cluster.
 
     Field states: iif-cni0-into-a-vpn, iif-cni0-but-pods-stay; iif-docker0-into-a-vpn.
     """
@@ -252,8 +252,8 @@ def by_a_device_in_doubt(_: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def unknown(other: OtherPackets) -> Opinion:
-    """The doubt about packets of which nothing more is known. It names the rule, whether that is
-    judged or not.
+    """The doubt about packets of which nothing more is known. Its reason is the rule, also if the
+    rule is not judged.
 
     Field states: vpn-for-one-user, goto-for-marked-packets.
     """

@@ -57,9 +57,9 @@ class Refusals(NamedTuple):
         return Opinion(Grade.ESCAPE, route.type)
 
     def _devs_inside(self, refused: Route) -> Iterator[str]:
-        """The devices by which more specific routes of the same table lead into the refused range
-        directly, and those that have an address in it. The uplinks of such routes are left out,
-        because pods are never there.
+        """Yield the devices by which more specific routes of the same table lead into the refused
+        range without a gateway, and those that have an address in it. Uplinks of such routes are
+        left out, because pods are never there.
         """
         for route in self.fib.routes:
             if route.table != refused.table or route.has_gateway:

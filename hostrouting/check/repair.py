@@ -59,8 +59,8 @@ Reasons: TypeAlias = list[tuple[Part, Why | None]]
 def propose_repair(
     judge: Judge, cidrs: Sequence[Prefix], blocks: Sequence[Prefix], parts: Sequence[Part]
 ) -> Repair:
-    """The repair for what escapes in these CIDRs. They were joined to these blocks, which consist
-    of these parts.
+    """The repair for what escapes in these CIDRs. The blocks are the same CIDRs, joined, and the
+    parts are those of the blocks.
     """
     escaping = [part for part in parts if part.escape is not None]
     if not escaping:
@@ -89,14 +89,14 @@ def propose_repair(
 
 
 def _outermost(cidrs: Sequence[Prefix]) -> Iterator[Prefix]:
-    """The CIDRs that do not lie inside another one of these, in order."""
+    """Yield the CIDRs that do not lie inside another one of these, in order."""
     for cidr in sorted(set(cidrs)):
         if not any(cidr in other for other in cidrs if other != cidr):
             yield cidr
 
 
 def _inside(cidr: Prefix, reasons: Reasons) -> Reasons:
-    """These ranges, cut to what lies inside the CIDR."""
+    """Cut the ranges to what lies inside the CIDR; keep their reasons."""
     inside: Reasons = []
     for part, why in reasons:
         if part.first <= cidr.last and cidr.first <= part.last:
@@ -187,8 +187,9 @@ def _may_lead_out(judge: Judge, dev: str) -> bool:
 
 
 def _with_rules(judge: Judge, cidr: Prefix, reasons: Reasons) -> Reasons:
-    """These ranges of a CIDR, with their reasons. A reason gets the rule that repairs its range, if
-    there is one: for the whole CIDR or, if that is wrong, for the hidden pods of this node.
+    """Add rules to the reasons why no route repairs these ranges of a CIDR: the rule that repairs
+    the range, if there is one. It is for the whole CIDR or, if that would be wrong, for the hidden
+    pods of this node.
     """
     destinations = {cidr: None}
     for part, _ in reasons:
@@ -202,10 +203,11 @@ def _with_rules(judge: Judge, cidr: Prefix, reasons: Reasons) -> Reasons:
 
 
 def _with_rule(judge: Judge, destination: Prefix, reasons: Reasons) -> Reasons:
-    """These ranges with their reasons. Try the rule that looks up table main for this destination
-    before other rules: the reason of each range that it repairs gets the rule. It is not proposed
-    if it makes a range worse, leads one away from where it is fine, or settles a doubt about
-    default routes, which the operator has to settle.
+    """Try the rule that looks up table main for this destination before other rules. Return the
+    ranges with their reasons; those of ranges that the rule repairs have the rule.
+
+    The rule is not proposed if it makes a range worse, leads one away from where it is fine, or
+    settles a doubt about default routes, which only the operator can settle.
     """
     before = list(find_parts(judge, destination.first, destination.last))
     priority = _priority_before(judge, before)

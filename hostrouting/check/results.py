@@ -152,9 +152,8 @@ class Escape(NamedTuple):
 
     @property
     def _fate(self) -> str:
-        """What happens to the packets, in words. It is "may leave through" if the devices of the
-        route are not exactly those by which packets escape: it has others, too, or some are those
-        of an equal default route.
+        """What happens to the packets, in words. They only "may leave through" these devices if the
+        route has others, too, or if some of them are those of an equal default route.
         """
         if not self.devs:
             return FATES.get(self.kind) or FATES[self.decision.kind]
@@ -209,7 +208,7 @@ class Repair(NamedTuple):
 
     @property
     def routes(self) -> tuple[StaticRoute, ...]:
-        """These routes, as a configuration has them."""
+        """The static routes for a configuration."""
         return tuple(
             StaticRoute(route.prefix.to_network(), dev=self.dev) for route in self.resolved
         )
@@ -353,6 +352,7 @@ class CheckReport(NamedTuple):
 
 
 def _ok_sentence(report: FamilyReport) -> str:
+    # Each way in which an address of the CIDRs is fine, but only those that occur.
     cidrs = spoken([str(cidr) for cidr in report.cidrs])
     fates = [f"leaves through {spoken(report.expected_devs, last='or')}"]
     allowed = dict.fromkeys(part.allowance for part in report.parts if part.allowance)

@@ -166,8 +166,9 @@ def _facts_of(escape: Escape) -> dict[str, Any]:
 
 
 def _describe_repair(report: CheckReport) -> Iterator[Finding]:
-    """Yield a finding about the routes that repair what escapes, if there are any. It says which
-    hosts are no longer reached through the devices by which packets escape now.
+    """Yield a finding about the routes that repair what escapes, if there are any. Its sentence
+    says what that costs: hosts behind the devices by which packets escape now are no longer
+    reached.
     """
     if not report.routes:
         return

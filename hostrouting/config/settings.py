@@ -81,8 +81,8 @@ _EARLY = {
 """The services that the network or the gate itself needs, without ".service"; of a template, up to
 the @. `_precedes_gate` knows those of systemd and netplan by the beginning of their names.
 """
+# Services that start the containers of the whole host: to gate them would hold back too much.
 _RUNTIMES = ("containerd.service", "crio.service", "snap.microk8s.daemon-containerd.service")
-"""Services that start the containers of the whole host: to gate them would hold back too much."""
 
 
 # The rules of single values.
@@ -128,7 +128,7 @@ def _require_no_ipv4(block: Network | IP) -> None:
 
 
 def _router(ip: IP) -> IP:
-    """The address of a router, as a rule for `Annotated`."""
+    # A rule for `Annotated`, which returns the value.
     _require_no_ipv4(ip)
     return ip
 

@@ -260,8 +260,8 @@ def _is_never_met(rule: Rule, condition: Condition, own: Iterable[IP]) -> bool:
 
 
 def _plain_meets(rule: Rule, condition: Condition) -> bool:
-    """Whether the plain packet meets this condition. It has no source yet: IPv4 compares `from`
-    with 0.0.0.0 then, and IPv6 does not select the packet.
+    """Whether the plain packet meets this condition. The packet has no source yet: IPv4 compares
+    `from` with 0.0.0.0 then, and in IPv6 no `from` matches.
     """
     name, value = condition
     if name == "fwmark":
@@ -331,7 +331,7 @@ class Fib:
         return decision
 
     def cells(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """The first and the last address of each cell between these two addresses, in order."""
+        """Yield the first and the last address of each cell from `first` to `last`, in order."""
         return pieces(first, last, self.borders)
 
     @cached_property

@@ -42,7 +42,7 @@ RELOAD = Remedy(command="systemctl daemon-reload")
 
 
 class UnitGates(NamedTuple):
-    """Which gates of some units are open, and why."""
+    """The units whose gates are not open, and why the others' are."""
 
     findings: tuple[Finding, ...]
     """Why gates are open, or why the file that should open them is ignored; the worst first."""

@@ -104,8 +104,9 @@ def is_active(manager: Manager, unit: str) -> bool:
 
 
 def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
+    # The state with these properties; for one that fails, also with the errors in the journal.
     unit = properties["Id"]
-    state = UnitState(unit, _name_of(properties), properties["StateChangeTimestamp"])
+    state = UnitState(unit, _state_from(properties), properties["StateChangeTimestamp"])
     if state.state == "masked":
         return state._replace(remedy=_to_unmask(unit, properties))
     if state.state not in {"stuck", "fails"}:
@@ -131,7 +132,8 @@ def _to_unmask(unit: str, properties: Mapping[str, str]) -> Remedy:
     return Remedy(command=command_of(command, unit))
 
 
-def _name_of(properties: Mapping[str, str]) -> State:
+def _state_from(properties: Mapping[str, str]) -> State:
+    # In this order, because a unit can be masked while it runs, and failed before it was masked.
     active = properties["ActiveState"]
     if active in {"active", "reloading"}:
         return "runs"
