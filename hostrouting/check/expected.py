@@ -80,12 +80,11 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
         hidden_card = card
     # Each device in doubt may be the intended one.
     expected = devs | doubtful
-    is_named = bool(configured) or any(map(devices.may_be_card, expected))
-    is_dummy = any(links[dev].kind == "dummy" for dev in expected & links.keys())
-    is_unsure = bool(doubtful) or is_dummy
-    return Uplinks(
-        expected, defaults, card, hidden_card, doubtful, is_card_unknown=is_unsure and not is_named
-    )
+    is_card_known = bool(configured) or any(map(devices.may_be_card, expected))
+    has_dummy = any(links[dev].kind == "dummy" for dev in expected & links.keys())
+    may_be_wrong = bool(doubtful) or has_dummy
+    is_card_unknown = may_be_wrong and not is_card_known
+    return Uplinks(expected, defaults, card, hidden_card, doubtful, is_card_unknown)
 
 
 # The default routes.
@@ -124,8 +123,8 @@ def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
 
 
 def _is_for_root_alone(fib: Fib, default: Route) -> bool:
-    """Whether the first rule that leads plain packets to the table of this default route has a
-    uidrange: plain packets are root's, and other users may have another default route.
+    """Whether the first rule that leads plain packets, which are root's, to the table of this
+    default route has a uidrange: other users may have another default route.
     """
     for applied in fib.applied:
         if applied.rule.table == default.table and applied.selects_plain(0):
@@ -172,8 +171,8 @@ def _card_below_tunnel(
 ) -> str | None:
     """The device of the first default route that is not a tunnel's (`hidden`), if it is one device.
 
-    If cards are expected beside the tunnel, it must be one of them: of a configuration that names
-    eth0 and wg0, the card is eth0, even if another card has the better default route.
+    If cards are expected beside the tunnel, it must be one of them, else there is none: with a
+    configuration that names eth0 and wg0, no other card is the one below the tunnel.
 
     Field states: rail-beside-a-named-full-tunnel, rail-beside-a-named-tunnel.
     """

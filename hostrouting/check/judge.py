@@ -174,11 +174,11 @@ def first_opinion(rules: Iterable[Callable[..., Opinion | None]], *subject: Any)
 
 
 def _misses(judge: Judge, route: Route, pods: Route) -> bool:
-    """Whether packets that take `route` do not reach the pods of this node to which `pods` is the
-    route. It was found in some table, but `route` decides: by an earlier rule, or in the same table
-    by a longer prefix or a better rank.
+    """Whether packets that take `route` do not reach the pods of this node to which the route
+    `pods` leads. Linux does not use `pods` for them, because `route` is in a table of an earlier
+    rule, or is before `pods` in the same table.
 
-    A device of a CNI is trusted to bring packets to pods, unless it is an expected one. An address
+    A device of a CNI is assumed to bring packets to pods, unless it is an expected one. An address
     of this host, or a broadcast address, hides only a pod that has the same address.
 
     Field states: rule-before-main-hides-calico-pods, rule-before-main-hides-cni0,

@@ -89,6 +89,7 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
     clash-with-a-source, repaired-for-the-first-lookup-only; policy-routing-hides-cni0.
     """
     block = other.end.rule.src
+    # Usual packets need not meet a further condition, such as a mark.
     if block is None or len(conditions_of(other.end.rule)) > 1:
         return None
     is_inside = bool(other.met)  # else these are the packets from all other sources
@@ -108,7 +109,7 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
         return FINE
     if all(have_end):
         return other.on_route._replace(decision=other.end.decision)
-    return unknown(other)
+    return unknown(other)  # the escape depends on the source that Linux chooses
 
 
 def from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -149,8 +150,8 @@ def of_a_user_network(judge: Judge, other: OtherPackets) -> Opinion | None:
     if last.table in judge.fib.tables_for_plain:
         return None
     for route in judge.fib.routes:
-        is_beside = route.table == last.table
-        if is_beside and any(judge.devices.is_used_as(dev, "network") for dev in route.devs):
+        is_in_table = route.table == last.table
+        if is_in_table and any(judge.devices.is_used_as(dev, "network") for dev in route.devs):
             return FINE
     return None
 
@@ -177,7 +178,7 @@ def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | 
         return None
     owners = {each.dev for each in judge.devices.addresses if each.ip in sources}
     owners = {dev for dev in owners if judge.devices.cni_row(dev) is None}
-    if not owners:  # the addresses of pods, and of the devices that lead to them
+    if not owners:  # only pods, and the devices that lead to them, have such addresses
         return FINE
     devs = judge.fib.possible_devs(other.end.decision)
     is_of_lo = owners == {"lo"} and all(map(judge.devices.may_be_card, devs))

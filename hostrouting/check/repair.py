@@ -45,10 +45,8 @@ _NOT_PROVEN = Why("not-proven", "no route is more specific there, or packets wou
 class Change(NamedTuple):
     """A range of addresses, as it is judged without the proposed routes or rule, and with them."""
 
-    before: Part
-    """The part that contains the range."""
-    after: Part
-    """The range itself."""
+    before: Part  # the part that contains the range
+    after: Part  # the range itself
 
 
 Reasons: TypeAlias = list[tuple[Part, Why | None]]
@@ -226,8 +224,8 @@ def _with_rule(judge: Judge, destination: Prefix, reasons: Reasons) -> Reasons:
     with_rule: Reasons = []
     for part, why in reasons:
         is_inside = destination.first <= part.first <= destination.last
-        is_open = is_inside and why is not None and why.rule is None
-        if is_open and _is_repaired(Change(part, _part_around(after, part.first))):
+        needs_rule = is_inside and why is not None and why.rule is None
+        if needs_rule and _is_repaired(Change(part, _part_around(after, part.first))):
             with_rule.append((part, _why_still(part, None)._replace(rule=rule)))
         else:
             with_rule.append((part, why))
@@ -245,6 +243,7 @@ def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
             rule = (opinion.decision or part.decision).rule
             if opinion.grade is not Grade.ESCAPE or rule is None:
                 continue
+            # A rule that refuses packets has table 0.
             if rule.table not in {0, TABLE_LOCAL, TABLE_MAIN}:
                 priorities.append(rule.priority - 1)
     of_local = [rule.priority for rule in judge.fib.rules if rule.table == TABLE_LOCAL]
@@ -259,8 +258,8 @@ def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
 def _proven(
     judge: Judge, parts: Sequence[Part], routes: list[Route], blocks: Sequence[Prefix]
 ) -> tuple[list[Route], list[Change]]:
-    """The routes among these that end an escape, and what they change. Without routes if anything
-    is worse with them.
+    """The routes among these that end an escape, and what they change. No routes and no changes if
+    anything would be worse with them.
     """
     changes = _changes(judge, parts, judge.fib.with_routes(routes), blocks)
     useful = _useful_routes(routes, changes)
@@ -274,8 +273,8 @@ def _proven(
 def _changes(
     judge: Judge, parts: Sequence[Part], proposed: Fib, blocks: Sequence[Prefix]
 ) -> list[Change]:
-    """Judge these blocks by the proposed tables, and compare with the parts before. A proposal only
-    adds borders between parts, so each new part lies inside one old part.
+    """Judge these blocks by the proposed tables; return each new part with the old one around it. A
+    proposal only adds borders between parts, so each new part lies inside one old part.
     """
     after = Judge(proposed, judge.config)
     changes: list[Change] = []
@@ -304,8 +303,8 @@ def _is_repaired(change: Change) -> bool:
 
 
 def _useful_routes(routes: Sequence[Route], changes: Iterable[Change]) -> list[Route]:
-    """The routes that end an escape. Others change nothing, because an earlier rule decides before
-    them, or only what was fine.
+    """The routes that decide for a range that escaped and is fine now. The others decide for none,
+    because an earlier rule does, or only for ranges that were fine before.
     """
     ending = {
         id(after.decision.route)
