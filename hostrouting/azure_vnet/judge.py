@@ -236,7 +236,7 @@ def _holder_of_each_mac(view: LinkLayerView, uplinks: Collection[str]) -> dict[s
 
 
 def _reserved_addresses(snapshot: Snapshot) -> dict[IP, str]:
-    # What each is, in words. The addresses of the host replace gateways.
+    # The addresses that no pod can have, each with what it is in words.
     reserved: dict[IP, str] = {}
     for route in snapshot.routes:
         if route.prefix.length:
@@ -274,7 +274,7 @@ def _judge_rules(node: _Node) -> Iterator[CleanupEntry]:
     """Judge each rule that azure-vnet adds for a pod."""
     for rule, ip, mac, uplink in node.rules:
         macs = [mac]
-        if mac == VIRTUAL_MAC:
+        if mac == VIRTUAL_MAC:  # which says nothing about this pod
             macs = node.macs_of_ip.get(ip, [])
         fate, reason = _fate_of_address(node, ip, macs)
         if uplink is not None and uplink not in node.uplinks:

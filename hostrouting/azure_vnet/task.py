@@ -82,7 +82,7 @@ class CleanupResult(Effects):
     """The script that restores what was deleted; empty if nothing was deleted."""
 
     def log_fields(self) -> dict[str, object]:
-        """The number of stale, deleted and conflicting entries; the path of the undo file."""
+        """The fields for the log: the numbers of entries, and the path of the undo file."""
         return {
             "stale": len(self.plan.deletions),
             "deleted": len(self.operations),

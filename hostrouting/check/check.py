@@ -236,15 +236,16 @@ def _doubts_of_kernel(
     lowest = 1 if report.family == IPV4 else 0
     addresses = [ip_at(report.family, max(part.first, lowest)) for part in judged]
     for part, answer in zip(judged, backend.lookup(addresses), strict=True):
-        if not _leads_alike(judge.fib, part.decision, answer):
+        if not _allows(judge.fib, part.decision, answer):
             answered = answer.kind if answer.route is None else f"[{answer.route}]"
             reason = f"{answered}, and its tables say [{part.decision}]"
             yield Opinion(Grade.DOUBT, "kernel-differs", reason), part.first, part.first
 
 
-def _leads_alike(fib: Fib, decision: Decision, answer: Answer) -> bool:
-    """Whether the decision allows the answer: both keep packets on this host, or the answer names
-    devices of the decision. Linux may use any of several next hops or equal default routes.
+def _allows(fib: Fib, decision: Decision, answer: Answer) -> bool:
+    """Whether the answer of the kernel agrees with the decision: both keep packets on this host, or
+    the answer names only devices of the decision. Linux may use any of several next hops or equal
+    default routes.
     """
     if answer.route is None:
         # Linux answers with one and the same error if no route is found, or with "unreachable".

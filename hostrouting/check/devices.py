@@ -30,7 +30,7 @@ class Devices:
     """The devices and addresses of one host, for one family."""
 
     def __init__(self, fib: Fib) -> None:
-        """Read them from the snapshot of these tables."""
+        """Take the devices, and the addresses of the family, from the snapshot of these tables."""
         self.links = fib.snapshot.links_by_name
         self.addresses: list[Address] = []
         for address in fib.snapshot.addresses:
@@ -104,7 +104,9 @@ class Devices:
         return routes
 
     def _leads_to_pods(self, route: Route) -> bool:
-        """Whether the route leads to pods of this node, by its prefix and its devices."""
+        """Whether the route leads to pods of this node: to one address by a pod's device or a
+        bridge of pods, or to a network by such a bridge or a device in `POD_NETWORKS`.
+        """
         own = [address for address in self.addresses if address.dev in route.devs]
         is_by_bridge = any(self.is_used_as(dev, "bridge") for dev in route.devs)
         if route.prefix.is_single:
@@ -113,8 +115,8 @@ class Devices:
             return not is_own and (is_by_pod or is_by_bridge)
         if route.prefix.length < 2:  # a default route, or one of its two halves
             return False
-        inside = [address.dev for address in own if address.ip in route.prefix]
-        return is_by_bridge or not set(POD_NETWORKS).isdisjoint(inside)
+        devs_in_network = [address.dev for address in own if address.ip in route.prefix]
+        return is_by_bridge or not set(POD_NETWORKS).isdisjoint(devs_in_network)
 
     # What a device leads to.
 

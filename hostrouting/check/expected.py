@@ -63,8 +63,8 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     """
     links = devices.links
     default_routes = list(_default_routes(fib))
-    counting = _devs_that_count(default_routes, links)
-    defaults = _routes_that_count(default_routes, counting, links)
+    devs_that_count = _devs_that_count(default_routes, links)
+    defaults = _routes_that_count(default_routes, devs_that_count, links)
     devs = configured
     doubtful: frozenset[str] = frozenset()
     if defaults and not configured:
@@ -76,7 +76,7 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     hidden = devs_hidden_by_a_tunnel(devs, defaults, links)
     card = _card_below_tunnel(hidden, devs, devices)
     hidden_card = None
-    if has_tunnel(devs & counting, links):  # a named tunnel may have no default route
+    if has_tunnel(devs & devs_that_count, links):  # a named tunnel may have no default route
         hidden_card = card
     # Each device in doubt may be the intended one.
     expected = devs | doubtful

@@ -142,15 +142,15 @@ def of_a_user_network(judge: Judge, other: OtherPackets) -> Opinion | None:
 
     Field states: ovn-kubernetes-user-network; anycast-address-on-lo-refused has no such table.
     """
-    last = other.end.decision.route
-    if other.met.keys() != {"fwmark"} or last is None:
+    unreachable = other.end.decision.route
+    if other.met.keys() != {"fwmark"} or unreachable is None:
         return None
-    if last.type != "unreachable" or last.prefix.length:
+    if unreachable.type != "unreachable" or unreachable.prefix.length:
         return None
-    if last.table in judge.fib.tables_for_plain:
+    if unreachable.table in judge.fib.tables_for_plain:
         return None
     for route in judge.fib.routes:
-        is_in_table = route.table == last.table
+        is_in_table = route.table == unreachable.table
         if is_in_table and any(judge.devices.is_used_as(dev, "network") for dev in route.devs):
             return FINE
     return None

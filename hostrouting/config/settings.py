@@ -138,6 +138,7 @@ def _precedes_gate(unit: str) -> bool:
     network needs it.
     """
     name, at, _ = unit.removesuffix(".service").partition("@")
+    # systemd-nspawn@ is the template of machines, which wait for the gate.
     is_early = name.startswith(("systemd-", "netplan-wpa-")) and name != "systemd-nspawn"
     return unit in _OUR_UNITS or is_early or f"{name}{at}" in _EARLY
 

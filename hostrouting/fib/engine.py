@@ -256,18 +256,20 @@ def _is_never_met(rule: Rule, condition: Condition, own: Iterable[IP]) -> bool:
     if name != "from" or sources is None:
         return name == "iif" and rule.invert
     is_for_no_source = rule.family == IPV4 and sources.first == 0
+    # Packets from a loopback address never leave this host.
     return not is_for_no_source and not any(ip in sources for ip in own if not ip.is_loopback)
 
 
 def _plain_meets(rule: Rule, condition: Condition) -> bool:
-    """Whether the plain packet meets this condition. The packet has no source yet: IPv4 compares
-    `from` with 0.0.0.0 then, and in IPv6 no `from` matches.
+    """Whether the plain packet meets this condition. It has no mark, user 0, and no source yet:
+    IPv4 compares `from` with 0.0.0.0 then, and in IPv6 no `from` matches. It meets no other
+    selector.
     """
     name, value = condition
     if name == "fwmark":
         return (rule.fwmark & rule.fwmask) == 0
     if name == "uidrange":
-        return value.startswith("0-")  # the plain packet is of user 0
+        return value.startswith("0-")
     if name == "from" and rule.src is not None:
         return rule.family == IPV4 and rule.src.first == 0
     return False
