@@ -71,14 +71,14 @@ def check_kernel(backend: RouteBackend, config: HostRoutingConfig) -> CheckRepor
 
 
 def _differs(report: CheckReport) -> bool:
-    """Whether the kernel differed from its tables, or changed them, while it was read."""
+    """Whether the kernel's answers differ from its tables, or the tables changed during reading."""
     return any(doubt.name == "kernel-differs" for doubt in report.doubts)
 
 
 def find_what_may_come(report: CheckReport, config: HostRoutingConfig) -> str:
-    """What is missing and may still come after a boot, in words: default routes, expected devices
-    and, if the verdict is refused, that the tables come to rest. Empty if nothing is, or if the
-    verdict is OK without it.
+    """What is missing and may still come after a boot, in words: default routes and expected
+    devices. If no unit may start with this verdict, differing tables count, too: they may still be
+    changing. Empty if nothing is missing, or if the verdict is OK without it.
     """
     if report.verdict == "ok":
         return ""
