@@ -311,7 +311,9 @@ VALUES: dict[str, dict[str, list[Any]]] = {
                 *("cloud-init-local", "rdma-ndd", "rdma-load-modules@rdma", "nftables"),
                 *("NetworkManager-wait-online", "wickedd-dhcp4", "wpa_supplicant@eth0"),
                 *("nftables-flush", "iptables", "ip6tables"),
-                *("firewalld", "ufw", "netfilter-persistent"),
+                *("firewalld", "ufw", "netfilter-persistent", "ovs-configuration"),
+                *("openvswitch-nonetwork", "wpa_supplicant-wired@eth0", "dhclient6@eth0"),
+                *("netplan-wpa-eth0", "cloud-init-hotplugd"),
             )
         ],
         "starts the containers of the whole host; name the unit that must wait, such as "
@@ -344,19 +346,6 @@ def test_an_ordinary_unit_can_be_gated(name: str) -> None:
     gate = HostRoutingConfig.from_mapping(document).gate
     assert gate is not None
     assert gate.units == (f"{name}.service",)
-
-
-EARLY = (
-    *("ovs-configuration", "openvswitch-nonetwork", "wpa_supplicant-wired@eth0", "dhclient6@eth0"),
-    *("netplan-wpa-eth0", "cloud-init-hotplugd", "NetworkManager", "systemd-networkd", "ifup@eth0"),
-)
-
-
-@pytest.mark.parametrize("name", EARLY)
-def test_what_makes_the_network_cannot_be_gated(name: str) -> None:
-    """It would wait for what only it brings."""
-    with pytest.raises(ConfigError, match=r"gate\.units"):
-        HostRoutingConfig.from_mapping(with_value("gate.units[0]", f"{name}.service"))
 
 
 def steps_of(key: str) -> list[str | int]:

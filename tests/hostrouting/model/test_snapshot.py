@@ -14,7 +14,7 @@ from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import SAVE, Address, Link, Snapshot
 from tests.support.ip_text import routes_of, text_rows
-from tests.support.nodes import nodes, with_rules
+from tests.support.nodes import nodes
 
 EMPTY = json.loads(Snapshot((), (), (), ()).to_json())
 
@@ -81,14 +81,6 @@ def test_default_routes() -> None:
     )
     there = Snapshot((), (), (), (first, *others, last))
     assert there.default_routes(4) == [first, last]
-
-
-def test_rules_that_are_added() -> None:
-    """Each comes behind those of its priority, as where Linux adds it."""
-    local, *others = default_rules(4)
-    first, second = Rule(4, 0, table=7), Rule(4, 9, table=7)
-    there = Snapshot((), (), default_rules(4), ())
-    assert with_rules(there, [second, first]).rules == (local, first, second, *others)
 
 
 def test_the_network_of_an_address() -> None:

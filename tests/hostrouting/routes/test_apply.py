@@ -212,18 +212,6 @@ FAULTS: dict[str, tuple[Moment, BackendError | int, bool]] = {
 }
 
 
-@pytest.mark.parametrize("nth", [1, 2])
-def test_a_run_that_is_cancelled(nth: int) -> None:
-    """It stops before the next requests, here before the addition or the deletion."""
-    kernel = faulty()
-    put(kernel, [entry(PLACE, ROUTER_1)])
-    plan, before = planned(kernel, [by(PLACE, ROUTER_2)])
-    with pytest.raises(phases.Cancelled) as caught:
-        apply_plan(plan, kernel, before=before, done=[], check=cancelling(nth))
-    assert notes_of(caught.value) == [AS_BEFORE]
-    assert kernel.snapshot() == before
-
-
 def test_a_rollback_that_is_ended() -> None:
     """What interrupts a rollback that has begun again says that nobody knows the routes now."""
     kernel = faulty()

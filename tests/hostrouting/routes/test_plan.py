@@ -241,13 +241,6 @@ default dev eth1               |                     |                  | add
             f"after the next boot, {PLACE} will lead {wanted_route.way}; what is there now works"
         )
 
-    def test_the_default_route_has_moved(self) -> None:
-        """The gateway is not on its device: the finding says how to name the way."""
-        moved = host_with(OF_ETH1, BY_A)
-        plan = plan_static_routes(configured(static(PLACE, BY_A.next_hops[0].gateway)), moved)
-        [finding] = plan.warnings
-        assert "an address or route on eth1 that reaches the gateway" in finding.sentence
-
     @settings(max_examples=scaled(200))
     @given(hosts(), wishes(), st.sampled_from([*IN_DOUBT.values()]))
     def test_after_any_plan(
