@@ -8,6 +8,7 @@ at once.
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from ipaddress import IPv4Network, IPv6Address, IPv6Network
+from itertools import compress
 from os import PathLike
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -523,7 +524,7 @@ class HostRoutingConfig(NamedTuple):
             probes.enabled,
             self.route_overlap.cidrs,
         )
-        return tuple(part for part, has_work in zip(PARTS, work, strict=True) if has_work)
+        return tuple(compress(PARTS, work))
 
     @property
     def asks_for_nothing(self) -> bool:

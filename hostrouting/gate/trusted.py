@@ -1,5 +1,6 @@
 """The files that root runs or reads when a unit starts must not be writable by others. The gate
-refuses every start if one is; here, `status` and `plan` find out why.
+refuses every start if one is; here, `status` and `plan` find out why. The
+program itself finds this out, so one that root has opened to others runs before it refuses.
 """
 
 from __future__ import annotations

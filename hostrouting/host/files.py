@@ -106,7 +106,8 @@ class LocalFiles:
         with _host_errors("read", place):
             try:
                 require_kind("read", place, _entry(place, os.stat(place)), "file")
-                with open(place, "rb") as stream:
+                # If somebody puts a fifo there now, this does not wait for a writer.
+                with open(os.open(place, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
                     return stream.read()
             except _ABSENT:
                 return None
@@ -140,7 +141,8 @@ class LocalFiles:
 
     def remove(self, path: str) -> bool:
         place = self._place(path)
-        require_removable(place, _look(place))
+        # A folder is not removed: nobody knows what is in it.
+        require_kind("remove", place, _look(place), "file", "link", "fifo", "special file")
         with _host_errors("remove", place):
             _unlink(leftover(place))
             is_there = _unlink(place)
@@ -223,11 +225,6 @@ def require_kind(verb: str, place: str, entry: Entry | None, *kinds: str) -> Non
     """Raise HostError if the path exists and is not of one of these kinds."""
     if entry is not None and entry.kind not in kinds:
         raise _error(place, f"cannot {verb} {place}: it is a {entry}; remove it")
-
-
-def require_removable(place: str, entry: Entry | None) -> None:
-    """Raise HostError if this is a folder, which is not removed: nobody knows what is in it."""
-    require_kind("remove", place, entry, "file", "link", "fifo", "special file")
 
 
 def open_lock(place: str) -> int:

@@ -27,7 +27,10 @@ _TIMEOUT = 60.0
 """Seconds in which a slow disk has read everything."""
 _NEEDED = "Python {}.{} or newer".format(*OLDEST_PYTHON)
 TO_INSTALL = Remedy(f"install {_NEEDED}, as the package python3 or python3.N")
-_COMPILE = ("-m", "compileall", "-b", "-q", "--invalidation-mode=unchecked-hash", "-s")
+_COMPILE = (
+    "-I", "-S",  # else Python would load modules from the present folder, as root
+    "-m", "compileall", "-b", "-q", "--invalidation-mode=unchecked-hash", "-s",
+)  # fmt: skip
 """What precedes the prefix that is left out of the names in compiled files, and the folder."""
 _TRIAL = HostLayout.call_code.format("trial")
 _ENVIRONMENT = {"PATH": ":".join(BOOT_PATH), "PYTHONHASHSEED": "0"}

@@ -38,12 +38,17 @@ class FileLock:
         with self._changes:
             self._is_released = True
             if self._is_held:
-                os.close(self._descriptor)
+                self._unlock()
 
     def _wait(self) -> None:
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         with self._changes:
             self._is_held = True
             if self._is_released:
-                os.close(self._descriptor)
+                self._unlock()
         self._wake()
+
+    def _unlock(self) -> None:
+        # Closing is not enough: a process that this one has forked has the descriptor, too.
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        os.close(self._descriptor)

@@ -13,7 +13,7 @@ from hostrouting.boot.program import Program
 from hostrouting.boot.units import UNSET
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
-from hostrouting.finding import Finding, Remedy, Severity
+from hostrouting.finding import Finding, Remedy
 from hostrouting.gate.trusted import find_untrusted
 from hostrouting.gate.unit_gates import find_cancelled_gates, systemd_does_not_run
 from hostrouting.gate.unit_names import is_template, plain_instance, template_of
@@ -49,11 +49,13 @@ def find_requirements(
     yield from _unusable_interpreter(host, changes)
     manager = host.running_manager
     if manager is not None:
-        shown = manager.show(("Id", "Before", "Environment"), *map(plain_instance, gated))
+        shown = manager.show(
+            ("Id", "Before", "Environment", "RootDirectory"), *map(plain_instance, gated)
+        )
         for unit, properties in zip(gated, shown, strict=True):
             yield from _why_it_cannot_be_gated(unit, properties)
-            is_new = HostLayout.drop_in_path(unit) in changes.written_paths
-            yield from _lost_variables(unit, properties, "warning" if is_new else "note")
+            if HostLayout.drop_in_path(unit) in changes.written_paths:
+                yield from _lost_variables(unit, properties)
         yield from find_cancelled_gates(host, config)
     elif not host.is_image:
         yield systemd_does_not_run(gated)
@@ -85,31 +87,31 @@ def _unusable_interpreter(host: Host, changes: FileChanges) -> Iterator[Finding]
 
 
 def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterator[Finding]:
-    """A sentence if the network waits for the unit, while the gate waits for the network; or if
-    this is another name of a unit, because the gate knows a unit by its own. An order that leads
-    through other units is not judged.
+    """A finding if this is another name of a unit, because the gate knows a unit by its own; if the
+    network waits for the unit, while the gate waits for the network; or if the unit has a root of
+    its own. An order that leads through other units is not judged.
     """
     before = sorted(_BEFORE_THE_GATE.intersection(properties["Before"].split()))
     own_name = properties["Id"]
+    words = "name the unit that needs the network, such as kubelet.service, in gate.units"
     if own_name != plain_instance(unit):
         if is_template(unit):
             own_name = template_of(own_name)
         sentence = f"{unit} is another name of {own_name}, and the gate needs the unit's own"
-        words = f"name {own_name} in gate.units instead"
+        words = f"name {own_name} in gate.units"
     elif before:
         sentence = (
             f"{unit} starts before {before[0]}, which the gate waits for: each would wait for the "
             "other"
         )
-        words = "name the unit that needs the network, such as kubelet.service, in gate.units"
+    elif properties["RootDirectory"]:
+        sentence = f"{unit} has RootDirectory=, so root would run the gate from that folder"
     else:
         return
     yield Finding("requirement", "error", sentence, unit, Remedy(words))
 
 
-def _lost_variables(
-    unit: str, properties: Mapping[str, str], severity: Severity
-) -> Iterator[Finding]:
+def _lost_variables(unit: str, properties: Mapping[str, str]) -> Iterator[Finding]:
     """The variables that the unit sets itself, and that our drop-in takes away."""
     names = {word.strip("\"'$").partition("=")[0] for word in properties["Environment"].split()}
     lost = sorted(names.intersection(UNSET.split()))
@@ -119,4 +121,4 @@ def _lost_variables(
             "obey what a user of the unit may have set"
         )
         remedy = Remedy(f"set it in the command: ExecStart=/usr/bin/env {lost[0]}=VALUE COMMAND")
-        yield Finding("requirement", severity, sentence, unit, remedy)
+        yield Finding("requirement", "warning", sentence, unit, remedy)

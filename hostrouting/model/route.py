@@ -6,7 +6,11 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
 
 from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip
+from hostrouting.reading import matches, must
 from hostrouting.text import command_of
+
+Word: TypeAlias = Annotated[str, must(matches(r"\S*"), "has a space or a line break")]
+"""A word as Linux lists it. With a line break, a saved snapshot could forge a line of a page."""
 
 RouteType: TypeAlias = Literal[
     "unspec",
@@ -125,7 +129,7 @@ class NextHop(NamedTuple):
     The gateway may be of the other family (IPv4 through an IPv6 neighbour).
     """
 
-    dev: str | None = None
+    dev: Word | None = None
     gateway: IP | None = None
     weight: Annotated[int, range(1, 257)] = 1
     onlink: bool = False

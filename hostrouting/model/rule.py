@@ -9,7 +9,14 @@ from collections.abc import Iterable
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from hostrouting.model.prefix import IPV4, Prefix, width_of
-from hostrouting.model.route import TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, Refusing, table_name
+from hostrouting.model.route import (
+    TABLE_DEFAULT,
+    TABLE_LOCAL,
+    TABLE_MAIN,
+    Refusing,
+    Word,
+    table_name,
+)
 
 RuleAction: TypeAlias = Literal["to_table", "goto", "nop", Refusing]
 
@@ -45,13 +52,13 @@ class Rule(NamedTuple):
     invert: bool = False
     src: Prefix | None = None
     dst: Prefix | None = None
-    iif: str | None = None
+    iif: Word | None = None
     fwmark: int = 0
     """The value that the bits in `fwmask` of a packet's mark must have. If the mask is not 0, this
     selects also with the value 0.
     """
     fwmask: int = 0
-    others: tuple[tuple[str, str], ...] = ()
+    others: tuple[tuple[Word, Word], ...] = ()
     """Every other selector: its word and its value, such as ("uidrange", "1000-1999") and
     ("ipproto", "tcp").
     """

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import IP, Prefix
-from hostrouting.model.route import OURS, Route
+from hostrouting.model.route import OURS, Route, Word
 from hostrouting.model.rule import Rule
 from hostrouting.reading import json_value, load, parse, read
 
@@ -23,9 +23,9 @@ SAVE = "save one with the command snapshot"
 class Link(NamedTuple):
     """A network device, identified by its name; its index changes when it is created again."""
 
-    name: str
+    name: Word
     index: int  # type: ignore[assignment]  # the method of tuples is not needed
-    kind: str = ""
+    kind: Word = ""
     """The kind of the device as in `ip -details link` ("veth", "bridge", "vrf", …); empty for
     hardware.
     """
@@ -34,7 +34,7 @@ class Link(NamedTuple):
     loopback).
     """
     up: bool = True
-    master: str | None = None
+    master: Word | None = None
 
     @property
     def loopback(self) -> bool:
@@ -47,7 +47,7 @@ class Address(NamedTuple):
 
     ip: IP
     length: Annotated[int, range(129)]
-    dev: str
+    dev: Word
     scope: int = 0
     peer: IP | None = None
 

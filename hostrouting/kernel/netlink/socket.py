@@ -9,8 +9,8 @@ buffer. As many requests are sent at once as have answers that fit into a buffer
 size. A batch asks for an acknowledgement of its last message only; the kernel answers the other
 messages only if it refuses them.
 
-There is one conversation at a time, and one that fails is the last one of its socket. Who has sent
-an answer is not looked at: Linux lets only root send messages to a socket of another process.
+There is one conversation at a time, and one that fails is the last one of its socket. A process
+with CAP_NET_ADMIN can send messages to this socket, too: only those of the kernel are answers.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ NLM_F_DUMP = 0x300
 _NLMSGERR_ATTR_MSG = 1
 _NLA_TYPE_MASK = 0x3FFF  # without the flags for nesting and byte order
 
+_KERNEL = 0  # its port
 _SOL_NETLINK = 270
 _NETLINK_CAP_ACK = 10
 _NETLINK_EXT_ACK = 11
@@ -279,7 +280,9 @@ class Netlink:
         """The next answer, with all its messages whole; OSError if none comes in time (EAGAIN), or
         if answers were lost (ENOBUFS).
         """
-        answer = self._socket.recv(_LONGEST_PART)
+        answer, (sender, _) = self._socket.recvfrom(_LONGEST_PART)
+        if sender != _KERNEL:
+            return self.receive()
         if len(answer) == _LONGEST_PART:
             raise KernelError(errno.EBADMSG, "the answer was cut short")
         return answer

@@ -2,6 +2,8 @@
 
 import errno
 import fcntl
+import os
+import signal
 import stat
 import subprocess
 from collections.abc import Callable
@@ -52,6 +54,23 @@ def test_a_lock_is_that_of_flock(tmp_path: Path, name: str) -> None:
         assert in_child(lambda: subprocess.run(take, check=False).returncode) == 0
         assert not name or stat.S_IMODE(place.stat().st_mode) == 0o600
         place.chmod(0o777)
+
+
+@pytest.mark.linux
+def test_a_process_that_was_forked_meanwhile(tmp_path: Path) -> None:
+    """It does not keep the lock that this process releases, although it has the open file."""
+    ours = LocalFiles(tmp_path).lock("/lock", list)
+    child = os.fork()
+    if not child:
+        signal.pause()
+    try:
+        ours.release()
+        next_one = LocalFiles(tmp_path).lock("/lock", list)
+        assert next_one.is_held()
+        next_one.release()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def test_a_lock_that_is_a_link(tmp_path: Path) -> None:

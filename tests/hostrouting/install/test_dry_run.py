@@ -190,9 +190,13 @@ CASES: dict[str, Case] = {
             *("network-pre.target", "network.target", "network-online.target"),
         )
     },
+    "a unit with a root of its own": case(
+        f"{MACHINES} has RootDirectory=, so root would run the gate from that folder",
+        with_properties(PROBE_UNIT, RootDirectory="/srv/app"),
+    ),
     "another name of a unit": case(
         "k8s.service is another name of kubelet.service, and the gate needs the unit's own; name "
-        "kubelet.service in gate.units instead",
+        "kubelet.service in gate.units",
         with_properties("k8s.service", Id="kubelet.service"),
         wanted=gating("k8s.service"),
     ),

@@ -114,6 +114,7 @@ def message_about(text: Any) -> str:
 | addresses[0].length: 64 is more than the 32 bits of the address
 {"addresses": [{"ip": "fd00::1", "length": 64, "dev": "lo", "peer": "10.0.0.1"}]} \
 | addresses[0].length: 64 is more than the 32 bits of the address
+{"links": [{"name": "a\\nACTION: b", "index": 1}]} | links[0].name: "a\\nACTION: b" has a space or
 {"rules": [{"family": 7, "priority": 1}]} | rules[0].family: 7 is not 4 or 6
 {"links": [{}], "routes": null} | the snapshot has 3 faults: links[0].name: missing links[0].index
 """)
