@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
     U = TypeVar("U")
 
-SHOWN = 60
+MOST_CHARACTERS = 60
 """A message shows at most this many characters of a value."""
 
 
@@ -90,6 +90,6 @@ def show(value: object) -> str:
         return f"a Python {type(value).__name__}"
     # JSON escapes everything beyond ASCII: a value from a file does not control the terminal, and
     # look-alike letters are seen.
-    if isinstance(value, str) and len(value) > SHOWN:
-        return f"{dumps(value[:SHOWN])}... ({len(value)} characters)"
+    if isinstance(value, str) and len(value) > MOST_CHARACTERS:
+        return f"{dumps(value[:MOST_CHARACTERS])}... ({len(value)} characters)"
     return dumps(value)

@@ -17,7 +17,7 @@ import attrs
 
 from hostrouting.boot import units
 from hostrouting.boot.program import Program
-from hostrouting.config.settings import HostRoutingConfig, Part, gated_units
+from hostrouting.config.settings import HostRoutingConfig, PassPart, gated_units
 from hostrouting.errors import ConfigError
 from hostrouting.host.fileset import File
 from hostrouting.host.interpreter import USUAL
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hostrouting.host.host import Host
     from hostrouting.host.interpreter import Interpreter
 
-UNIT_OF_PART: dict[Part, str] = {
+UNIT_OF_PART: dict[PassPart, str] = {
     "static_routes": HostLayout.routes_unit,
     "route_overlap": HostLayout.check_unit,
     "probe_rewrite": HostLayout.probe_unit,

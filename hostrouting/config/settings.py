@@ -36,9 +36,9 @@ Mode: TypeAlias = Literal["WARN", "STRICT"]
 starting.
 """
 
-Part: TypeAlias = Literal["static_routes", "probe_rewrite", "route_overlap"]
+PassPart: TypeAlias = Literal["static_routes", "probe_rewrite", "route_overlap"]
 """A part of a pass (`upkeep.passes`), which has the name of its section of the configuration."""
-PARTS: tuple[Part, ...] = get_args(Part)
+PARTS: tuple[PassPart, ...] = get_args(PassPart)
 
 MACHINES = "systemd-nspawn@.service"
 """The template of the units of machines, which are the containers of systemd-nspawn."""
@@ -513,7 +513,7 @@ class HostRoutingConfig(NamedTuple):
         return dict(json_value(self))
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[PassPart, ...]:
         """The parts of a pass that have anything to set or to check, in their order. The part of
         the static routes also sets the route for replies to probes.
         """

@@ -40,7 +40,7 @@ from hostrouting.probe.obstacles import find_probe_obstacles
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
 from hostrouting.upkeep.passes import (
-    SHOWN,
+    LOGGED,
     Done,
     await_pass,
     markers_removed_on_failure,
@@ -49,7 +49,7 @@ from hostrouting.upkeep.passes import (
 from phases.execution import raise_together
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import Part
+    from hostrouting.config.settings import PassPart
     from hostrouting.errors import Fault
     from hostrouting.finding import Finding
     from hostrouting.host.host import Host
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.upkeep.passes import PassOutcome
 
-STEPS: dict[Part, str] = {
+STEPS: dict[PassPart, str] = {
     "static_routes": "configure-static-routes",
     "probe_rewrite": "rewrite-probe-source",
     "route_overlap": "check-route-overlap",
@@ -81,7 +81,7 @@ _SHARE = 0.95
 def install(  # noqa: C901  eight steps, which are read in one piece
     host: Host,
     request: Request,
-    all_parts: Sequence[Part],
+    all_parts: Sequence[PassPart],
     ctx: phases.Context,
     *,
     wait: float,
@@ -126,7 +126,7 @@ def install(  # noqa: C901  eight steps, which are read in one piece
                 step.result = start_guard(host, plan)
             results.append(step.result)
 
-    def make(part: Part, ctx: phases.Context) -> object:
+    def make(part: PassPart, ctx: phases.Context) -> object:
         result = _make_part(host, part, wanted, plan, ctx, wait=wait)
         results.append(result)
         return result
@@ -160,7 +160,7 @@ def install(  # noqa: C901  eight steps, which are read in one piece
 def plan_install(
     host: Host,
     wanted: Wanted,
-    parts: Sequence[Part],
+    parts: Sequence[PassPart],
     *,
     is_dry_run: bool = False,
     earlier: Sequence[Plan] = (),
@@ -267,7 +267,7 @@ def _require_gates(host: Host, wanted: Wanted, plan: Plan, ctx: phases.Context) 
 
 
 def _make_part(
-    host: Host, part: Part, wanted: Wanted, plan: Plan, ctx: phases.Context, *, wait: float
+    host: Host, part: PassPart, wanted: Wanted, plan: Plan, ctx: phases.Context, *, wait: float
 ) -> CheckResult | phases.Skip:
     """Make this part of a pass until nothing is awaited any more. Raise what failed the last time,
     with all changes.
@@ -328,7 +328,7 @@ class _RunClock:
 
 
 def _log(ctx: phases.Context, findings: Sequence[Finding]) -> None:
-    for finding in findings[:SHOWN]:
+    for finding in findings[:LOGGED]:
         ctx.log.warning("%s", finding.line, extra={"finding": finding.name})
-    if len(findings) > SHOWN:
-        ctx.log.warning("and %d more findings", len(findings) - SHOWN)
+    if len(findings) > LOGGED:
+        ctx.log.warning("and %d more findings", len(findings) - LOGGED)

@@ -15,16 +15,16 @@ from hostrouting.node.installed import await_installed_pass
 from hostrouting.node.journal import say_failure
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import Part
+    from hostrouting.config.settings import PassPart
 
 
 def run_service(part: str) -> int:
     """Make this part of a pass; the exit status of the service."""
     stop_on_signals()
-    return make_part(cast("Part", part), Host.local(), clock=MachineClock())
+    return make_part(cast("PassPart", part), Host.local(), clock=MachineClock())
 
 
-def make_part(part: Part, host: Host, *, clock: NodeClock) -> int:
+def make_part(part: PassPart, host: Host, *, clock: NodeClock) -> int:
     """Make the part, and log what is wrong; 0 if it is done, and holds no unit back."""
     try:
         with TimeLimit(TIME_LIMIT):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hostrouting.config.settings import PARTS, Part
+from hostrouting.config.settings import PARTS, PassPart
 from hostrouting.errors import HostRoutingError
 from hostrouting.host.host import Host
 from hostrouting.node.clock import MachineClock
@@ -126,7 +126,7 @@ class Guard:
             say(NOTICE, "the guard: all is right again")
         return min(max(seconds * _REST_FACTOR, _SHORTEST_REST), _LONGEST_REST)
 
-    def _find_lines(self, parts: Collection[Part]) -> tuple[list[Line], bool]:
+    def _find_lines(self, parts: Collection[PassPart]) -> tuple[list[Line], bool]:
         """What these parts of a pass find, and whether that holds units back."""
         host = self._host
         done = Done()

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hostrouting.config.settings import PARTS, HostRoutingConfig, Part
+from hostrouting.config.settings import PARTS, HostRoutingConfig, PassPart
 from hostrouting.errors import ConfigError, HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.node.journal import INFO, lines_of, say
@@ -55,7 +55,7 @@ def read_config(files: Files) -> HostRoutingConfig:
 
 
 def await_installed_pass(
-    host: Host, parts: Collection[Part] = PARTS, *, clock: NodeClock
+    host: Host, parts: Collection[PassPart] = PARTS, *, clock: NodeClock
 ) -> PassOutcome:
     """Make these parts of a pass until nothing is awaited any more (`await_pass`); log what they
     have found and done.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from hostrouting.errors import HostRoutingError
 from hostrouting.node.ending import Stopped, TimeIsUp
 from hostrouting.text import printable
-from hostrouting.upkeep.passes import SHOWN
+from hostrouting.upkeep.passes import LOGGED
 
 if TYPE_CHECKING:
     from hostrouting.upkeep.passes import Done, PassOutcome
@@ -45,11 +45,11 @@ def lines_of(outcome: PassOutcome, done: Done) -> Iterator[Line]:
     for operation in done.operations:
         yield INFO, str(operation)
     findings = outcome.to_log
-    for finding in findings[:SHOWN]:
+    for finding in findings[:LOGGED]:
         level = ERROR if finding.severity == "error" else WARNING
         yield level, finding.line
-    if len(findings) > SHOWN:
-        yield WARNING, f"and {len(findings) - SHOWN:,} more findings"
+    if len(findings) > LOGGED:
+        yield WARNING, f"and {len(findings) - LOGGED:,} more findings"
     if outcome.report is not None:
         for family in outcome.report.families:
             if family.verdict == "ok":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 import phases
-from hostrouting.config.settings import PARTS, HostRoutingConfig, Part
+from hostrouting.config.settings import PARTS, HostRoutingConfig, PassPart
 from hostrouting.errors import HostError
 from hostrouting.host.host import Host
 from hostrouting.install.install import STEPS, install, plan_install
@@ -30,9 +30,9 @@ class InstallTask:
     """A task that brings a configuration onto a host, as the module describes."""
 
     name = ""  # not a ClassVar, which pyright would not accept for a phases.Task
-    parts: ClassVar[tuple[Part, ...]] = PARTS
+    parts: ClassVar[tuple[PassPart, ...]] = PARTS
     """The parts of a pass that the task makes, in order."""
-    section: ClassVar[Part | None] = None
+    section: ClassVar[PassPart | None] = None
     """The section that the task is about: the others stay as they are installed. None if it is
     about the whole configuration; then each part is a step of its own.
     """

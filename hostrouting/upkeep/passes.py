@@ -42,7 +42,7 @@ from hostrouting.text import first_of
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
-    from hostrouting.config.settings import Part, RouteOverlapConfig
+    from hostrouting.config.settings import PassPart, RouteOverlapConfig
     from hostrouting.host.base import Files
     from hostrouting.host.host import Host
     from hostrouting.host.operation import Operation
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from hostrouting.kernel.reports import WaitClock
     from hostrouting.routes.keep import Purpose
 
-SHOWN = 20
+LOGGED = 20
 """So many findings of a pass are in a log, and in an error; `hostrouting check` shows all."""
 _REPAIR: tuple[Name, ...] = ("action", "unsafe")
 """The findings that say what to do about what is wrong."""
@@ -152,7 +152,7 @@ def run_pass(
     config: HostRoutingConfig,
     *,
     done: Done,
-    parts: Collection[Part] = PARTS,
+    parts: Collection[PassPart] = PARTS,
     purpose: Purpose = "upkeep",
     check: Callable[[], object] = lambda: None,
 ) -> PassOutcome:
@@ -252,6 +252,6 @@ def findings_of(report: CheckReport, settings: RouteOverlapConfig) -> tuple[Find
 def _overlap(report: CheckReport, findings: Sequence[Finding]) -> RouteOverlapError:
     """The error of a check in STRICT: what is wrong, and what to do about it."""
     told = [each for each in findings if each.severity == "error" or each.name in _REPAIR]
-    lines = first_of([finding.line for finding in told], SHOWN)
+    lines = first_of([finding.line for finding in told], LOGGED)
     document = check_document(report, mode="STRICT", findings=findings)
     return RouteOverlapError("; ".join(lines), findings=told, report=report, check=document)

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from hostrouting.check.check import check_kernel
 from hostrouting.codes import CANNOT_DECIDE
-from hostrouting.config.settings import PARTS, HostRoutingConfig, Mode, Part, RouteOverlapConfig
+from hostrouting.config.settings import PARTS, HostRoutingConfig, Mode, PassPart, RouteOverlapConfig
 from hostrouting.errors import BackendError, HostError, RouteOverlapError
 from hostrouting.finding import Name
 from hostrouting.model.route import OURS, Route
@@ -39,7 +39,7 @@ def make_pass(
     host: FakeHost,
     config: HostRoutingConfig,
     *,
-    parts: tuple[Part, ...] = PARTS,
+    parts: tuple[PassPart, ...] = PARTS,
     done: Done | None = None,
 ) -> PassOutcome:
     """A pass, with the faults that a test has set."""
@@ -183,7 +183,7 @@ def test_what_linux_does_not_take_back() -> None:
 
 
 @pytest.mark.parametrize("parts", [PARTS, ("static_routes",)])
-def test_routes_are_no_longer_configured(parts: tuple[Part, ...]) -> None:
+def test_routes_are_no_longer_configured(parts: tuple[PassPart, ...]) -> None:
     """Ours go, and no other. No answer of Linux holds a unit back then."""
     host = node()
     make_pass(host, REPAIRED)
