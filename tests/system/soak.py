@@ -91,8 +91,8 @@ NEWER = "/usr/local/bin/newer.pyz"
 SETTLED = 60.0
 """Seconds after a step in which everything is right again, on a machine that is busy."""
 LARGER = 3 * 1024
-"""So many KiB more than after the first minute are no leak: a thousand passes bring Python's heap
-to its size, which is two MiB more than at first.
+"""So many KiB more than after the first minute are no leak: of a thousand passes, one has the most
+garbage that waits for a collection, up to two MiB, and Python's heap keeps that size.
 """
 
 
