@@ -96,16 +96,6 @@ garbage that waits for a collection, up to two MiB, and Python's heap keeps that
 """
 
 
-class BrokenError(AssertionError):
-    """Something that has to hold does not."""
-
-
-def must(holds: object, sentence: str) -> None:
-    """Raise BrokenError if this does not hold."""
-    if not holds:
-        raise BrokenError(sentence)
-
-
 class Size(NamedTuple):
     """What a process holds."""
 
@@ -125,8 +115,8 @@ class Sizes:
         sizes = self._of.setdefault(name, [])
         sizes.append(now)
         first = after_a_minute(sizes)
-        must(now.kib < first.kib + LARGER, f"{name} had {first.kib} KiB, and has {now.kib}")
-        must(now.descriptors <= first.descriptors + 8, f"{name} has {now.descriptors} descriptors")
+        assert now.kib < first.kib + LARGER, f"{name} had {first.kib} KiB, and has {now.kib}"
+        assert now.descriptors <= first.descriptors + 8, f"{name} has {now.descriptors} descriptors"
 
     def lines(self) -> Iterator[str]:
         """The processes that lived for longer than a minute."""
@@ -213,7 +203,7 @@ class Soak:
         self._await_the_end_of_a_start()
         before = self.check_starts()
         time.sleep(self._chance.random())
-        must(self.check_starts() == before, "started with half a config.json")
+        assert self.check_starts() == before, "started with half a config.json"
         place.write_text(text)
 
     def lose_device(self) -> None:
@@ -251,8 +241,8 @@ class Soak:
         )
         listed = self.system.must("ip", "-4", "-N", "route", "show", "table", "all")
         for route in THEIRS:
-            must(any(has_words(line, route) for line in listed.splitlines()), f"lost: {route}")
-        must(RULE in self.system.must("ip", "-4", "rule"), f"lost: rule {RULE}")
+            assert any(has_words(line, route) for line in listed.splitlines()), f"lost: {route}"
+        assert RULE in self.system.must("ip", "-4", "rule"), f"lost: rule {RULE}"
 
     def check_status(self) -> None:
         """It names the escape, and nothing else is wrong but a fight; so does the marker."""
@@ -271,7 +261,7 @@ class Soak:
             wait_for("status to be right", is_right, longest=SETTLED)
         except TimeoutError:
             page = self.system.run(LAYOUT.program_path, "status").stdout
-            raise BrokenError(
+            raise AssertionError(
                 f"status should name {right or 'nothing'}, beside {marker}:\n{page}"
             ) from None
 
@@ -282,7 +272,7 @@ class Soak:
         self.counts["refusals"] += len(self._new_lines(REFUSED))
         if self._escaping_since:
             wrong = [moment for moment in new if moment > self._escaping_since]
-            must(not wrong, f"started at {wrong}, with an escape since {self._escaping_since}")
+            assert not wrong, f"started at {wrong}, with an escape since {self._escaping_since}"
         return self._lines_read[STARTED]
 
     def check_watched(self) -> int:
@@ -294,11 +284,11 @@ class Soak:
             is_gone = line.startswith("Deleted ")
             words = line.removeprefix("Deleted ")
             if " proto 213 " in f"{words} ":
-                must(words.split()[0] in configured, f"of ours, and not configured: {line}")
-                must(" via 10.0.0.1 dev eth0 " in words, f"of ours, and elsewhere: {line}")
+                assert words.split()[0] in configured, f"of ours, and not configured: {line}"
+                assert " via 10.0.0.1 dev eth0 " in words, f"of ours, and elsewhere: {line}"
                 self.counts["ours deleted" if is_gone else "ours added"] += 1
             elif is_gone:
-                must(not any(has_words(words, route) for route in THEIRS), f"gone: {line}")
+                assert not any(has_words(words, route) for route in THEIRS), f"gone: {line}"
         return self._lines_read[WATCHED]
 
     def _new_lines(self, path: str) -> list[str]:
@@ -312,13 +302,12 @@ class Soak:
         """Of the guard, as long as it is the same process, and of systemd."""
         guard = self.system.show(LAYOUT.guard_unit, "MainPID")
         for name, pid in (("guard", guard), ("systemd", "1")):
-            if pid != "0":
-                self.sizes.note(f"{name} {self.system.leader}/{pid}", self._size_of(pid))
-
-    def _size_of(self, pid: str) -> Size:
-        place = self.system.outside(f"/proc/{pid}")
-        [memory] = re.findall(r"^VmRSS:\s+(\d+) kB", (place / "status").read_text(), re.MULTILINE)
-        return Size(time.monotonic(), int(memory), len([*(place / "fd").iterdir()]))
+            if pid == "0":
+                continue
+            place = self.system.outside(f"/proc/{pid}")
+            [kib] = re.findall(r"^VmRSS:\s+(\d+)", (place / "status").read_text(), re.MULTILINE)
+            now = Size(time.monotonic(), int(kib), len([*(place / "fd").iterdir()]))
+            self.sizes.note(f"{name} {self.system.leader}/{pid}", now)
 
     def _apply(self) -> None:
         code = 1 if self._escaping_since else 0
@@ -330,7 +319,7 @@ class Soak:
         self.system.lay(CONFIG, json.dumps(settings.to_mapping()))
         words = ("apply", "--allow-removal", "--config", CONFIG)
         done = self.system.run("/usr/bin/python3", NEWER, *words, timeout=120)
-        must(done.returncode == code, f"apply ended with {done.returncode}:\n{done.stdout}")
+        assert done.returncode == code, f"apply ended with {done.returncode}:\n{done.stdout}"
 
     def _await_the_end_of_a_start(self) -> None:
         """Wait until no start is left that has begun before."""
