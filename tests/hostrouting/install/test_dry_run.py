@@ -291,7 +291,10 @@ def test_each_cause(name: str) -> None:
         assert dry.result.report is None
         assert not dry.result.is_empty
     actions = [finding for finding in dry.result.check_findings if finding.name == "action"]
-    for line in (*actions, *(f"remove {path}" for path in dry.result.files.removes)):
+    files = dry.result.files
+    lines = [f"write {path}" for path in files.written_paths]
+    lines += [f"remove {path}" for path in files.removes]
+    for line in (*actions, *lines):
         assert str(line) in str(dry.result)
 
 
