@@ -26,6 +26,7 @@ def test_the_order(config: HostRoutingConfig) -> None:
     assert paths[: len(first)] == first
     assert paths[len(paths) - len(drop_ins) :] == drop_ins
     assert len(set(paths)) == len(paths)
+    assert (LAYOUT.networkd_path in paths) is (config.manage_foreign == "keep")
 
 
 @given(configs(), configs())

@@ -9,7 +9,7 @@ from hypothesis import given
 from hostrouting.check.check import check_kernel
 from hostrouting.codes import CANNOT_DECIDE
 from hostrouting.config.settings import PARTS, HostRoutingConfig, Mode, PassPart, RouteOverlapConfig
-from hostrouting.errors import BackendError, HostError, RouteOverlapError
+from hostrouting.errors import ApplyError, BackendError, HostError, RouteOverlapError
 from hostrouting.finding import Name
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Link, Snapshot
@@ -178,7 +178,8 @@ def test_what_linux_does_not_take_back() -> None:
     host.faults.fail("change", errno.ENOBUFS, nth=2)
     host.faults.fail("change", errno.ENOBUFS, nth=3)
     done = Done()
-    assert make_pass(host, REPAIRED, done=done).refuses
+    outcome = make_pass(host, REPAIRED, done=done)
+    assert isinstance(outcome.error, ApplyError), "and not that of the check, which fails after it"
     assert [str(change.route.prefix) for change in done.changes] == ours(host) == [HALVES[0]]
 
 
