@@ -127,6 +127,7 @@ def linux_reads(root: str, path: str) -> str | None:
 @example({"a": "a", "b": None}, "/a/b")
 @example({"a": None}, "/a/../a")
 @example({"a": "/gone"}, "/a/b")
+@example({"a/b/c": None, "a/d": None}, "/a/b/../d")
 @given(tree=TREES, path=WAYS.map("/".__add__))
 @pytest.mark.linux
 @pytest.mark.needs("root")
