@@ -123,11 +123,8 @@ def _send(
 
 def _differences(plan: RoutePlan, backend: RouteBackend) -> Iterator[BackendError]:
     """The keys for which a new plan would still have something to do."""
-    wanted: dict[RouteKey, Route | None] = {}
-    for step in plan.steps:
-        wanted.setdefault(step.route.key, None)
-        if step.action != "delete":
-            wanted[step.route.key] = step.route
+    wanted = dict.fromkeys(step.route.key for step in plan.steps)
+    wanted |= {step.route.key: step.route for step in plan.steps if step.action != "delete"}
     snapshot = backend.snapshot(near=[key.prefix for key in wanted])
     now = present_by_key(snapshot, wanted)
     for key, route in wanted.items():
@@ -168,10 +165,11 @@ def _undo(
     except BackendError as error:
         return f"whether every change could be rolled back is not known: {error}"
     done[:] = _in_effect(done, now)
-    differing: list[str] = []
-    for key, routes in before.items():
-        if now[key] != routes:
-            differing.append(f"{_words(now[key])} instead of {_words(routes)}")
+    differing = [
+        f"{_words(now[key])} instead of {_words(routes)}"
+        for key, routes in before.items()
+        if now[key] != routes
+    ]
     if not differing:
         return "every change was rolled back: the route table is as it was before"
     pairs = "; ".join(first_of(differing))
@@ -188,12 +186,11 @@ def _in_effect(
     route of ours with any metric if there is none without.
     """
     entries = _entries(now)
-    in_effect: list[RouteRequest] = []
-    for request in requests:
-        is_there = bare(request.route) in entries
-        if is_there != (request.verb == "delete"):
-            in_effect.append(request)
-    return in_effect
+    return [
+        request
+        for request in requests
+        if (bare(request.route) in entries) == (request.verb != "delete")
+    ]
 
 
 def _entries(routes_of_keys: dict[RouteKey, list[Route]]) -> set[Route]:

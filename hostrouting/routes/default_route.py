@@ -64,11 +64,14 @@ def _doubtful_by_a_tunnel(defaults: Sequence[Route], snapshot: Snapshot) -> froz
     hidden = devs_hidden_by_a_tunnel(devs, defaults, links)
     if hidden:
         return devs | hidden
-    on_cards = [each for each in snapshot.addresses if is_card(links.get(each.dev), links)]
-    of_family = [each.ip for each in on_cards if each.ip.version == used.prefix.family]
+    of_cards = [
+        each.ip
+        for each in snapshot.addresses
+        if each.ip.version == used.prefix.family and is_card(links.get(each.dev), links)
+    ]
     are_lines = all(links[dev].kind in LINES for dev in devs)
     are_taps = all(is_tap(links[dev]) for dev in devs)
-    if are_lines or (are_taps and all(ip in LINK_LOCAL for ip in of_family)):
+    if are_lines or (are_taps and all(ip in LINK_LOCAL for ip in of_cards)):
         return frozenset()
     return devs
 

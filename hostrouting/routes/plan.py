@@ -11,8 +11,9 @@ that is a conflict, and no step changes it. If none is left, the wanted one is a
 Ours works if Linux uses it, and it has the device and gateway that are configured. While the wanted
 route cannot be completed, ours that works stays; without one, the wanted route waits. Whoever may
 not move routes also leaves ours where it is if another default route is the best one now: no VPN
-and no new card takes packets along. Of routes that stay, a finding says what will be after a
-reboot.
+and no new card takes packets along. On the same devices, ours follows to another router if it has
+a gateway that no default route has any more: that router may be gone. Of routes that stay, a
+finding says what will be after a reboot.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,10 +22,10 @@ from functools import cache
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.finding import Remedy
 from hostrouting.host.layout import HostLayout
-from hostrouting.model.prefix import IPV6, Prefix
+from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import (
     OURS,
-    PREFERENCES,
+    NextHop,
     Route,
     RouteKey,
     as_stored,
@@ -62,14 +63,13 @@ def plan_static_routes(
 
     plans: list[RoutePlan] = []
     for key, present in present_by_key(snapshot, [*wanted, *replies]).items():
+        uplink = uplink_of(key.prefix.family)
         if key in wanted:
-            uplink = uplink_of(key.prefix.family)
             plans.append(_plan_route(wanted[key], present, uplink, may_move=may_move))
         elif key in replies:
-            uplink = uplink_of(IPV6)
             plans.append(_plan_route(replies[key], present, uplink, on_link=True).of_replies())
         else:
-            plans.append(RoutePlan(tuple(steps_for_key(None, present))))
+            plans.append(RoutePlan(steps_for_key(None, present)))
     return RoutePlan.joined(plans)
 
 
@@ -93,11 +93,16 @@ def _plan_route(
         if working is None:
             return RoutePlan(waiting=((wanted, static),))
         later = Need(f"wait for {wanted}", wanted.remedy)
-    elif working is None or may_move or _way(working) == _way(wanted):
-        return RoutePlan(tuple(steps_for_key(wanted, present)))
+    elif (
+        working is None
+        or may_move
+        or _way(working) == _way(wanted)
+        or _has_lost_its_router(working, wanted, uplink.defaults_for(static.dev))
+    ):
+        return RoutePlan(steps_for_key(wanted, present))
     else:
         later = Need(f"lead {wanted.way}", TO_MOVE)
-    return RoutePlan(tuple(steps_for_key(working, present)), staying=((later, static),))
+    return RoutePlan(steps_for_key(working, present), staying=((later, static),))
 
 
 def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink) -> Route | None:
@@ -116,6 +121,14 @@ def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink
     return entry
 
 
+def _has_lost_its_router(working: Route, wanted: Route, defaults: Iterable[Route]) -> bool:
+    """Whether a gateway of ours is one that none of these default routes has any more, and the
+    wanted route leads by the same devices.
+    """
+    lost = _hops_alive(working).difference(*map(_hops_alive, defaults))
+    return any(hop.gateway for hop in lost) and {*wanted.devs} == {*working.devs}
+
+
 def present_by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
     """The present routes with these keys, and our other routes, as the kernel lists them."""
     present: dict[RouteKey, list[Route]] = {key: [] for key in keys}
@@ -125,7 +138,7 @@ def present_by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKe
     return present
 
 
-def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> list[RouteStep]:
+def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[RouteStep, ...]:
     """The steps for one key, from the wanted route (None: delete ours) and the routes that have the
     key now. A conflict is the only step.
     """
@@ -145,17 +158,17 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> list[RouteS
     stale.reverse()
     stale.sort(key=lambda route: len(route.next_hops))
     reason = "not configured" if wanted is None else "leads elsewhere"
-    deletions = [RouteStep("delete", route, reason) for route in stale]
+    deletions = tuple(RouteStep("delete", route, reason) for route in stale)
     if wanted is None:
         return deletions
     if not left:
-        return [*deletions, RouteStep("add", wanted, "missing")]
+        return (*deletions, RouteStep("add", wanted, "missing"))
     used = left[0]
     if _way(used) == _way(wanted):
         owner = "" if used.protocol == OURS else f" (proto {protocol_name(used.protocol)})"
-        return [RouteStep("keep", used, f"exists{owner}"), *deletions]
+        return (RouteStep("keep", used, f"exists{owner}"), *deletions)
     reason = f"a route that is not hostrouting's has the same destination and metric: [{used}]"
-    return [RouteStep("conflict", wanted, reason, used)]
+    return (RouteStep("conflict", wanted, reason, used),)
 
 
 def deletion_could_take(deleted: Route, other: Route) -> bool:
@@ -169,17 +182,21 @@ def deletion_could_take(deleted: Route, other: Route) -> bool:
     return of_other == next_hops[: len(of_other)]
 
 
-def _order_of_use(route: Route) -> tuple[bool, int]:
+def _order_of_use(route: Route) -> tuple[bool, int, int]:
     """Linux uses the route with the lowest: one that is not passed over, and in IPv6 the one whose
     router has the highest preference.
     """
-    return (route.is_passed_over, -PREFERENCES.index(route.preference))
+    return (route.is_passed_over, *route.rank)
 
 
 def _way(route: Route) -> tuple[object, ...]:
     """What decides where packets go by a route of this key. A dead next hop among others does not:
     a default route that another program keeps right has lost it.
     """
+    return (route.type, _hops_alive(route), route.unread, bool(route.expired))
+
+
+def _hops_alive(route: Route) -> set[NextHop]:
+    """The device and the gateway of each next hop that is not dead; of all, if all are."""
     alive = [hop for hop in route.next_hops if not hop.dead] or route.next_hops
-    hops = {(hop.dev, hop.gateway) for hop in alive}
-    return (route.type, hops, route.unread, bool(route.expired))
+    return {NextHop(hop.dev, hop.gateway) for hop in alive}

@@ -75,8 +75,7 @@ class RoutePlan(NamedTuple):
     def joined(cls, plans: Sequence["RoutePlan"]) -> "RoutePlan":
         """A plan with everything that is in these, and its steps in the order of their signs."""
         plan = cls(*(tuple(chain.from_iterable(each)) for each in zip(*plans, strict=True)))
-        order = [*_SIGNS]
-        steps = sorted(plan.steps, key=lambda step: order.index(step.action))
+        steps = sorted(plan.steps, key=lambda step: [*_SIGNS].index(step.action))
         return plan._replace(steps=tuple(steps))
 
     def of_replies(self) -> "RoutePlan":
@@ -139,7 +138,7 @@ class RoutePlan(NamedTuple):
         """
         warnings = [*self.reply_findings]
         for need, routes in grouped(self.staying).items():
-            sentence = f"after the next boot, {_named(routes)} will {need}; what is there now works"
+            sentence = f"after the next boot, {_named(routes)} will {need}; what is there now stays"
             warnings.append(
                 Finding("route-stays", "warning", sentence, str(routes[0].destination), need.remedy)
             )

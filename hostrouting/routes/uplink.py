@@ -64,10 +64,11 @@ class Uplink:
         self._family = family
         self._links = snapshot.links_by_name
         self._addresses = snapshot.addresses
-        self._not_ours: list[Route] = []
-        for route in snapshot.routes:
-            if route.prefix.family == family and route.protocol != OURS:
-                self._not_ours.append(route)
+        self._not_ours = [
+            route
+            for route in snapshot.routes
+            if route.prefix.family == family and route.protocol != OURS
+        ]
         self._defaults = usable_defaults(self._not_ours)
         """The default routes of all tables, the best first."""
         ways_out = {name for name, link in self._links.items() if leads_out(link)}
@@ -94,10 +95,11 @@ class Uplink:
 
         With `on_link`, the destination is a neighbour on the device, whatever the default route is.
         """
-        if dev is not None and dev not in self._links:
-            return Need(f"the device {dev}, which this host does not have")
-        if dev is not None and not self._links[dev].up:
-            return Need(f"the device {dev} to be up")
+        if dev is not None:
+            if dev not in self._links:
+                return Need(f"the device {dev}, which this host does not have")
+            if not self._links[dev].up:
+                return Need(f"the device {dev} to be up")
         next_hops: tuple[NextHop, ...] | Need = (NextHop(dev),)
         if not on_link:
             next_hops = self._next_hops(destination, dev, gateway)
@@ -114,17 +116,19 @@ class Uplink:
             route = route._replace(scope=SCOPE_LINK)
         return route
 
+    def defaults_for(self, dev: str | None) -> list[Route]:
+        """The default routes from which a route with this device takes what it does not name."""
+        return self._of_main if dev is None else self._defaults
+
     def _next_hops(
         self, destination: Prefix, dev: str | None, gateway: IP | None
     ) -> tuple[NextHop, ...] | Need:
         """The next hops of a route to this destination that may name its device and its gateway."""
-        defaults = self._defaults
-        if dev is None:
-            defaults = self._of_main
-            if self._doubtful:
-                dev = self._only_expected_dev
-                if dev is None:
-                    return self._need_of_a_choice()
+        defaults = self.defaults_for(dev)
+        if dev is None and self._doubtful:
+            dev = self._only_expected_dev
+            if dev is None:
+                return self._need_of_a_choice()
         hops = _first_hops(defaults, dev)
         if gateway is None:
             for hop in hops:
@@ -162,9 +166,12 @@ class Uplink:
     def _is_reached(self, hop: NextHop) -> bool:
         """Whether Linux would look for the gateway on the link of the device."""
         gateway = hop.gateway
-        if gateway is None or hop.onlink or gateway in LINK_LOCAL:
-            return True
-        if gateway.version != self._family:  # of an IPv4 default route by an IPv6 router
+        if (
+            gateway is None
+            or hop.onlink
+            or gateway in LINK_LOCAL
+            or gateway.version != self._family  # of an IPv4 default route by an IPv6 router
+        ):
             return True
         for route in self._not_ours:
             if route.table == TABLE_MAIN and gateway in route.prefix:

@@ -19,8 +19,8 @@ from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import Outcome, RouteRequest
 from hostrouting.kernel.refusals import refusal
-from hostrouting.model.prefix import IPV6
-from hostrouting.model.route import OURS, Route
+from hostrouting.model.prefix import IPV6, as_ip
+from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.node import guard
 from hostrouting.node.ending import Stopped, TimeIsUp
@@ -29,6 +29,7 @@ from hostrouting.node.guard import Guard, run_guard
 from hostrouting.node.journal import describe_failure
 from hostrouting.testing import FakeHost, FaultyBackend
 from tests.support.node import (
+    DEFAULT,
     HALVES,
     PROBES,
     REPAIRED,
@@ -38,6 +39,7 @@ from tests.support.node import (
     marker_of,
     node,
     wanting,
+    without_default,
 )
 
 if TYPE_CHECKING:
@@ -102,6 +104,11 @@ class Guarded:
         routes = self.host.kernel.snapshot().routes
         return {str(route.prefix) for route in routes if route.protocol == OURS}
 
+    @property
+    def ways(self) -> set[str]:
+        """Where our routes lead."""
+        return {r.way for r in self.host.kernel.snapshot().routes if r.protocol == OURS}
+
     def lose_routes(self) -> None:
         """Another program deletes ours."""
         for route in self.host.kernel.snapshot().routes:
@@ -137,6 +144,20 @@ def test_a_route_that_is_removed(moment: float) -> None:
     guarded.run_until(moment + 9)
     assert back == [set(), {*HALVES}]
     assert len([began for began, _ in guarded.passes if moment <= began < moment + 1]) == 2
+
+
+def test_a_router_is_replaced() -> None:
+    """The routes follow the default route at once."""
+    guarded = Guarded()
+    kernel = guarded.host.kernel
+    guarded.at(30.0, lambda: without_default(kernel))
+    guarded.at(30.5, lambda: ways.append(guarded.ways))
+    guarded.at(31.0, lambda: kernel.ip_route("add", DEFAULT._replace(next_hops=(by_new_router,))))
+    guarded.at(31.15, lambda: ways.append(guarded.ways))
+    by_new_router = NextHop("eth0", as_ip("10.0.0.254"))
+    ways: list[set[str]] = []
+    guarded.run_until(32)
+    assert ways == [{"via 10.0.0.1 dev eth0"}, {"via 10.0.0.254 dev eth0"}]
 
 
 def test_without_changes() -> None:

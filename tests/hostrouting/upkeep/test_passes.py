@@ -1,6 +1,7 @@
 """hostrouting.upkeep.passes: what holds a unit back, what may still come, and what is changed."""
 
 import errno
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -11,10 +12,14 @@ from hostrouting.codes import CANNOT_DECIDE
 from hostrouting.config.settings import PARTS, HostRoutingConfig, Mode, PassPart, RouteOverlapConfig
 from hostrouting.errors import ApplyError, BackendError, HostError, RouteOverlapError
 from hostrouting.finding import Name
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.model.prefix import IPV4, Prefix
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeHost, FakeKernel, plain_vm
 from hostrouting.upkeep.passes import Done, PassOutcome, run_pass
+from tests.support.commands import up
+from tests.support.namespace import private_namespace
 from tests.support.node import (
     HALVES,
     KERNELS,
@@ -163,13 +168,74 @@ def test_another_default_route_becomes_the_best() -> None:
     assert done.changes == []
     assert outcome.refuses
     [stays] = [finding for finding in outcome.findings if finding.name == "route-stays"]
-    assert "will lead via 10.5.0.1 dev eth1; what is there now works" in stays.sentence
+    assert "will lead via 10.5.0.1 dev eth1; what is there now stays" in stays.sentence
     assert "apply --config /etc/hostrouting/config.json" in str(stays.remedy)
 
     lose_routes(host)
     outcome = make_pass(host, REPAIRED, done=done)
     assert [change.route.devs for change in done.changes] == [("eth1",), ("eth1",)]
     assert not outcome.refuses
+
+
+def test_another_router_answers() -> None:
+    """Our routes stay while the default route is renewed, and follow it to the new router."""
+    host = node()
+    make_pass(host, REPAIRED)
+    renewed = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.254", metric=100, protocol=16)
+    without_default(host.kernel)
+
+    done = Done()
+    make_pass(host, REPAIRED, done=done)
+    assert done.changes == []
+
+    host.kernel.ip_route("add", renewed)
+    outcome = make_pass(host, REPAIRED, done=done)
+    assert [change.verb for change in done.changes] == ["append", "append", "delete", "delete"]
+    routes = host.kernel.snapshot().routes
+    assert {route.way for route in routes if route.protocol == OURS} == {renewed.way}
+    assert not outcome.refuses
+    assert "route-stays" not in {finding.name for finding in outcome.findings}
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(
+    ("place", "network", "own", "old", "new"),
+    [
+        ("172.16.64.9/32", "10.0.0.0/24", "10.0.0.5", "10.0.0.1", "10.0.0.254"),
+        ("fd00:1::9/128", "fd00:99::/64", "fd00:99::5", "fe80::1", "fe80::2"),
+    ],
+)
+def test_packets_after_a_router_is_replaced(
+    place: str, network: str, own: str, old: str, new: str
+) -> None:
+    """They reach the other side again."""
+    prefix = Prefix.parse(place)
+    config = wanting(place, cidrs=())
+    host = FakeHost(kernel=plain_vm())
+    with private_namespace() as here, private_namespace() as router:
+        here.sysctl("ipv6/conf/all/forwarding", 1)  # else IPv6 passes over a router that is silent
+        here.batch([f"link add eth0 type veth peer name eth0 netns {router.path}"])
+        for namespace, address in ((router, old), (here, own)):
+            namespace.batch([*up("eth0"), f"address add {address} dev eth0 nodad"])
+            namespace.batch([f"route add {network} dev eth0"])
+        router.batch([f"address add {prefix.ip} dev eth0 nodad"])
+        here.batch([f"route add default via {old} dev eth0"])
+        with here.inside(), NetlinkBackend() as linux:
+            run_pass(host, linux, config, done=Done())
+            assert is_reached(prefix)
+            router.batch([f"address del {old} dev eth0", f"address add {new} dev eth0 nodad"])
+            here.batch([f"route replace default via {new} dev eth0", "neigh flush dev eth0"])
+            run_pass(host, linux, config, done=Done())
+            assert is_reached(prefix)
+
+
+def is_reached(there: Prefix) -> bool:
+    """Whether the host with this address refuses a connection, so packets arrive."""
+    family = socket.AF_INET if there.family == IPV4 else socket.AF_INET6
+    with socket.socket(family) as client:
+        client.settimeout(5)
+        return client.connect_ex((str(there.ip), 9)) == errno.ECONNREFUSED
 
 
 def test_what_linux_does_not_take_back() -> None:
