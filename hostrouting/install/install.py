@@ -63,7 +63,7 @@ STEPS: dict[PassPart, str] = {
     "probe_rewrite": "rewrite-probe-source",
     "route_overlap": "check-route-overlap",
 }
-"""By part of a pass: the name of its step in a run, and of the task that is about it alone."""
+"""By part of a pass: the name of its step in a run. The task for this part alone has it, too."""
 _NOTHING = "nothing is configured, and nothing is installed"
 _RIGHT = "everything is as it should be"
 _IMAGE = "an image has no kernel; this is done when it boots"
@@ -75,7 +75,9 @@ _REPLACED = (
 
 _WOULD_REMOVE = f"this would remove protection (to allow it: {ALLOWED_BY}):"
 _SHARE = 0.95
-"""How much of the time until the deadline of the run is used for waiting."""
+"""The share of the time until the run's deadline in which a part waits. In the rest, it fails with
+an error that says what was missing.
+"""
 
 
 def install(  # noqa: C901  eight steps, which are read in one piece
@@ -88,12 +90,14 @@ def install(  # noqa: C901  eight steps, which are read in one piece
     as_steps: bool,
     before: dict[str, HostRoutingConfig | None],
 ) -> CheckResult | phases.Skip:
-    """Make the host what is wanted: the files, the guard, then these parts of a pass, each of which
-    waits so many seconds for what it needs, and may be a step of its own.
+    """Bring what is wanted onto the host: the files, the guard, then these parts of a pass. Each
+    part waits for what it needs, for up to `wait` seconds; with `as_steps`, it is a step of its
+    own.
 
-    Before the first change, `before` gets what is installed, by the id of the run: an undo installs
-    that again. It is None if it cannot be read. Without a change, the host is still checked:
-    another run may have just changed it. An error has what was done before it.
+    Before the first change, `before` gets the installed configuration under the id of the run, for
+    an undo to install again; None if it cannot be read. A run that changes nothing makes the parts,
+    too, because another run may have just changed the host. An error has the effects of all that
+    was done before it.
     """
     parts = [part for part in all_parts if STEPS[part] not in ctx.skip]
 
@@ -107,7 +111,7 @@ def install(  # noqa: C901  eight steps, which are read in one piece
     errors: list[BaseException] = []
     with ExitStack() as locked:
         with phases.inner_step("install-files", ctx) as step:
-            if plan.files or plan.systemd:  # 4; each pass takes the lock itself
+            if plan.files or plan.systemd:  # 4; otherwise not yet: each pass takes the lock itself
                 locked.enter_context(host.locked(step.ctx))
                 wanted = read_wanted(host, request)
                 plan = plan_install(host, wanted, parts)
@@ -132,10 +136,10 @@ def install(  # noqa: C901  eight steps, which are read in one piece
         return result
 
     try:
-        if errors:  # as steps, no failure hides another
+        if errors:  # each failure is to be that of a step: `raise_together` joins only these
             as_steps = True
         if as_steps:  # 7
-            # A part that the run leaves out is a skipped step.
+            # Not `parts`: a part that the run leaves out is reported as a skipped step.
             steps = [phases.task(STEPS[part])(partial(make, part)) for part in all_parts]
             phases.serial(*steps).do(ctx)
         else:
@@ -165,12 +169,12 @@ def plan_install(
     is_dry_run: bool = False,
     earlier: Sequence[Plan] = (),
 ) -> Plan:
-    """What a run with these parts would change, and why it must not. The plan of a dry run has also
-    the check, if that is a part: of the host as it would be after this plan, and after those of the
-    tasks before this one (`earlier`).
+    """Return what a run with these parts would change, and what makes it fail. If the check is one
+    of the parts, a dry run has it, too: of the host as it would be after this plan, and after those
+    of the tasks before this one (`earlier`).
 
-    If the run must not take anything away, a config.json that cannot be read raises its error:
-    nobody knows what it protects.
+    Raises the error of a config.json that cannot be read, unless the run may take protection away:
+    nobody knows what that file protects.
     """
     if host.is_image:
         parts = ()  # an image has no kernel
@@ -188,7 +192,7 @@ def plan_install(
         obstacles += find_probe_obstacles(config, read_snapshot())
     losses: list[Fault] = []
     if not wanted.allow_removal:
-        # If it could not be read, this raises why.
+        # A configuration that could not be read is read again, which raises the reason.
         losses += find_losses(wanted.former or read_installed(host), config)
     plan = Plan(files, systemd, routes, tuple(operations), tuple(obstacles), tuple(losses))
     if is_dry_run and "route_overlap" in parts:
@@ -210,8 +214,8 @@ def _find_operations(host: Host, wanted: Wanted) -> Iterator[Operation]:
 
 
 def require_possible(wanted: Wanted, plan: Plan) -> None:
-    """Raise the error of a run that must fail before its first change. The order is that in which
-    an operator has to solve it.
+    """Raise the error of a run that must fail before its first change. What an operator has to
+    solve first is raised first.
 
     ========================  ================================================
     What the host lacks       raises
@@ -245,8 +249,9 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
 
 @contextmanager
 def _later_failures(errors: list[BaseException]) -> Iterator[None]:
-    """Keep the error of the block for the end of the run: what comes next does not need it, and the
-    run has changed something. A cancelled run does not begin its next step.
+    """Put the error of the block into `errors`, to be raised at the end of the run. The steps after
+    it do not need this one, and they are due because files have changed. If the run was cancelled,
+    its next step is not begun.
     """
     try:
         yield
@@ -255,8 +260,9 @@ def _later_failures(errors: list[BaseException]) -> Iterator[None]:
 
 
 def _require_gates(host: Host, wanted: Wanted, plan: Plan, ctx: phases.Context) -> Effects:
-    """Ask systemd, which has read the files, whether each gate is in force. If another program
-    cancels one, that is an error in STRICT, but not in an undo; else a warning.
+    """Ask systemd, which has read the files by now, whether each gate is in force. If another
+    program cancels one, raise an error in STRICT, except in an undo; else return a warning, unless
+    the plan already has it.
     """
     cancelled = tuple(find_cancelled_gates(host, wanted.config))
     if cancelled and wanted.config.route_overlap.is_strict and wanted.purpose != "undo":
@@ -269,11 +275,11 @@ def _require_gates(host: Host, wanted: Wanted, plan: Plan, ctx: phases.Context) 
 def _make_part(
     host: Host, part: PassPart, wanted: Wanted, plan: Plan, ctx: phases.Context, *, wait: float
 ) -> CheckResult | phases.Skip:
-    """Make this part of a pass until nothing is awaited any more. Raise what failed the last time,
-    with all changes.
+    """Make passes of this part until nothing is awaited any more. Raise the error of the last pass,
+    if it has one, with the changes of all passes.
 
-    If the run has an earlier deadline, the wait ends shortly before it, because DeadlineExceeded
-    does not say what was missing.
+    If the deadline of the run comes before `wait` is over, the wait ends shortly before that,
+    because DeadlineExceeded does not say what was missing.
     """
     if host.is_image:
         return phases.Skip(_IMAGE)
@@ -288,7 +294,7 @@ def _make_part(
     def make_pass(backend: RouteBackend) -> PassOutcome:
         with host.locked(ctx):
             with markers_removed_on_failure(host.files):
-                config = read_installed(host)  # other sections say something about the part, too
+                config = read_installed(host)  # as it is now: a part obeys other sections, too
             if getattr(config, part) != getattr(wanted.config, part):
                 raise HostError(_REPLACED, what="file")
             return run_pass(
@@ -304,10 +310,10 @@ def _make_part(
     with recorded_in_errors(done.changes, operations=done.operations):
         outcome = await_pass(host, make_pass, clock=_RunClock(ctx), wait=wait, say=ctx.log.info)
         error = outcome.error
-        told = error.findings if error is not None else ()
-        _log(ctx, [finding for finding in outcome.to_log if finding not in told])
+        in_error = error.findings if error is not None else ()
+        _log(ctx, [finding for finding in outcome.to_log if finding not in in_error])
         if isinstance(error, NotReady):
-            # Not `wait`: the lock was awaited, too.
+            # The time is measured: the lock was awaited beyond `wait`.
             sentence = f"gave up after {round(ctx.clock.now() - began, 1):g} s: {error}"
             raise NotReady(sentence, findings=error.findings) from error
         if error is not None:
@@ -319,7 +325,7 @@ def _make_part(
 
 
 class _RunClock:
-    """The time of a run, as a pass waits for it."""
+    """The clock of a run, as `await_pass` takes it (`WaitClock`)."""
 
     def __init__(self, ctx: phases.Context) -> None:
         self.for_watch = ctx.clock

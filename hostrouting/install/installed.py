@@ -1,6 +1,6 @@
-"""The configuration that is installed on a host, which is what config.json says.
+"""Reads the configuration that is installed on a host, which is what config.json says.
 
-Every check of a host reads it, so this module and what it imports load fast.
+Every check of a host does that, so this module imports only what loads fast.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ _REMEDY = Remedy(
         ),
     ),
 )
-"""What to do about a config.json that cannot be used, or is not there: nothing else says what was
-installed.
+"""What to do about a config.json that cannot be used, or is missing. hostrouting cannot make it
+again, because nothing else says what was installed.
 """
 
 
 def read_installed(host: Host) -> HostRoutingConfig:
-    """The configuration that is installed on this host, which asks for nothing if none is.
+    """Return the configuration that is installed on this host; an empty one if none is.
 
-    Raises ConfigError if files of ours exist, but config.json is missing, unusable or empty. An
-    empty configuration would be wrong then: a run would remove all that is installed.
+    Raises ConfigError if files of ours exist, but config.json is missing, unusable or empty: if
+    that counted as an empty configuration, a run would remove all that is installed.
     """
     files = host.files
     path = HostLayout.config_path
     text = files.read(path)
     if text is None and not proof_of_installation(files):
         return HostRoutingConfig()
-    if text is None:  # another run may have installed it since: config.json is written first
+    if text is None:  # a run that has just left the files may have written config.json before them
         text = files.read(path)
     if text is None:
         raise _unusable("is missing, although files of hostrouting are still there")
@@ -54,9 +54,9 @@ def read_installed(host: Host) -> HostRoutingConfig:
     except ConfigError as error:
         raise ConfigError(error.faults, path, remedy=_REMEDY) from error
     if config.asks_for_nothing:  # `apply` writes no such file: somebody has emptied it
-        ours = proof_of_installation(files)
-        if ours:
-            raise _unusable(f"configures nothing, although {ours[0]} is still there")
+        installed = proof_of_installation(files)
+        if installed:
+            raise _unusable(f"configures nothing, although {installed[0]} is still there")
     return config
 
 

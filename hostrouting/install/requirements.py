@@ -1,7 +1,8 @@
-"""What a host lacks for a configuration; a run fails because of it before its first write.
+"""What a host lacks for a configuration. A run that finds such an error fails before its first
+write.
 
-What a write, systemd or nft says itself is not asked before: a full disk, a missing right, a
-missing nft.
+Not looked for: what a write, systemd or nft reports itself, such as a full disk, a missing right or
+a missing nft.
 """
 
 from __future__ import annotations
@@ -32,13 +33,15 @@ _BEFORE_THE_GATE = {
     "network.target",
     "network-online.target",
 }
-"""The gate waits for these."""
+"""The targets that are reached before the gate runs, because it waits for the network."""
 
 
 def find_requirements(
     host: Host, config: HostRoutingConfig, changes: FileChanges
 ) -> Iterator[Finding]:
-    """What this host lacks for the configuration: errors, and for an image also warnings."""
+    """Yield a finding for each thing that this host lacks for the configuration: an error; in an
+    image, a warning for what it may still get.
+    """
     yield from _unusable_paths(host, changes)
     gated = gated_units(config)
     if not gated:
@@ -62,8 +65,8 @@ def find_requirements(
 
 
 def _unusable_paths(host: Host, changes: FileChanges) -> Iterator[Finding]:
-    """Paths of ours that are masked, or where something is that we do not replace: a folder, a
-    link, or another program's file.
+    """Yield a finding for each path that we have to write, and where something is that we do not
+    replace: a mask, a folder, a link, or another program's file.
     """
     for file in changes.writes:
         obstacle = file.find_obstacle(host.files)
@@ -72,8 +75,9 @@ def _unusable_paths(host: Host, changes: FileChanges) -> Iterator[Finding]:
 
 
 def _unusable_interpreter(host: Host, changes: FileChanges) -> Iterator[Finding]:
-    """A finding if no Python on the node can run the program: making its content tries that,
-    before anything changes. An image may get one later.
+    """Yield a finding if no Python on the node can run the program. The content of the program is
+    made to see that: for the compiled files in it, the interpreter is run. An image may get a
+    Python later.
     """
     if not host.interpreter.find():
         yield missing_interpreter()._replace(severity="warning" if host.is_image else "error")
@@ -87,18 +91,19 @@ def _unusable_interpreter(host: Host, changes: FileChanges) -> Iterator[Finding]
 
 
 def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterator[Finding]:
-    """A finding if this is another name of a unit, because the gate knows a unit by its own; if the
-    network waits for the unit, while the gate waits for the network; or if the unit has a root of
-    its own. An order that leads through other units is not judged.
+    """Yield an error if the gate cannot hold this unit back: if the name is an alias, because the
+    gate compares the unit's own name; if the unit starts before something that the gate waits for;
+    or if it has RootDirectory=, from which root would run the gate. An order through other units is
+    not judged.
     """
     before = sorted(_BEFORE_THE_GATE.intersection(properties["Before"].split()))
     own_name = properties["Id"]
-    words = "name the unit that needs the network, such as kubelet.service, in gate.units"
+    remedy = "name the unit that needs the network, such as kubelet.service, in gate.units"
     if own_name != plain_instance(unit):
         if is_template(unit):
             own_name = template_of(own_name)
         sentence = f"{unit} is another name of {own_name}, and the gate needs the unit's own"
-        words = f"name {own_name} in gate.units"
+        remedy = f"name {own_name} in gate.units"
     elif before:
         sentence = (
             f"{unit} starts before {before[0]}, which the gate waits for: each would wait for the "
@@ -108,13 +113,13 @@ def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterato
         sentence = f"{unit} has RootDirectory=, so root would run the gate from that folder"
     else:
         return
-    yield Finding("requirement", "error", sentence, unit, Remedy(words))
+    yield Finding("requirement", "error", sentence, unit, Remedy(remedy))
 
 
 def _lost_variables(unit: str, properties: Mapping[str, str]) -> Iterator[Finding]:
-    """The variables that the unit sets itself, and that our drop-in takes away."""
-    names = {word.strip("\"'$").partition("=")[0] for word in properties["Environment"].split()}
-    lost = sorted(names.intersection(UNSET.split()))
+    """Yield a warning if the unit sets variables that our drop-in takes away."""
+    variables = {word.strip("\"'$").partition("=")[0] for word in properties["Environment"].split()}
+    lost = sorted(variables.intersection(UNSET.split()))
     if lost:
         sentence = (
             f"{unit} loses {spoken(lost)}, which its Environment= sets: in the gate, root would "

@@ -28,15 +28,19 @@ class Request:
     allow_removal: bool = False
     """Whether the run may take away what protects the host now."""
     undone: Request | None = None
-    """The request of the run that is taken back; `config` is what was installed before it."""
+    """In the request of an undo: the request of the run that is taken back. The `config` of the
+    undo is what was installed before that run.
+    """
 
     def own_part(self, config: HostRoutingConfig) -> object:
-        """What of a configuration the run is about."""
+        """The part of a configuration that the run is about, to be compared."""
         return [getattr(config, name) for name in self.names] or config
 
 
 def _as_installed(config: HostRoutingConfig) -> HostRoutingConfig:
-    """The configuration as it is read again: one that asks for no file has no config.json."""
+    """Return the configuration as it is read back after the run: one that asks for nothing puts no
+    config.json on the host, whatever else it says.
+    """
     if config.asks_for_nothing:
         return HostRoutingConfig()
     return config
@@ -53,16 +57,16 @@ class Wanted:
     allow_removal: bool
     """Whether the configuration may take away what protects the host now."""
     purpose: Purpose = "apply"
-    """An undo takes a run back: this configuration was installed before, with all that is wrong
-    with it.
+    """In an undo, the configuration was installed before. So what is wrong with it, such as a
+    conflict of its routes, does not make the run fail before its first change.
     """
 
 
 def read_wanted(host: Host, request: Request) -> Wanted:
-    """What a run brings onto this host as it is now. Where the whole configuration is replaced, the
-    installed one need not be readable.
+    """Return what a run brings onto this host as it is now. If the request is about the whole
+    configuration, the installed one need not be readable.
 
-    HostError if a run is taken back, and another one has installed something else since.
+    HostError if a run is taken back, and another run has installed something else since.
     """
     former: HostRoutingConfig | None = None
     if not request.names:
@@ -76,8 +80,8 @@ def read_wanted(host: Host, request: Request) -> Wanted:
         return Wanted(config, former, request.allow_removal)
 
     undone = read_wanted(host, request.undone).config  # as that run has installed it
-    ours = (request.own_part(undone), request.own_part(request.config))
-    if former is not None and request.own_part(former) not in ours:
+    expected = (request.own_part(undone), request.own_part(request.config))
+    if former is not None and request.own_part(former) not in expected:
         sentence = "another run has installed a different configuration since, which stays"
         raise HostError(sentence, what="file")
     if config.parts and not (former is not None and former.parts):
