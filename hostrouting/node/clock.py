@@ -1,5 +1,5 @@
-"""The time, and the lock of the host, as a process of the node waits for them: `phases.Clock` would
-load threads.
+"""The clock of a process of the node, with the lock of the host: for both of them it waits. It is
+not a `phases.Clock`, because that loads `threading`, which delays each start.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class NodeClock(WaitClock, Protocol):
-    """The time of a process of the node, and its lock."""
+    """The time of a process of the node, and the lock of its host."""
 
     def locked(self) -> AbstractContextManager[None]:
         """Hold the lock of the host during the block; wait for it without a limit."""
 
     def processor_time(self) -> float:
-        """How many seconds this process has worked."""
+        """The seconds of processor time that this process has used."""
 
 
 class MachineClock:

@@ -19,15 +19,16 @@ if TYPE_CHECKING:
     from hostrouting.upkeep.passes import Done
 
 _REPAIRS = 10
-"""With so many repairs, a fight begins: after a boot, a few are usual."""
+"""After so many repairs, a fight begins. Fewer are usual: after a boot, programs set up routes."""
 _QUIET = 600.0
-"""Seconds without a repair that end a fight: a rival may come every few minutes."""
+"""Seconds without a repair that end a fight: the other program may act every few minutes."""
 _SAY_AGAIN = 3600.0
+"""Seconds between two lines of the journal about a fight."""
 _REMEDY = Remedy("find that program, and have it leave alone what is configured here")
 
 
 class Fight:
-    """The repairs of a guard that follow each other."""
+    """Counts the repairs of a guard, and knows whether a fight is on."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -41,7 +42,9 @@ class Fight:
         return self._repairs >= _REPAIRS
 
     def note(self, done: Done, now: float) -> str:
-        """Count what a pass has repaired; return what is to be said, if anything."""
+        """Count a pass as a repair if it has changed anything. Return the line for the journal;
+        empty if none is due.
+        """
         is_over = now - self._last > _QUIET
         if is_over and self.is_on:
             self.end()
@@ -65,14 +68,16 @@ class Fight:
         return f"{sentence}; {_REMEDY}"
 
     def end(self) -> None:
-        """Forget the repairs."""
+        """End the fight, if there is one: forget the repairs, and remove the file."""
         self._repairs = 0
         with suppress(HostError):
             self._files.remove(HostLayout.fight_path)
 
 
 def read_fight(files: Files) -> Finding | None:
-    """The fight that the guard of this host is in, as a warning with the number of `repairs`."""
+    """Return a warning with the number of `repairs` if the guard of this host is in a fight; else
+    None.
+    """
     text = files.read(HostLayout.fight_path)
     if text is None:
         return None

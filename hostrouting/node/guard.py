@@ -6,8 +6,8 @@ wrong, or it would wake the guard again. After a pass, the guard rests for 25 ti
 pass has worked, so that it uses little of a processor while much changes. A rest ends after 2 s, so
 that a route is back within 3 s on a host with very many routes, too.
 
-What a pass finds is logged once, until a pass of its kind does not find it; in a fight
-(`node.fight`), once until its end.
+A finding is logged once, and again only after a pass of the same kind has not had it. In a fight
+(`node.fight`), it is logged once until the end of the fight.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
     from hostrouting.node.journal import Line
 
 # In seconds.
-_GATHER = 0.02  # after a change, in which others belong to it
+_GATHER = 0.02  # what is reported so soon after a change belongs to it
 _SHORTEST_REST = 0.1
 _LONGEST_REST = 2.0
-_WHOLE_AGAIN_AFTER = 10.0
-_WHOLE_AGAIN_UNTIL = 55.0
+_WHOLE_AGAIN_AFTER = 10.0  # between the beginnings of two whole passes, if something changes
+_WHOLE_AGAIN_UNTIL = 55.0  # after a whole pass, if nothing changes
 _REST_FACTOR = 25
 """A rest is this many times as long as the work of the pass before it."""
 
 
 def run_guard() -> int:
-    """Guard this host until a signal ends it; the exit status of the service."""
+    """Guard this host until a signal ends this process; return the exit status of the service."""
     try:
         stop_on_signals()
         host = Host.local()
@@ -66,7 +66,7 @@ def run_guard() -> int:
 
 
 class Guard:
-    """What the guard knows from one pass to the next."""
+    """Makes passes, and keeps what the guard has to know from one to the next."""
 
     def __init__(
         self,
@@ -81,12 +81,14 @@ class Guard:
         self._watch = watch
         self._clock = clock
         self._whole_pass_from = clock.now()
-        """The next whole pass is made then, or later."""
+        """The time from which on the next pass is a whole one."""
         self._fight = Fight(host.files)
         self._said: dict[bool, set[Line]] = {False: set(), True: set()}
-        """By whether a pass is a whole one: what the last of them found, or all of a fight."""
+        """The lines of the last pass that was not a whole one, and of the last that was; in a
+        fight, those of all passes since it began.
+        """
         self._has_failed = False
-        """Whether units are held back, as far as the last passes say."""
+        """Whether a pass has held units back, and no whole pass since then was without that."""
 
     def run(self) -> None:
         """Make passes for ever; the first is a whole one."""
@@ -101,8 +103,8 @@ class Guard:
             self._fight.end()
 
     def make_next_pass(self) -> float:
-        """Make a pass, and rest; return the time until the next one if nothing changes, which may
-        be over.
+        """Make a pass, and rest. Return the seconds until the next pass if nothing changes; none
+        are left if they are below zero.
         """
         is_whole = self._clock.now() >= self._whole_pass_from
         if is_whole:
@@ -113,7 +115,7 @@ class Guard:
         return self._whole_pass_from - self._clock.now()
 
     def _make_pass(self, *, is_whole: bool) -> float:
-        """Make a pass, and say what is new; return how long to rest after it."""
+        """Make a pass, and log what is new; return how many seconds to rest after it."""
         with TimeLimit(TIME_LIMIT):
             began = self._clock.processor_time()
             lines, refuses = self._find_lines(PARTS if is_whole else ("static_routes",))
@@ -127,7 +129,9 @@ class Guard:
         return min(max(seconds * _REST_FACTOR, _SHORTEST_REST), _LONGEST_REST)
 
     def _find_lines(self, parts: Collection[PassPart]) -> tuple[list[Line], bool]:
-        """What these parts of a pass find, and whether that holds units back."""
+        """Make these parts of a pass. Return the lines for the journal, and whether units are held
+        back.
+        """
         host = self._host
         done = Done()
         try:
@@ -137,7 +141,7 @@ class Guard:
             if outcome.has_asked and not done.changes:
                 self._watch.wait(0.0)  # Linux reports also what it has refused
         except HostRoutingError as error:
-            return [(ERROR, words) for words in describe_failure(error)], True
+            return [(ERROR, line) for line in describe_failure(error)], True
         lines = [*lines_of(outcome, done)]
         about_fight = self._fight.note(done, self._clock.now())
         if about_fight:
@@ -145,7 +149,9 @@ class Guard:
         return lines, outcome.refuses
 
     def _say_new(self, lines: list[Line], said: set[Line]) -> None:
-        """Log the lines that were not said of the last pass of this kind."""
+        """Log the lines that are not in `said`, those of the last pass of this kind; then replace
+        `said` by them. In a fight they are added, so that nothing is logged twice.
+        """
         for line in lines:
             if line not in said:
                 say(*line)

@@ -1,5 +1,5 @@
-"""The pass of a node: with the configuration that is in force, which is config.json as it is now,
-and under the lock of the host.
+"""A pass as the processes of a node make it: under the lock of the host, and with config.json as it
+is then.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ WAIT = 60.0
 
 
 def read_config(files: Files) -> HostRoutingConfig:
-    """The configuration that is in force, for a caller that has the lock of the host. HostError if
-    it cannot be read, or asks for nothing; ConfigError if it is none of ours. Then the markers go.
+    """Return the configuration that is in force; the caller has the lock of the host. Raises
+    HostError if config.json cannot be read, is missing or asks for nothing, and ConfigError if it
+    is invalid. In each case, the markers are removed.
 
-    An absent one is not taken for an empty one, as a run takes it where nothing of ours is left
-    (`install.installed`), and an empty one asks for nothing: the guard would delete all routes.
+    For a run (`install.installed`), a missing file can mean that nothing is installed. Here it
+    never does: a guard with an empty configuration would delete all routes.
     """
     with markers_removed_on_failure(files):
         text = files.read(_PATH) or "{}"
@@ -57,8 +58,8 @@ def read_config(files: Files) -> HostRoutingConfig:
 def await_installed_pass(
     host: Host, parts: Collection[PassPart] = PARTS, *, clock: NodeClock
 ) -> PassOutcome:
-    """Make these parts of a pass until nothing is awaited any more (`await_pass`); log what they
-    have found and done.
+    """Make passes of these parts until nothing is awaited any more (`await_pass`). Log what they
+    have changed, and what the last one has found; return its outcome.
     """
     done = Done()
 
@@ -68,6 +69,6 @@ def await_installed_pass(
             return run_pass(host, backend, config, done=done, parts=parts)
 
     outcome = await_pass(host, make_pass, clock=clock, wait=WAIT, say=partial(say, INFO))
-    for level, words in lines_of(outcome, done):
-        say(level, words)
+    for line in lines_of(outcome, done):
+        say(*line)
     return outcome

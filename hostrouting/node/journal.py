@@ -1,4 +1,4 @@
-"""Lines for the journal, in the words of the findings; systemd reads the level in front of each."""
+"""Lines for the journal. systemd reads the level in front of each from standard error."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from hostrouting.upkeep.passes import Done, PassOutcome
 
 Line: TypeAlias = "tuple[int, str]"
-"""A level, and the words."""
+"""A level, and the text."""
 
-ERROR, WARNING, NOTICE, INFO = 3, 4, 5, 6
+ERROR, WARNING, NOTICE, INFO = 3, 4, 5, 6  # as syslog counts
 
 _ABOUT_SIGNALS = (
     "systemd sends SIGTERM to a unit that is stopped, or whose start takes longer than its "
@@ -26,9 +26,9 @@ _ABOUT_SIGNALS = (
 )
 
 
-def say(level: int, words: str) -> None:
-    """Log a line. A log that cannot be written changes nothing."""
-    line = f"<{level}>hostrouting: {printable(words)}\n"
+def say(level: int, text: str) -> None:
+    """Log a line. If it cannot be written, that is ignored: no decision depends on the log."""
+    line = f"<{level}>hostrouting: {printable(text)}\n"
     try:
         os.write(2, line.encode())
     except OSError:
@@ -36,8 +36,8 @@ def say(level: int, words: str) -> None:
 
 
 def lines_of(outcome: PassOutcome, done: Done) -> Iterator[Line]:
-    """What a pass has found and done, each thing once: what was changed, what is wrong, and the
-    verdicts.
+    """Yield the lines about a pass: what was changed, what is wrong, and each verdict that is ok.
+    The other verdicts are among the findings.
     """
     changes = done.changes
     if changes:
@@ -63,8 +63,8 @@ def say_failure(error: BaseException) -> None:
 
 
 def describe_failure(error: BaseException) -> list[str]:
-    """Why a process of the node ended before its work was done; and what is true now, if that was
-    added to the error.
+    """Return lines that say why a process of the node ended before its work was done; and what is
+    true now, if the error has notes about that.
     """
     if isinstance(error, Stopped):
         lines = [f"{error} ended this; {_ABOUT_SIGNALS}"]

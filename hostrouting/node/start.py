@@ -30,13 +30,13 @@ _ADVICE = (
 
 
 def decide_start(unit: str) -> int:
-    """Whether the unit may start, as the exit status of the gate."""
+    """Decide whether the unit may start; return the exit status of the gate."""
     stop_on_signals()
     return decide(unit, Host.local(), clock=MachineClock())
 
 
 def decide(unit: str, host: Host, *, clock: NodeClock) -> int:
-    """Whether the unit may start on this host; the reasons are logged."""
+    """Decide whether the unit may start on this host; return PASSED or REFUSED, and log why."""
     advice = _ADVICE
     try:
         with TimeLimit(TIME_LIMIT):
@@ -45,7 +45,7 @@ def decide(unit: str, host: Host, *, clock: NodeClock) -> int:
     except BaseException as error:  # noqa: BLE001  whatever it is, the unit must not start
         say_failure(error)
         if isinstance(error, Stopped):
-            advice = ""  # an operator who stops a unit that is starting needs none
+            advice = ""  # somebody has just stopped the unit, and does not want it to start
     say(ERROR, f"{unit} was refused: see the lines above")
     if advice:
         say(NOTICE, advice)
@@ -53,7 +53,7 @@ def decide(unit: str, host: Host, *, clock: NodeClock) -> int:
 
 
 def _may_start(unit: str, host: Host, clock: NodeClock) -> bool:
-    """Whether nothing holds the unit back; what does is logged."""
+    """Return whether nothing holds the unit back; log what does."""
     untrusted = [*find_untrusted(host.files)]
     for finding in untrusted:
         say(ERROR, finding.line)

@@ -1,5 +1,5 @@
-"""A task that brings a configuration onto a host, all of it or a section. `install.install` has
-what such a task does, in order.
+"""The base class of the tasks that bring a configuration, or a section of it, onto a host.
+`install.install` does the work.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from hostrouting.install.results import CheckResult
 
 _BESIDE = ("gate", "guard", "manage_foreign")
-"""What a task about one section also applies, if its configuration has it."""
+"""The sections that a task for one section applies as well, if its configuration sets them."""
 
 
 # Not attrs.frozen, whose __init__ fails in a subclass that has no slots.
 @attrs.define(unsafe_hash=True, on_setattr=attrs.setters.frozen)
 class InstallTask:
-    """A task that brings a configuration onto a host, as the module describes."""
+    """A task that brings a configuration onto a host. Without a `section`, all of it."""
 
     name = ""  # not a ClassVar, which pyright would not accept for a phases.Task
     parts: ClassVar[tuple[PassPart, ...]] = PARTS
@@ -51,8 +51,8 @@ class InstallTask:
     before: dict[str, HostRoutingConfig | None] = attrs.field(
         factory=dict, init=False, eq=False, repr=False
     )
-    """By the id of a run that has changed something: what was installed before it; None if that
-    could not be read. Undone runs are taken out.
+    """By the id of each run of the task that has changed something and was not undone: the
+    configuration that was installed before it; None if that could not be read.
     """
 
     @property
@@ -97,18 +97,21 @@ class InstallTask:
         )
 
     def undo(self, ctx: phases.Context) -> CheckResult | phases.Skip:
-        """Install again what was installed before the run that has just failed; if none has, what
-        was installed before the first run. A task about one section restores that section. Where
-        nothing was installed, nothing is left.
+        """Install the former configuration again: that from before the run that has just failed or,
+        in an undo on its own, that from before the first run. If nothing was installed then, all is
+        removed. A task for one section restores that section.
 
-        HostError if that could not be read, or if another run has installed something else since.
+        HostError if the former configuration could not be read, or if another run has installed
+        something else since.
         """
-        undone = dict(self.before)
-        if ctx.ran is not None:  # the undo of a run that has failed: of that run only
-            undone = {run: former for run, former in undone.items() if run == ctx.run_id}
-        if not undone:
+        former_by_run = dict(self.before)
+        if ctx.ran is not None:  # `undo_on_failure`: undo only what that run has done
+            former_by_run = {
+                run: former for run, former in former_by_run.items() if run == ctx.run_id
+            }
+        if not former_by_run:
             return phases.Skip("it has changed nothing, or that is undone")
-        former, *_ = undone.values()
+        former, *_ = former_by_run.values()
         if former is None:
             sentence = (
                 "what was installed before could not be read, so it cannot be installed again"
@@ -116,8 +119,10 @@ class InstallTask:
             raise HostError(f"{sentence}; to remove everything, run Remove", what="file")
         done = self.request
         request = attrs.evolve(done, config=former, allow_removal=True, undone=done)
+        # It does not wait: what the former routes need may never come. It makes all parts, also if
+        # the run leaves some out, because the files are about all of them.
         restoring = attrs.evolve(self, wait=0)
         result = restoring.install(derived(ctx, skip=frozenset()), request)
-        for run in undone:
+        for run in former_by_run:
             del self.before[run]
         return result

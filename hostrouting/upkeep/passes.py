@@ -51,11 +51,15 @@ if TYPE_CHECKING:
     from hostrouting.routes.keep import Purpose
 
 LOGGED = 20
-"""So many findings of a pass are in a log, and in an error; `hostrouting check` shows all."""
+"""At most so many findings of a pass are logged, or said in an error. `hostrouting check` shows
+all.
+"""
 _REPAIR: tuple[Name, ...] = ("action", "unsafe")
-"""The findings that say what to do about what is wrong."""
+"""The names of the findings that say what repairs an error."""
 _LOOK_AGAIN = 1.0
-"""Seconds to the next pass while something is awaited: Linux does not report every change."""
+"""Seconds until the next pass while something is awaited. Without it, some changes would not be
+seen, because Linux does not report all of them.
+"""
 
 
 class Done:
@@ -65,9 +69,9 @@ class Done:
 
     def __init__(self) -> None:
         self.changes: list[RouteRequest] = []
-        """Those of static routes."""
+        """The changes of static routes."""
         self.operations: list[Operation] = []
-        """Those of the table for probes."""
+        """The changes of the table for probes."""
 
 
 class PassOutcome(NamedTuple):
@@ -77,9 +81,13 @@ class PassOutcome(NamedTuple):
     refuses: bool = False
     """Whether a gated unit must not start."""
     waits: str = ""
-    """What may still come, in words, so that a later pass may find something else."""
+    """What may still come, in words: with it, a later pass may find something else. Empty if
+    nothing is awaited.
+    """
     has_asked: bool = False
-    """Whether Linux was asked for changes of routes: it reports also those that it has refused."""
+    """Whether the pass has asked Linux to change routes. Linux reports such requests, even if it
+    has refused them, so these reports are not about somebody else's change.
+    """
     report: CheckReport | None = None
     """The report of the check, if there was one."""
     error: HostRoutingError | None = None
@@ -93,7 +101,9 @@ class PassOutcome(NamedTuple):
         return [each for each in self.findings if each.severity != "note" or each.name == "action"]
 
     def followed_by(self, other: PassOutcome) -> PassOutcome:
-        """What two parts have found, one after the other, with the same configuration."""
+        """Join the outcomes of two parts, of which `other` was made later. Both were made with the
+        same configuration.
+        """
         return self._replace(
             findings=self.findings + other.findings,
             refuses=self.refuses or other.refuses,
@@ -113,7 +123,8 @@ def await_pass(
     say: Callable[[str], object],
 ) -> PassOutcome:
     """Make a pass, and another one after each change, until nothing is awaited any more, or `wait`
-    seconds are over. What is awaited is said each time that it changes.
+    seconds are over. Return the outcome of the last one. `say` gets what is awaited, at first and
+    whenever that is something else.
 
     `make_pass` takes the lock of the host, reads the configuration that is in force, and calls
     `run_pass`.
@@ -132,13 +143,13 @@ def await_pass(
                 said = outcome.waits
                 say(f"waiting for up to {round(seconds_left, 1):g} s: {said}")
             if outcome.has_asked:
-                reports.forget()  # those of the pass itself
+                reports.forget()  # those of what the pass itself has asked for
             reports.wait(min(_LOOK_AGAIN, seconds_left))
 
 
 @contextmanager
 def markers_removed_on_failure(files: Files) -> Iterator[None]:
-    """Remove the markers if the block fails, or is ended: they are about another state."""
+    """Remove the markers if the block fails or is interrupted: they are about an earlier state."""
     try:
         yield
     except BaseException:
@@ -156,12 +167,12 @@ def run_pass(
     purpose: Purpose = "upkeep",
     check: Callable[[], object] = lambda: None,
 ) -> PassOutcome:
-    """Make these parts of a pass, and take away what is no longer configured: routes, and the
-    marker; the table for probes only by an apply or an undo, because to ask for it costs each start
-    of a unit a process of nft.
+    """Make these parts of a pass. What is not configured any more is removed: routes, and the
+    marker. An unwanted table for probes is removed only by an apply or an undo: to see whether it
+    is there, nft has to run, which takes too long before each start of a unit.
 
-    `done` gets the changes that are in effect. `check` is called between those of routes: if it
-    raises, they are taken back first.
+    `done` gets the changes that are in effect. `check` is called between changes of routes. If it
+    raises, they are rolled back first.
     """
     outcome = PassOutcome(config=config)
     with markers_removed_on_failure(host.files):
@@ -173,7 +184,8 @@ def run_pass(
         if "route_overlap" in parts:
             outcome = outcome.followed_by(_check(host, backend, config))
         elif outcome.error is not None:
-            remove_markers(host.files)  # they are about another state, and nobody checks this one
+            # They are about an earlier state, and this pass does not check the present one.
+            remove_markers(host.files)
     return outcome
 
 
@@ -184,8 +196,9 @@ def _set_routes(
     purpose: Purpose,
     check: Callable[[], object],
 ) -> PassOutcome:
-    """Set the routes. If one cannot be set, that holds units back in every mode; but not the route
-    for replies to probes, which is only a warning, and not one that is no longer configured.
+    """Set the routes. If static routes are configured, a failure holds units back in every mode.
+    Otherwise it is a warning: only the route for replies to probes, or a route that is not
+    configured any more, is concerned.
     """
     try:
         plan = keep_routes(backend, config, done=done, purpose=purpose, check=check)
@@ -199,13 +212,15 @@ def _set_routes(
 
 
 def _failed(error: HostRoutingError, *, refuses: bool) -> PassOutcome:
-    """The outcome of a part that has failed. What can be tried again may still come."""
+    """Return the outcome of a part that has failed. If it can be tried again, a later pass may
+    succeed.
+    """
     waits = str(error) if error.can_retry else ""
     return PassOutcome(error.findings, refuses, waits, error=error)
 
 
 def _load_probes(host: Host, config: HostRoutingConfig, done: list[Operation]) -> PassOutcome:
-    """Load the table. A unit can do without probes, so a failure is a warning."""
+    """Load the table for probes. A failure is a warning, because a unit can run without probes."""
     try:
         load_table(host.nftables, config.probe_rewrite, done=done)
     except HostError as error:
@@ -240,7 +255,9 @@ def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> Pass
 
 
 def findings_of(report: CheckReport, settings: RouteOverlapConfig) -> tuple[Finding, ...]:
-    """The findings of a check: an error is what units are held back for."""
+    """Return the findings of a check. Those for which units are held back are errors: with
+    `"undecided": "refuse"`, also the doubts.
+    """
     findings = check_findings(report, mode=settings.mode)
     if not settings.refuses("undecided"):
         return findings
@@ -250,8 +267,10 @@ def findings_of(report: CheckReport, settings: RouteOverlapConfig) -> tuple[Find
 
 
 def _overlap(report: CheckReport, findings: Sequence[Finding]) -> RouteOverlapError:
-    """The error of a check in STRICT: what is wrong, and what to do about it."""
-    told = [each for each in findings if each.severity == "error" or each.name in _REPAIR]
-    lines = first_of([finding.line for finding in told], LOGGED)
+    """Make the error of a check in STRICT, with what is wrong and what repairs it. The notes that
+    only explain the verdict are left out.
+    """
+    important = [each for each in findings if each.severity == "error" or each.name in _REPAIR]
+    lines = first_of([finding.line for finding in important], LOGGED)
     document = check_document(report, mode="STRICT", findings=findings)
-    return RouteOverlapError("; ".join(lines), findings=told, report=report, check=document)
+    return RouteOverlapError("; ".join(lines), findings=important, report=report, check=document)
