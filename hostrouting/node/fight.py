@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from hostrouting.host.base import Files
     from hostrouting.upkeep.passes import Done
 
+# After so many repairs, a fight begins. Fewer are usual: after a boot, programs set up routes.
 _REPAIRS = 10
-"""After so many repairs, a fight begins. Fewer are usual: after a boot, programs set up routes."""
+# Seconds without a repair that end a fight: the other program may act every few minutes.
 _QUIET = 600.0
-"""Seconds without a repair that end a fight: the other program may act every few minutes."""
+# Seconds between two lines of the journal about a fight.
 _SAY_AGAIN = 3600.0
-"""Seconds between two lines of the journal about a fight."""
 _REMEDY = Remedy("find that program, and have it leave alone what is configured here")
 
 
@@ -76,11 +76,11 @@ class Fight:
 
 def read_fight(files: Files) -> Finding | None:
     """Return a warning with the number of `repairs` if the guard of this host is in a fight; else
-    None.
+    None, also if no guard has written the file.
     """
-    text = files.read(HostLayout.fight_path)
-    if text is None:
-        return None
-    number, sentence = text.splitlines()
-    facts = {"repairs": int(number)}
-    return Finding("fight", "warning", sentence, HostLayout.guard_unit, _REMEDY, facts)
+    # Not by splitlines, which also ends a line at characters that a device's name can have.
+    number, _, sentence = (files.read(HostLayout.fight_path) or "").partition("\n")
+    if number.isdecimal() and sentence:
+        facts = {"repairs": int(number)}
+        return Finding("fight", "warning", sentence.strip(), HostLayout.guard_unit, _REMEDY, facts)
+    return None

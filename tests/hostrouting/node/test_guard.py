@@ -24,10 +24,11 @@ from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.node import guard
 from hostrouting.node.ending import Stopped, TimeIsUp
-from hostrouting.node.fight import read_fight
+from hostrouting.node.fight import Fight, read_fight
 from hostrouting.node.guard import Guard, run_guard
 from hostrouting.node.journal import describe_failure
-from hostrouting.testing import FakeHost, FaultyBackend
+from hostrouting.testing import FakeFiles, FakeHost, FaultyBackend
+from hostrouting.upkeep.passes import Done
 from tests.support.node import (
     DEFAULT,
     HALVES,
@@ -340,6 +341,26 @@ def test_a_fight_for_the_table(capfd: pytest.CaptureFixture[str]) -> None:
     [line] = [line for line in logged(capfd) if "another program takes away" in line]
     assert "10 times by now, last: nftables table ip6 hostrouting_slb" in line
     assert HostLayout.fight_path not in guarded.host.files.texts
+
+
+def test_a_fight_about_an_odd_device() -> None:
+    """Linux allows characters in its name that Python takes for the end of a line."""
+    files = FakeFiles()
+    fight = Fight(files)
+    done = Done()
+    done.changes.append(RouteRequest("add", Route.to("10.9.0.0/16", dev="e\x1c0\x850")))
+    for moment in range(11):
+        fight.note(done, float(moment))
+    finding = read_fight(files)
+    assert finding is not None
+    assert finding.facts == {"repairs": 11}
+    assert "last: add 10.9.0.0/16 dev e\x1c0\x850 " in finding.sentence
+
+
+@pytest.mark.parametrize("text", ["", "\n", "12", "12\n", "many\nwords\n"])
+def test_a_file_that_no_guard_has_left(text: str) -> None:
+    """It says nothing about a fight."""
+    assert read_fight(FakeFiles({HostLayout.fight_path: text})) is None
 
 
 # The configuration
