@@ -1,11 +1,11 @@
-"""An action of a task or a pass, in words."""
+"""An action of a task or a pass that is not about a static route or a file."""
 
 from typing import NamedTuple
 
 
 class Operation(NamedTuple):
-    """An action that is not about a static route or a file, in words and with the reason: in
-    Effects, what a task has done; in a plan, what it would do.
+    """An action in words, with its reason. In Effects, a task has done it; in a plan, it would do
+    it. Static routes and files have records of their own.
     """
 
     verb: str
