@@ -1,8 +1,8 @@
 """MAC addresses and neighbours: the interface of what reads them and deletes neighbours
 (`LinkLayer`), and its implementation, which asks Linux by netlink.
 
-Netlink marks a list that changed while it was read (NLM_F_DUMP_INTR): `Netlink.is_torn` is true
-then, and entries may be missing from the list.
+Netlink marks a list that changed while it was read (NLM_F_DUMP_INTR): `Netlink.list_has_changed` is
+true then, and entries may be missing from the list.
 """
 
 from __future__ import annotations
@@ -117,9 +117,11 @@ class KernelLinkLayer:
     def look(self) -> LinkLayerView:
         with kernel_errors("read devices and neighbours"), closing(Netlink()) as netlink:
             for _ in range(_READINGS):
-                netlink.is_torn = False  # set by lists that change, or that do not fit together
+                netlink.list_has_changed = (
+                    False  # set by lists that change, or that do not fit together
+                )
                 view = _look_once(netlink)
-                if not netlink.is_torn:
+                if not netlink.list_has_changed:
                     return view
             raise KernelError(errno.EINTR)  # the lists kept changing
 
@@ -158,7 +160,7 @@ def _look_once(netlink: Netlink) -> LinkLayerView:
     learned: set[tuple[str, str]] = set()
     for entry in _entries(netlink, AF_BRIDGE):
         if entry.ifindex not in names:
-            netlink.is_torn = True  # the port has come since the devices were read
+            netlink.list_has_changed = True  # the port has come since the devices were read
         elif not entry.is_permanent:
             learned.add((entry.mac, names[entry.ifindex]))
 
@@ -237,7 +239,7 @@ def _delete(netlink: Netlink, neighbour: Neighbour) -> bool:
     # Compared by the first two fields, the device and the address.
     present = [entry for entry in _entries(netlink, family) if entry[:2] == expected[:2]]
     if not present:
-        return not netlink.is_torn  # an entry may be missing if the list changed meanwhile
+        return not netlink.list_has_changed  # an entry may be missing if the list changed meanwhile
     if present != [expected]:
         return False
     request = _NEIGHBOUR.pack(family, index, 0, 0) + attribute(_NDA_DST, packed_ip)

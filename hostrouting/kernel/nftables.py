@@ -1,7 +1,7 @@
 """nftables: the contract of an edge that loads and lists a table, and the edge that runs nft.
 
-The text of a table, in nft's language, is loaded unchanged. nft lists the table in its own way,
-which depends on the version of nft.
+The text of a table, in nft's language, is loaded unchanged. A listing is not that text: nft prints
+the table in words of its own, which depend on its version.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class NftProgram:
         try:
             return self._nft(*words, purpose=f"list the table ip6 {name}").out
         except HostError as error:
-            # A loader that does not find a library of nft prints no "Error:".
+            # "Error:" is of nft. Without a library of nft, the loader says "No such file", too.
             if re.search("Error: .*No such file or directory", error.output):
                 return None
             raise

@@ -1,7 +1,6 @@
-"""The programs that this process can find and run on its host.
+"""Runs programs of the host: with an argument list and a timeout, and without a shell.
 
-A program is started with an argument list and a timeout, and without a shell. An edge takes any
-`RunProgram`, so a test can pass a function.
+An edge that needs one takes a `RunProgram`, so a test can pass a function.
 """
 
 import os
@@ -25,7 +24,7 @@ class Ended(NamedTuple):
 
     @property
     def complaint(self) -> str:
-        """What the program printed about its failure: some print that on standard output."""
+        """What the program printed about its failure. Some print that on standard output."""
         return self.err or self.out
 
 
@@ -89,13 +88,15 @@ _MEANING_OF_OUTPUT = (
     ("/proc/modules: No such file", "not-loaded", _LOAD_MODULE),
     ("Failed to connect to bus|Connection (refused|timed out)", "no-answer", "check that it runs"),
 )
-"""What a failed tool prints, the kind of its error, and the remedy; the first that fits counts."""
+"""A pattern of what a failed tool prints, the kind of its error, and the remedy. The first row that
+matches counts.
+"""
 
 
 def tool_environment() -> dict[str, str]:
     """The environment for an administrator's tool.
 
-    Its language is English, because its errors are recognised by their text. PATH also contains the
+    Its language is English, because the errors of a tool are known by their text. PATH also has the
     folders where the units of a node look: after `su` or ssh, a user's PATH may lack /usr/sbin.
     """
     folders = list(BOOT_PATH)
@@ -160,7 +161,7 @@ def tool_error(ended: Ended, tool: str, *, purpose: str, what: HostPart) -> Host
 
 
 def _on_one_line(text: str) -> str:
-    """Its lines, each once, without those with which nft underlines a place."""
+    """The lines of the text, each once, without those by which nft underlines a place (^^^)."""
     lines: list[str] = []
     for line in map(str.strip, text.splitlines()):
         if line.strip("^~") and line not in lines:

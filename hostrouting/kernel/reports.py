@@ -1,7 +1,7 @@
-"""Waiting for what Linux reports, by a program that reads the kernel again in any case.
+"""Waits that a report of Linux ends earlier.
 
-A report only ends a wait earlier. So it does not matter if there is none, or if this process may
-not listen.
+Whoever waits reads the kernel again afterwards in any case. So it does not matter if there is no
+report, or if this process may not listen.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 
 _REST = 0.1
-"""Seconds after a report, so that a wait takes little of a processor beside a program that changes
-routes all the time.
+"""Seconds to rest after a report. Without a rest, a program that changes routes all the time would
+have the caller read the kernel all the time.
 """
 
 
 class WaitClock(Protocol):
-    """The time, as whoever waits has it: a run of a task, or a process of the node."""
+    """The clock of a caller that waits: a run of a task, or a process of the node."""
 
     @property
     def for_watch(self) -> Clock | None:
-        """The clock on which the watch of a fake kernel waits; a real one has the machine's."""
+        """The clock for a wait of a `Watch`; None where only the machine's is used."""
 
     def now(self) -> float:
         """Monotonic seconds: only differences are meaningful."""
@@ -39,7 +39,7 @@ class WaitClock(Protocol):
 
 
 class Reports:
-    """What Linux reports of its routing from now on; to be used in a `with` block."""
+    """Listens to what Linux reports of its routing; to be used in a `with` block."""
 
     def __init__(self, backend: RouteBackend, clock: WaitClock) -> None:
         self._clock = clock
