@@ -1,10 +1,10 @@
 """Carry out a plan: add, delete, read back; if anything fails, take back what was done.
 
-A route is added where its key is free. Where an old one of ours is to go, the new one is appended
-behind it, and takes its place when the old one is deleted: packets never lack their route. A
-request to delete names our protocol. So no request changes another program's route, whenever that
-route is added. Only where Linux could take one of the two for the other (`deletion_could_take`),
-the old one is deleted first.
+If the key of a new route is free, the route is added. If an old route of ours has the key, the new
+one is appended behind it, and Linux uses it as soon as the old one is deleted: packets always have
+a route. Only if Linux could delete the new one instead of the old one (`deletion_could_take`), the
+old one is deleted first. A request to delete names our protocol. So no request changes another
+program's route, whenever that route is added.
 
 The table that is read back is right if a plan made from it has nothing left to do. If not, or if
 Linux refuses a request or the run is cancelled, each request that is in effect is reversed, the
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from hostrouting.routes.steps import RoutePlan
 
 
-_ENDED = "the changes were being rolled back when this ended: what the table has now is not known"
+_ROLLBACK_ENDED = (
+    "the changes were being rolled back when this ended: what the table has now is not known"
+)
 
 
 def apply_plan(
@@ -58,11 +60,11 @@ def apply_plan(
         if not problems:
             return
         after = _undo(backend, present, requests)
-    except BaseException as stopped:  # even during a rollback, which then begins again, once
+    except BaseException as stopped:  # perhaps during the rollback, which then is tried once more
         try:
             after = _undo(backend, present, requests)
         except BaseException as ended:
-            _add_note(ended, _ENDED)
+            _add_note(ended, _ROLLBACK_ENDED)
             raise
         _add_note(stopped, after)
         raise
@@ -78,20 +80,24 @@ def _carry_out(
     check: Callable[[], object],
     done: list[RouteRequest],
 ) -> list[BackendError]:
-    """Make the changes, and read back; return what Linux has refused, or what is not as planned."""
+    """Make the changes, then read the table back. Return the errors: what Linux has refused, or
+    what is not as planned.
+    """
     try:
         for requests in _batches(plan):
             check()
             refusals = _send(requests, backend, done)
             if refusals:
                 return refusals
-        return [*_differences(plan, backend)]
+        return [*_errors_read_back(plan, backend)]
     except BackendError as error:
         return [error]
 
 
 def _batches(plan: RoutePlan) -> list[list[RouteRequest]]:
-    """The additions, behind the deletions that have to come before them; then the deletions."""
+    """Return two batches of requests: the additions, behind the few deletions that have to come
+    before them; and all other deletions.
+    """
     added = {step.route.key: step.route for step in plan.changes if step.action == "add"}
     first: list[RouteRequest] = []
     last: list[RouteRequest] = []
@@ -111,8 +117,8 @@ def _batches(plan: RoutePlan) -> list[list[RouteRequest]]:
 def _send(
     requests: list[RouteRequest], backend: RouteBackend, done: list[RouteRequest]
 ) -> list[BackendError]:
-    """Make these changes; return what Linux has refused. All are tried, so that an error names
-    every route that Linux refuses.
+    """Make these changes, and add those that are in effect to `done`. Return the refusals. All
+    changes are tried, so that the error names every route that Linux refuses.
     """
     before = len(done)
     done += requests  # until there is an answer, any of them may be in effect
@@ -121,8 +127,10 @@ def _send(
     return [each.error for each in outcomes if each.error is not None and not each.is_done]
 
 
-def _differences(plan: RoutePlan, backend: RouteBackend) -> Iterator[BackendError]:
-    """The keys for which a new plan would still have something to do."""
+def _errors_read_back(plan: RoutePlan, backend: RouteBackend) -> Iterator[BackendError]:
+    """After the changes, read the routes back. Yield an error for each key of which the routes are
+    not as planned: a new plan would still have something to do.
+    """
     wanted = dict.fromkeys(step.route.key for step in plan.steps)
     wanted |= {step.route.key: step.route for step in plan.steps if step.action != "delete"}
     snapshot = backend.snapshot(near=[key.prefix for key in wanted])
@@ -142,10 +150,10 @@ def _differences(plan: RoutePlan, backend: RouteBackend) -> Iterator[BackendErro
 def _undo(
     backend: RouteBackend, before: dict[RouteKey, list[Route]], done: list[RouteRequest]
 ) -> str:
-    """Reverse what is in effect, and return a sentence about what is true now. After that, only
-    what could not be reversed counts as done.
+    """Reverse the requests that are in effect, and return a sentence about what is true now.
+    Afterwards, `done` has only the requests that could not be reversed.
     """
-    back: list[RouteRequest] = []
+    reversals: list[RouteRequest] = []
     problem = ""
     try:
         now = _read(backend, before)
@@ -153,11 +161,12 @@ def _undo(
         for request in reversed(_in_effect(done, now)):
             key = request.route.key
             if request.verb != "delete":
-                back.append(RouteRequest("delete", request.route))
+                reversals.append(RouteRequest("delete", request.route))
             elif known.issuperset(_entries({key: now[key]})):
-                # Not behind a route that another program has added meanwhile.
-                back.append(RouteRequest("append", request.route))
-        backend.change(back)
+                # A route that another program has added meanwhile stays alone: ours would do
+                # nothing behind it.
+                reversals.append(RouteRequest("append", request.route))
+        backend.change(reversals)
     except BackendError as error:
         problem = f" ({error})"
     try:
@@ -179,11 +188,11 @@ def _undo(
 def _in_effect(
     requests: Iterable[RouteRequest], now: dict[RouteKey, list[Route]]
 ) -> list[RouteRequest]:
-    """Those of our requests whose effect these routes show: an added route that is there, a deleted
-    one that is not.
+    """Return the requests that are in effect, as these routes show: an added route is there, a
+    deleted one is not.
 
-    The others must not be reversed: in IPv4, a request to delete a route without a metric takes a
-    route of ours with any metric if there is none without.
+    The others must not be reversed: in IPv4, a request to delete a route without a metric deletes a
+    route of ours with any metric if there is none without one.
     """
     entries = _entries(now)
     return [
@@ -194,8 +203,8 @@ def _in_effect(
 
 
 def _entries(routes_of_keys: dict[RouteKey, list[Route]]) -> set[Route]:
-    """What Linux has stored of these routes. In IPv6, each next hop counts as ours: Linux lists
-    those of one route with the protocol of the first.
+    """The entries that Linux has stored for these routes. In IPv6, each next hop is an entry, and
+    counts as ours: Linux lists all next hops of a route with the protocol of the first.
     """
     entries: set[Route] = set()
     for routes in routes_of_keys.values():
