@@ -40,8 +40,7 @@ _LEFT_OUT = (
 """What no command of a node loads."""
 _MAIN = "hostrouting/__main__.py"
 """The file that Python runs. The archive has it a second time at its root: Python looks there."""
-_DIGEST_SIZE = 65
-"""The length of a SHA-256 in hexadecimal, with the end of its line."""
+_DIGEST_SIZE = 65  # a SHA-256 in hexadecimal, and the end of its line
 
 
 @attrs.frozen

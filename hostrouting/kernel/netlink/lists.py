@@ -21,8 +21,7 @@ from hostrouting.model.route import OURS, Route
 
 _DST_AT = ROUTE_ATTRIBUTES_AT + NUMBER_ATTRIBUTE.size + ATTRIBUTE.size
 """Where the destination is in most messages: in the second attribute, behind the table."""
-_EVERYWHERE = [0]
-"""The borders with which no route is left out: one range, which begins at 0 and does not end."""
+_EVERYWHERE = [0]  # the borders of one range, which begins at 0 and does not end
 
 
 def list_routes(
