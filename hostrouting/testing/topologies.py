@@ -1,4 +1,4 @@
-"""Ready-made hosts, each a fake kernel with the routes that such a host has after boot."""
+"""Ready-made hosts: fake kernels with the routes that such a host has after boot."""
 
 from hostrouting.model.route import PROTOCOL_DHCP, Route
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link
