@@ -115,7 +115,8 @@ class Uplink:
         for hop in next_hops:
             if not self.reaches(hop):
                 return Need(
-                    f"an address or route on {hop.dev} that reaches the gateway {hop.gateway}"
+                    f"an address or route on {hop.dev} (configured routes do not count) "
+                    f"that reaches the gateway {hop.gateway}"
                 )
         metric = metric or DEFAULT_METRIC[self._family]
         route = Route(destination, next_hops, metric=metric, protocol=OURS)

@@ -174,6 +174,17 @@ DEFAULTS = "default via 10.0.0.1 dev eth0; ::/0 via fd00:99::1 dev eth0 metric 1
 OTHER_DEFAULT = "default via 10.0.0.1 dev eth0 metric 9"
 
 
+def test_a_gateway_behind_a_configured_route() -> None:
+    """It is not reached, also once the other route is there, and the finding says so."""
+    behind = static("20.1.0.0/16", gateway="20.0.0.1", dev="eth0")
+    wanted = configured(static(PLACE, dev="eth0"), behind)
+    [wait] = plan_static_routes(wanted, host_with(DEFAULT, BY_A)).route_waits
+    assert wait.sentence == (
+        "20.1.0.0/16 via 20.0.0.1 dev eth0 needs an address or route on eth0 (configured routes do not "
+        "count) that reaches the gateway 20.0.0.1"
+    )
+
+
 @text_rows(ROWS)
 def test_the_steps_for_one_route(row: list[str]) -> None:
     """On a host with these routes, a wish leads to these steps; a dash: no default route."""
