@@ -106,7 +106,8 @@ class FakeManager:
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         """See Manager. Values come from `properties` first, then from the unit files as last read.
 
-        A pattern matches the units in `properties`; a template is not a unit. NeedDaemonReload is
+        A pattern matches the units in `properties`, and those that are not inactive; a template is
+        not a unit. NeedDaemonReload is
         "yes" if a file of the unit has changed since.
         """
         self._require_running()
@@ -117,9 +118,7 @@ class FakeManager:
         return tuple(shown)
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
-        if not since:
-            return ()
-        return self.errors.get(unit_name(unit), ())
+        return self.errors.get(unit_name(unit), ()) if since else ()
 
     def _set_state(self, unit: str, state: str) -> None:
         """Set the state of the unit, also if `properties` had given it another one."""
@@ -135,10 +134,12 @@ class FakeManager:
 
     def _matching(self, units: Sequence[str]) -> list[str]:
         """The units, where each pattern is replaced by the units that match it."""
+        active = {name for name, state in self.states.items() if state != "inactive"}
+        loaded = sorted(active.union(self.properties))
         matching: list[str] = []
         for unit in map(unit_name, units):
             if "*" in unit:
-                matching += fnmatch.filter(self.properties, unit)
+                matching += fnmatch.filter(loaded, unit)
             else:
                 matching.append(unit)
         return matching

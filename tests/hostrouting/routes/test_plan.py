@@ -180,8 +180,8 @@ def test_a_gateway_behind_a_configured_route() -> None:
     wanted = configured(static(PLACE, dev="eth0"), behind)
     [wait] = plan_static_routes(wanted, host_with(DEFAULT, BY_A)).route_waits
     assert wait.sentence == (
-        "20.1.0.0/16 via 20.0.0.1 dev eth0 needs an address or route on eth0 (configured routes do not "
-        "count) that reaches the gateway 20.0.0.1"
+        "20.1.0.0/16 via 20.0.0.1 dev eth0 needs an address or route on eth0 (configured routes do "
+        "not count) that reaches the gateway 20.0.0.1"
     )
 
 
