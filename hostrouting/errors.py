@@ -2,10 +2,10 @@
 
     HostRoutingError
     ├── ConfigError         input: a configuration or a snapshot cannot be used; has all its faults
-    ├── RequirementError    host: what the configuration needs is missing; nothing was changed
+    ├── RequirementError    host: what the configuration needs is missing, or a gate is cancelled
     ├── RouteConflict       host: a route that is not ours has the key of a wanted one
     ├── ApplyError          host: routes could not be applied; says what is true now
-    ├── RouteOverlapError   host: the mode is STRICT, and the verdict is overlap or no-default-route
+    ├── RouteOverlapError   host: the mode is STRICT, and the verdict holds units back
     ├── NotReady            host: something was missing at the deadline, or the lock is held
     ├── HostError           host: a file, systemd, nft or ebtables did not do what was asked
     └── BackendError        kernel: routes could not be read or changed
@@ -165,8 +165,8 @@ class ConfigError(HostRoutingError, ValueError):
 
 
 class RequirementError(HostRoutingError):
-    """The host lacks what the configuration needs, such as a program; a finding for each. Nothing
-    was changed.
+    """The host lacks what the configuration needs, such as a program, and nothing was changed. Or
+    another program cancels a gate in STRICT, after the files were written. A finding for each.
     """
 
 

@@ -76,7 +76,7 @@ class Finding(NamedTuple):
     remedy: Remedy | None = None
     """What to do about it, if anything can be done."""
     facts: Mapping[str, Any] = {}
-    """The facts for programs, as JSON values; docs/findings.md lists them by name."""
+    """The facts for programs, as JSON values; docs/findings.md has those of an escape."""
     can_retry: bool = False
 
     @property

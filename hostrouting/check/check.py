@@ -5,8 +5,9 @@ For each family, the tables say where packets end (`fib`), the judge says what i
 repair is computed and proven. On a live host the kernel itself is asked once in each range: where
 it says something else than its tables, the verdict is undecided.
 
-OK is never wrong for packets of the host itself. A doubt is anything that stands against an OK, and
-is not known to be wrong. Field states, which docstrings name, are nodes in tests/hosts.
+OK is about packets of the host itself; docs/limits.md says where it can be wrong. A doubt is
+anything that stands against an OK, and is not known to be wrong. Field states, which docstrings
+name, are nodes in tests/hosts.
 """
 
 from __future__ import annotations

@@ -137,8 +137,8 @@ class Escape(NamedTuple):
     last: int
     """The first and the last address, as integers."""
     kind: str
-    """What happens to the packets: overlap, own-range, no-route, blackhole, unreachable or
-    prohibit.
+    """What happens to the packets: overlap, pods-hidden, own-range, no-route, blackhole,
+    unreachable or prohibit.
     """
     decision: Decision
     devs: tuple[str, ...] = ()

@@ -44,8 +44,8 @@ class InstallTask:
     again what may succeed later. The lock of the host is awaited for up to 150 s in any case.
     """
     allow_removal: bool = attrs.field(default=False, kw_only=True)
-    """Whether the configuration may take away what protects the host now: a gated unit, an expected
-    CIDR, STRICT or the guard. If not, a ConfigError names it.
+    """Whether the configuration may take away what protects the host now (see `find_losses`). If
+    not, a ConfigError names it.
     """
 
     before: dict[str, HostRoutingConfig | None] = attrs.field(
