@@ -136,7 +136,7 @@ class Guard:
         done = Done()
         try:
             with self._clock.locked():
-                config = read_config(host.files)
+                config = read_config(host)
                 outcome = run_pass(host, self._backend, config, done=done, parts=parts)
             if outcome.has_asked and not done.changes:
                 self._watch.wait(0.0)  # Linux reports also what it has refused

@@ -9,8 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hostrouting.config.settings import PARTS, HostRoutingConfig, PassPart
-from hostrouting.errors import ConfigError, HostError
+from hostrouting.errors import HostError
 from hostrouting.host.layout import HostLayout
+from hostrouting.install.installed import read_installed
 from hostrouting.node.journal import INFO, lines_of, say
 from hostrouting.upkeep.passes import (
     Done,
@@ -21,7 +22,6 @@ from hostrouting.upkeep.passes import (
 )
 
 if TYPE_CHECKING:
-    from hostrouting.host.base import Files
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.node.clock import NodeClock
@@ -31,20 +31,14 @@ WAIT = 60.0
 """Seconds for what may still come: of the 75 that a process has, the rest is for its work."""
 
 
-def read_config(files: Files) -> HostRoutingConfig:
-    """Return the configuration that is in force; the caller has the lock of the host. Raises
-    HostError if config.json cannot be read, is missing or asks for nothing, and ConfigError if it
-    is invalid. In each case, the markers are removed.
+def read_config(host: Host) -> HostRoutingConfig:
+    """Return the configuration that is in force; the caller has the lock of the host. What
+    `read_installed` raises is raised after the markers are removed.
 
-    For a run (`install.installed`), a missing file can mean that nothing is installed. Here it
-    never does: a guard with an empty configuration would delete all routes.
+    HostError if nothing is installed: with an empty configuration, a guard would delete all routes.
     """
-    with markers_removed_on_failure(files):
-        text = files.read(_PATH) or "{}"
-        try:
-            config = HostRoutingConfig.from_json(text)
-        except ConfigError as error:
-            raise ConfigError(error.faults, _PATH) from error
+    with markers_removed_on_failure(host.files):
+        config = read_installed(host)
         if config.asks_for_nothing:
             sentence = (
                 f"{_PATH} is missing, or configures nothing: hostrouting has just been removed, or "
@@ -65,7 +59,7 @@ def await_installed_pass(
 
     def make_pass(backend: RouteBackend) -> PassOutcome:
         with clock.locked():
-            config = read_config(host.files)
+            config = read_config(host)
             return run_pass(host, backend, config, done=done, parts=parts)
 
     outcome = await_pass(host, make_pass, clock=clock, wait=WAIT, say=partial(say, INFO))

@@ -42,7 +42,7 @@ def _reasons_of_pass(host: FakeHost, unit: str) -> list[str]:
     done = Done()
     try:
         with host.open_kernel() as backend:
-            outcome = run_pass(host, backend, read_config(host.files), done=done)
+            outcome = run_pass(host, backend, read_config(host), done=done)
     except HostRoutingError as error:
         return str(error).splitlines()
     if {unit, template_of(unit)}.isdisjoint(gated_units(outcome.config)):

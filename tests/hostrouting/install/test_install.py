@@ -490,10 +490,19 @@ def test_a_run_that_installs_while_another_one_reads() -> None:
     assert read_installed(FakeHost(files=LateFiles())) == WANTED
 
 
+def test_a_config_json_that_is_a_link_to_nothing() -> None:
+    """It is missing, too: no run has written it since."""
+    host = configured(WANTED)
+    del host.files.texts[LAYOUT.config_path]
+    host.files.links[LAYOUT.config_path] = "/nowhere"
+    with pytest.raises(ConfigError, match="is missing, although"):
+        read_installed(host)
+
+
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        (None, "json is missing, although files of hostrouting are still there"),
+        (None, "json is missing, although .*conf is still there"),
         ("{", "json is not JSON: .*line 1 column 2"),
         ('{"hostRouting": {"later": 1}}', "json: hostRouting.later: unknown key"),
         ("{}", "json configures nothing, although .*conf is still there"),

@@ -104,7 +104,7 @@ def test_what_others_can_change(capfd: pytest.CaptureFixture[str]) -> None:
     ("text", "reason"),
     [
         (None, "is missing"),
-        ("", "configures nothing"),
+        ("", "is empty"),
         ("{}", "configures nothing"),
         ('{"hostRouting": {}}', "configures nothing"),
         ('{"cluster": {}}', "cluster: unknown key"),
