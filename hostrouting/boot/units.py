@@ -16,9 +16,10 @@ routes themselves.
 from __future__ import annotations
 
 from hostrouting.host.layout import HostLayout
+from hostrouting.host.ours import MARK
 from hostrouting.release import PASSED, REFUSED
 
-HEADER = "# Written by hostrouting; changes are overwritten.\n"
+HEADER = f"# {MARK}; changes are overwritten.\n"
 
 
 def _program(function: str) -> str:
