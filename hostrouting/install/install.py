@@ -304,7 +304,7 @@ def _make_part(
                 done=done,
                 parts=[part],
                 purpose=wanted.purpose,
-                check=ctx.check,
+                raise_if_cancelled=ctx.check,
             )
 
     with recorded_in_errors(done.changes, operations=done.operations):

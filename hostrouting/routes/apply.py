@@ -39,14 +39,14 @@ def apply_plan(
     *,
     before: Snapshot,
     done: list[RouteRequest],
-    check: Callable[[], object] = lambda: None,
+    raise_if_cancelled: Callable[[], object] = lambda: None,
 ) -> None:
     """Carry out the plan, which was made from the snapshot `before`, or leave everything as it was.
 
     Raises RouteConflict, before anything is changed, if another program's route holds a key. Raises
     ApplyError if the kernel refuses a change, or if the table does not match the plan afterwards.
     Then the changes were rolled back as far as possible, and the error says what is in the table.
-    `check` is called wherever the run can be cancelled; what it raises is raised again after the
+    `raise_if_cancelled` is called before each batch; what it raises is raised again after the
     rollback. `done` gets the changes that are in effect at the end, also if an error is raised. A
     plan without changes writes nothing.
     """
@@ -56,7 +56,7 @@ def apply_plan(
     present = _present(before, {step.route.key for step in plan.steps})
     requests: list[RouteRequest] = []
     try:
-        problems = _carry_out(plan, backend, check, requests)
+        problems = _carry_out(plan, backend, raise_if_cancelled, requests)
         if not problems:
             return
         after = _undo(backend, present, requests)
@@ -77,7 +77,7 @@ def apply_plan(
 def _carry_out(
     plan: RoutePlan,
     backend: RouteBackend,
-    check: Callable[[], object],
+    raise_if_cancelled: Callable[[], object],
     done: list[RouteRequest],
 ) -> list[BackendError]:
     """Make the changes, then read the table back. Return the errors: what Linux has refused, or
@@ -85,7 +85,7 @@ def _carry_out(
     """
     try:
         for requests in _batches(plan):
-            check()
+            raise_if_cancelled()
             refusals = _send(requests, backend, done)
             if refusals:
                 return refusals

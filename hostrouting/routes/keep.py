@@ -29,12 +29,12 @@ def keep_routes(
     *,
     done: list[RouteRequest],
     purpose: Purpose = "upkeep",
-    check: Callable[[], object] = lambda: None,
+    raise_if_cancelled: Callable[[], object] = lambda: None,
 ) -> RoutePlan:
     """Give the host the routes of the configuration, all or none; return the plan. An undo deletes
     routes of ours that are not configured, even if another route conflicts or waits. `done` and
-    `check` are those of `apply_plan`. Raises NotReady if a route has to wait, and what `apply_plan`
-    raises.
+    `raise_if_cancelled` are those of `apply_plan`. Raises NotReady if a route has to wait, and what
+    `apply_plan` raises.
 
     The route for replies to probes comes last. If Linux refuses it, for example because IPv6 is
     disabled on its device, the returned plan has a warning, and nothing fails.
@@ -54,7 +54,13 @@ def keep_routes(
 
     of_replies = RoutePlan(tuple(step for step in steps if step.route.key in replies))
     others = tuple(step for step in steps if step.route.key not in replies)
-    apply_plan(RoutePlan(others), backend, before=before, done=done, check=check)
+    apply_plan(
+        RoutePlan(others),
+        backend,
+        before=before,
+        done=done,
+        raise_if_cancelled=raise_if_cancelled,
+    )
     try:
         apply_plan(of_replies, backend, before=before, done=done)
     except ApplyError as error:

@@ -165,19 +165,19 @@ def run_pass(
     done: Done,
     parts: Collection[PassPart] = PARTS,
     purpose: Purpose = "upkeep",
-    check: Callable[[], object] = lambda: None,
+    raise_if_cancelled: Callable[[], object] = lambda: None,
 ) -> PassOutcome:
     """Make these parts of a pass. What is not configured any more is removed: routes, and the
     marker. An unwanted table for probes is removed only by an apply or an undo: to see whether it
     is there, nft has to run, which takes too long before each start of a unit.
 
-    `done` gets the changes that are in effect. `check` is called between changes of routes. If it
-    raises, they are rolled back first.
+    `done` gets the changes that are in effect. `raise_if_cancelled` is called between changes of
+    routes. If it raises, they are rolled back first.
     """
     outcome = PassOutcome(config=config)
     with markers_removed_on_failure(host.files):
         if "static_routes" in parts:
-            routes = _set_routes(backend, config, done.changes, purpose, check)
+            routes = _set_routes(backend, config, done.changes, purpose, raise_if_cancelled)
             outcome = outcome.followed_by(routes)
         if "probe_rewrite" in parts and (config.probe_rewrite.enabled or purpose != "upkeep"):
             outcome = outcome.followed_by(_load_probes(host, config, done.operations))
@@ -194,14 +194,16 @@ def _set_routes(
     config: HostRoutingConfig,
     done: list[RouteRequest],
     purpose: Purpose,
-    check: Callable[[], object],
+    raise_if_cancelled: Callable[[], object],
 ) -> PassOutcome:
     """Set the routes. If static routes are configured, a failure holds units back in every mode.
     Otherwise it is a warning: only the route for replies to probes, or a route that is not
     configured any more, is concerned.
     """
     try:
-        plan = keep_routes(backend, config, done=done, purpose=purpose, check=check)
+        plan = keep_routes(
+            backend, config, done=done, purpose=purpose, raise_if_cancelled=raise_if_cancelled
+        )
     except HostRoutingError as error:
         if config.static_routes.routes:
             outcome = _failed(error, refuses=True)

@@ -462,7 +462,9 @@ def test_a_fault_at_any_request(
         kernel.fail("change", errno.EINVAL)
     check = arrange(fault, kernel, nth, refusals)
 
-    raised = raised_by(lambda: apply_plan(plan, kernel, before=before, done=[], check=check))
+    raised = raised_by(
+        lambda: apply_plan(plan, kernel, before=before, done=[], raise_if_cancelled=check)
+    )
 
     if fault in FAULTS:
         assert isinstance(raised, ApplyError | RouteConflict | None)
