@@ -120,10 +120,10 @@ def _why_not_run(path: str, program: str) -> str:
     return _why_not_run_with(path, "-I", "-S", "-c", _TRIAL, "", program, code=PASSED)
 
 
-def _why_not_run_with(*words: str, code: int) -> str:
+def _why_not_run_with(*command: str, code: int) -> str:
     """Why this command does not end with this code; empty if it does."""
     try:
-        ended = run_program(*words, timeout=_TIMEOUT, environment=_ENVIRONMENT)
+        ended = run_program(*command, timeout=_TIMEOUT, environment=_ENVIRONMENT)
     except OSError as error:
         return error.strerror or str(error)
     return "" if ended.code == code else _reason_of(ended)

@@ -201,7 +201,7 @@ class SystemdManager:
 
     def _run(
         self,
-        *words: str,
+        *arguments: str,
         fine: Collection[int] = (0,),
         timeout: float = _TIMEOUT,
     ) -> Ended:
@@ -212,8 +212,8 @@ class SystemdManager:
         return run_tool(
             "systemctl",
             *_OPTIONS,
-            *words,
-            purpose=" ".join(words),
+            *arguments,
+            purpose=" ".join(arguments),
             what="systemd",
             package="systemd, or write into an image (the command render)",
             fine=fine,

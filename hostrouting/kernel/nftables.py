@@ -47,9 +47,9 @@ class NftProgram:
         self._nft("-f", "-", purpose="load a table", text=text)
 
     def listing(self, name: str) -> str | None:
-        words = ("--numeric", "--stateless", "list", "table", "ip6", name)
+        arguments = ("--numeric", "--stateless", "list", "table", "ip6", name)
         try:
-            return self._nft(*words, purpose=f"list the table ip6 {name}").out
+            return self._nft(*arguments, purpose=f"list the table ip6 {name}").out
         except HostError as error:
             # "Error:" is of nft. Without a library of nft, the loader says "No such file", too.
             if re.search("Error: .*No such file or directory", error.output):

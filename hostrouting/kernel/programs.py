@@ -33,7 +33,7 @@ class RunProgram(Protocol):
 
     def __call__(
         self,
-        *words: str,
+        *command: str,
         timeout: float,
         text: str = "",
         environment: Mapping[str, str] | None = None,
@@ -47,7 +47,7 @@ class RunProgram(Protocol):
 
 
 def run_program(
-    *words: str,
+    *command: str,
     timeout: float,
     text: str = "",
     environment: Mapping[str, str] | None = None,
@@ -59,7 +59,7 @@ def run_program(
 
     try:
         done = subprocess.run(  # noqa: S603  an argument list, no shell
-            words,
+            command,
             input=text,
             capture_output=True,
             encoding="utf-8",
@@ -70,7 +70,7 @@ def run_program(
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise TimeoutError(f"{words[0]} has not ended within {timeout:g} s") from error
+        raise TimeoutError(f"{command[0]} has not ended within {timeout:g} s") from error
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
@@ -107,7 +107,7 @@ def tool_environment() -> dict[str, str]:
 
 
 def run_tool(
-    *words: str,
+    *command: str,
     purpose: str,
     what: HostPart,
     package: str,
@@ -126,11 +126,11 @@ def run_tool(
     not-permitted, not-loaded (the kernel does not have what the tool works on), no-answer (systemd
     does not run) and refused. `output` is what the tool printed.
     """
-    tool = words[0]
+    tool = command[0]
     if not environment:
         environment = tool_environment()
     try:
-        ended = run(*words, text=text, timeout=timeout, environment=environment)
+        ended = run(*command, text=text, timeout=timeout, environment=environment)
     except FileNotFoundError as error:
         sentence = f"the program {tool} was not found; install the package {package}"
         raise HostError(sentence, what=what, kind="missing") from error

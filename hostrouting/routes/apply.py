@@ -139,7 +139,7 @@ def _errors_read_back(plan: RoutePlan, backend: RouteBackend) -> Iterator[Backen
         if any(step.action != "keep" for step in steps_for_key(route, now[key])):
             should = "no route of hostrouting" if route is None else f"[{route}]"
             yield BackendError(
-                f"there should be {should}, but there is {_words(now[key])}: another program "
+                f"there should be {should}, but there is {_described(now[key])}: another program "
                 "changes these routes at the same time"
             )
 
@@ -175,7 +175,7 @@ def _undo(
         return f"whether every change could be rolled back is not known: {error}"
     done[:] = _in_effect(done, now)
     differing = [
-        f"{_words(now[key])} instead of {_words(routes)}"
+        f"{_described(now[key])} instead of {_described(routes)}"
         for key, routes in before.items()
         if now[key] != routes
     ]
@@ -230,5 +230,5 @@ def _add_note(error: BaseException, note: str) -> None:
     notes.append(note)
 
 
-def _words(routes: Sequence[Route]) -> str:
+def _described(routes: Sequence[Route]) -> str:
     return " and ".join(f"[{route}]" for route in routes) or "no route"
