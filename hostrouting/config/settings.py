@@ -224,9 +224,9 @@ _SELECTOR = rf"({'|'.join(SELECTORS)}|attribute-\d+) [\w./:-]+"
 Selection: TypeAlias = Annotated[
     str,
     must(
-        matches(rf"(not )?{_SELECTOR}( {_SELECTOR})*"),
+        matches(rf"(?!.*from all)(not )?{_SELECTOR}( {_SELECTOR})*"),
         "is not a list of selectors",
-        'write it as "ip rule" does: "fwmark 0x1/0xff"',
+        'write it as "ip rule" does, but without "from all": "fwmark 0x1/0xff"',
     ),
 ]
 

@@ -22,6 +22,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import phases
+from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import ConfigError, HostError, NotReady, RequirementError
 from hostrouting.gate.unit_gates import find_cancelled_gates
@@ -193,7 +194,8 @@ def plan_install(
     losses: list[Fault] = []
     if not wanted.allow_removal:
         # A configuration that could not be read is read again, which raises the reason.
-        losses += find_losses(wanted.former or read_installed(host), config)
+        former = wanted.former or read_installed(host)
+        losses += find_losses(former, gated_on_disk(host.files), config)
     plan = Plan(files, systemd, routes, tuple(operations), tuple(obstacles), tuple(losses))
     if is_dry_run and "route_overlap" in parts:
         plan = plan.with_check(config, read_snapshot(), earlier)

@@ -25,9 +25,12 @@ _REFUSALS = (
 """For each setting that holds units back: its path, the verdict that it refuses, and the loss."""
 
 
-def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iterator[Fault]:
+def find_losses(
+    installed: HostRoutingConfig, gated: Iterable[str], config: HostRoutingConfig
+) -> Iterator[Fault]:
     """Yield a fault for each protection that the installed configuration has and the new one has
-    not: a CIDR, STRICT, the refusal of UNDECIDED, a gated unit, the guard, or any static route.
+    not: a CIDR, STRICT, the refusal of UNDECIDED, the guard, or any static route; and for the units
+    that are gated now: somebody may have edited the installed configuration.
 
     Not a loss: a static route that another one replaces, because the run and each start check the
     addresses; other devices or rules that are allowed, which only change how the host is judged;
@@ -44,22 +47,15 @@ def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iter
         # Without CIDRs nothing is checked, which is the loss above.
         if old.refuses(verdict) and new.cidrs and not new.refuses(verdict):
             yield Fault(path, "", rule)
-    units = _freed_units(installed, config)
+    # A template that is still gated gates its instances.
+    wanted = set(gated_units(config))
+    units = [unit for unit in gated if wanted.isdisjoint({unit, template_of(unit)})]
     if units and (installed.gate is not None or old.is_strict):
         yield Fault("gate.units", "", f"{spoken(units)} would no longer wait for the gate")
     if installed.static_routes.routes and not config.static_routes.routes:
         yield Fault("staticRoutes.routes", "", "all static routes would be deleted")
     if installed.guard.enabled and not config.guard.enabled:
         yield Fault("guard.enabled", "", "the guard that repairs routes would be removed")
-
-
-def _freed_units(installed: HostRoutingConfig, config: HostRoutingConfig) -> list[str]:
-    """Return the units that would not be gated any more. A template that is gated still gates its
-    instances.
-    """
-    gated = set(gated_units(config))
-    units = gated_units(installed)
-    return [unit for unit in units if gated.isdisjoint({unit, template_of(unit)})]
 
 
 def _outside(networks: Sequence[Network], cidrs: Iterable[Network]) -> list[str]:

@@ -16,7 +16,7 @@ from hostrouting.check.repair_line import repair_line
 from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, worst_code
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError, is_denied
-from hostrouting.finding import Finding, Remedy, Severity, with_severity, worst_first
+from hostrouting.finding import Finding, Remedy, with_severity, worst_first
 from hostrouting.gate.health import find_faults
 from hostrouting.gate.unit_gates import APPLY
 from hostrouting.gate.unit_states import State as StateOfUnit, UnitState, unit_states
@@ -284,8 +284,8 @@ def _find_units(host: Host, names: Sequence[str], gated: Collection[str]) -> lis
 
 
 def _differences(plan: Plan) -> Iterator[Finding]:
-    """A note if this host is not as config.json asks; the page has each step. Perhaps config.json
-    was edited, so nothing is called wrong.
+    """A finding if this host is not as config.json asks; the page has each step. Perhaps
+    config.json was edited, so nothing is called wrong.
     """
     what = [f"{step.route.prefix} ({step.reason})" for step in plan.routes.changes]
     what += [*plan.files.written_paths, *plan.files.removes]
@@ -294,6 +294,5 @@ def _differences(plan: Plan) -> Iterator[Finding]:
         return
     path = HostLayout.config_path
     sentence = f"{path} is not applied yet, or no longer in force: {spoken(what, most=2)}"
-    # An address that escapes is worse than files that differ.
-    severity: Severity = "error" if plan.changes_kernel else "warning"
-    yield Finding("route-differs", severity, sentence, path)
+    # A warning, because an address that escapes is worse.
+    yield Finding("route-differs", "warning", sentence, path)
