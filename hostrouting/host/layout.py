@@ -35,9 +35,11 @@ class HostLayout:
     """
     of_this_boot = (opening_path, fight_path)
     """The files under /run that an apply keeps, and a removal removes."""
-    opening_command = f"echo REASON >{opening_path} && chmod 644 {opening_path}"
+    opening_command = (
+        f"mkdir -pm 755 {run_directory} && echo REASON >{opening_path} && chmod 644 {opening_path}"
+    )
     """How root opens the gate. With some umasks, the group could write to the file without the
-    chmod, and such a file does not open the gate.
+    chmod, and such a file does not open the gate. After a boot, the folder need not be there yet.
     """
     node_command = f"{python_path} {program_path}"
     """How an operator calls the program on the node."""

@@ -154,10 +154,16 @@ def test_what_status_says_of_it(openings: dict[str, SandboxedNode]) -> None:
 
 @pytest.mark.parametrize("umask", ["077", "000"])
 def test_the_command_that_a_refusal_names(node: SandboxedNode, umask: str) -> None:
-    """It opens the gate, whatever the umask is; it stands in each kind of refusal."""
+    """It opens the gate, whatever the umask is, and before anything of ours has run since the boot.
+    It stands in each kind of refusal.
+    """
     _, log = start(node)
     assert f"until the next boot, as root: {HostLayout.opening_command}\n" in log
-    node.run("sh", "-c", f"umask {umask}; {HostLayout.opening_command}")
+    node.run(
+        "sh",
+        "-c",
+        f"umask {umask}; rm -rf {HostLayout.run_directory}; {HostLayout.opening_command}",
+    )
     assert start(node) == (0, f"{OPENED}REASON\n")
 
 
