@@ -1,6 +1,5 @@
-"""The files that root runs or reads when a unit starts must not be writable by others. The gate
-refuses every start if one is; here, `status` and `plan` find out why. The
-program itself finds this out, so one that root has opened to others runs before it refuses.
+"""Finds the files that root runs or reads when a unit starts, and that others can write. The gate
+refuses every start because of them.
 """
 
 from __future__ import annotations

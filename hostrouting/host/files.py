@@ -109,8 +109,7 @@ class LocalFiles:
         with _host_errors("read", place):
             try:
                 require_kind("read", place, _entry(place, os.stat(place)), "file")
-                # O_NONBLOCK: if a fifo has come there meanwhile, this does not wait for a writer.
-                with open(os.open(place, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
+                with open(place, "rb", opener=_open_without_waiting) as stream:
                     return stream.read()
             except _ABSENT:
                 return None
@@ -207,6 +206,11 @@ class LocalFiles:
                 else:
                     del parts[-1]
         return "/".join((self._root, *parts)) or "/"
+
+
+def _open_without_waiting(place: str, flags: int) -> int:
+    """Open the file. If a fifo has come there meanwhile, this does not wait for a writer."""
+    return os.open(place, flags | os.O_NONBLOCK)
 
 
 def _look(place: str) -> Entry | None:

@@ -29,10 +29,12 @@ _TIMEOUT = 60.0
 """Seconds in which a slow disk has read everything."""
 _NEEDED = "Python {}.{} or newer".format(*OLDEST_PYTHON)
 TO_INSTALL = Remedy(f"install {_NEEDED}, as the package python3 or python3.N")
+# Not -m, which loads modules from the present folder, as root; nor -I, which ignores the hash seed.
+_COMPILE_CODE = "import sys; del sys.path[0]; import compileall; sys.exit(not compileall.main())"
 _COMPILE = (
-    "-I", "-S",  # else Python would load modules from the present folder, as root
-    "-m", "compileall", "-b", "-q", "--invalidation-mode=unchecked-hash", "-s",
-)  # fmt: skip
+    *("-S", "-s", "-c", _COMPILE_CODE),
+    *("-b", "-q", "--invalidation-mode=unchecked-hash", "-s"),
+)
 """The arguments of Python for compileall. Two follow: the folder that is left out of the names in
 the compiled files, and the folder to compile.
 """

@@ -20,6 +20,7 @@ class FileLock:
         lock is released.
         """
         self._descriptor = descriptor
+        self._process = os.getpid()
         self._wake = wake
         self._changes = threading.Lock()
         self._is_held = False
@@ -49,6 +50,8 @@ class FileLock:
         self._wake()
 
     def _unlock(self) -> None:
-        # Closing is not enough: a process that this one has forked has the descriptor, too.
-        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        # A process that this one has forked has the file open, too: it does not keep the lock, and
+        # does not give it back either.
+        if os.getpid() == self._process:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         os.close(self._descriptor)

@@ -57,8 +57,12 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
-        return not (self.files or self.systemd or self.changes_kernel)
+        """Whether there is nothing to do, also later: when a conflict is solved, or what a route
+        waits for has come.
+        """
+        routes = self.routes
+        changes_routes = routes.changes or routes.conflicts or routes.waiting
+        return not (self.files or self.systemd or self.operations or changes_routes)
 
     @property
     def work(self) -> list[str]:
@@ -72,14 +76,6 @@ class Plan:
         lines += [f"write {path}" for path in self.files.written_paths]
         lines += [f"remove {path}" for path in self.files.removes]
         return lines
-
-    @property
-    def changes_kernel(self) -> bool:
-        """Whether routes or other state of the kernel would change: now, or later, when a conflict
-        is solved or what a route waits for has come.
-        """
-        routes = self.routes
-        return bool(self.operations or routes.changes or routes.conflicts or routes.waiting)
 
     def for_systemd(self, *verbs: str) -> tuple[Operation, ...]:
         """What systemd has to do, of these verbs only."""

@@ -22,8 +22,8 @@ class Request:
 
     config: HostRoutingConfig
     names: tuple[str, ...] = ()
-    """The attributes of the configuration that the run is about: all others stay as they are
-    installed. Empty if it is about the whole configuration.
+    """The attributes of the configuration that the run replaces, a section first: all others stay
+    as they are installed. Empty if the run is about the whole configuration.
     """
     allow_removal: bool = False
     """Whether the run may take away what protects the host now."""
@@ -33,8 +33,10 @@ class Request:
     """
 
     def own_part(self, config: HostRoutingConfig) -> object:
-        """The part of a configuration that the run is about, to be compared."""
-        return [getattr(config, name) for name in self.names] or config
+        """The section that the run is about, or the whole configuration, to be compared."""
+        if not self.names:
+            return config
+        return getattr(config, self.names[0])
 
 
 def _as_installed(config: HostRoutingConfig) -> HostRoutingConfig:
@@ -75,7 +77,11 @@ def read_wanted(host: Host, request: Request) -> Wanted:
         config = request.config
     else:
         former = read_installed(host)
-        config = former.replaced(request.names, request.config)
+        names = request.names
+        run = request.undone
+        if run is not None and former != request.config.replaced(run.names, run.config):
+            names = names[:1]  # another run has changed the host since, and may need the rest
+        config = former.replaced(names, request.config)
     if request.undone is None:
         return Wanted(config, former, request.allow_removal)
 
@@ -84,7 +90,4 @@ def read_wanted(host: Host, request: Request) -> Wanted:
     if former is not None and request.own_part(former) not in expected:
         sentence = "another run has installed a different configuration since, which stays"
         raise HostError(sentence, what="file")
-    if config.parts and not (former is not None and former.parts):
-        # The undone run has taken away all that there was to guard, and with it the guard.
-        config = config._replace(guard=request.config.guard)
     return Wanted(config, former, request.allow_removal, purpose="undo")

@@ -118,7 +118,10 @@ class InstallTask:
             )
             raise HostError(f"{sentence}; to remove everything, run Remove", what="file")
         done = self.request
-        request = attrs.evolve(done, config=former, allow_removal=True, undone=done)
+        names = done.names
+        if self.section is not None:
+            names = (self.section, *_BESIDE)  # an empty section can have ended the guard
+        request = Request(former, names, allow_removal=True, undone=done)
         # It does not wait: what the former routes need may never come. It makes all parts, also if
         # the run leaves some out, because the files are about all of them.
         restoring = attrs.evolve(self, wait=0)

@@ -286,8 +286,8 @@ class Netlink:
         if answers were lost (ENOBUFS).
         """
         answer, (sender, _) = self._socket.recvfrom(_LONGEST_PART)
-        if sender != _KERNEL:
-            return self.receive()
+        while sender != _KERNEL:
+            answer, (sender, _) = self._socket.recvfrom(_LONGEST_PART)
         if len(answer) == _LONGEST_PART:
             raise KernelError(errno.EBADMSG, "the answer was cut short")
         return answer

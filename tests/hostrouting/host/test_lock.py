@@ -93,8 +93,14 @@ def test_the_lock_of_a_process(
 
 @pytest.mark.linux
 def test_a_process_that_was_forked_meanwhile(tmp_path: Path) -> None:
-    """It does not keep the lock that this process releases, although it has the open file."""
+    """It neither gives the lock back nor keeps it when this process releases it, although it has
+    the open file.
+    """
     ours = LocalFiles(tmp_path).lock("/lock", list)
+    in_child(ours.release)
+    other = LocalFiles(tmp_path).lock("/lock", list)
+    assert not other.is_held()
+    other.release()
     child = os.fork()
     if not child:
         signal.pause()

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import phases
-from hostrouting.config import GuardConfig, HostRoutingConfig
-from hostrouting.config.settings import MACHINES
+from hostrouting.config import GuardConfig, HostRoutingConfig, StaticRoutesConfig
+from hostrouting.config.settings import MACHINES, GateConfig
 from hostrouting.errors import HostRoutingError, NotReady, RouteConflict
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.model.route import Route
 from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, h200
 from tests.hostrouting.install.test_install import (
@@ -116,6 +117,21 @@ class TestOtherRuns:
         failure_of(undo, task, of=HostRoutingError, match="another run")
         assert read_installed(host) == OTHER
         assert our_destinations(host) == ["10.7.0.0/16"]
+
+    def test_the_gate_of_another_task(self) -> None:
+        """An undo takes the gate and the guard along only if no other section has changed since."""
+        gate = GateConfig(("kubelet.service",))
+        whole = WANTED._replace(gate=gate, guard=GuardConfig(enabled=True))
+        host = FakeHost(kernel=h200())
+        routes, check = (
+            make(whole, host=host) for make in (ConfigureStaticRoutes, CheckRouteOverlap)
+        )
+        run(routes)
+        run(check)
+        undo(routes)
+        assert read_installed(host) == whole._replace(static_routes=StaticRoutesConfig())
+        undo(check)
+        assert read_installed(host) == HostRoutingConfig(gate=gate)
 
     def test_a_removal_since(self) -> None:
         """Where the section was empty before, nothing is left to take back, nor to guard."""
