@@ -28,7 +28,7 @@ check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the 
 	$(BIN)/ruff check .
 	$(BIN)/ruff check --preview --select PLR1702 . # nested blocks, which ruff counts only as a preview
 	$(BIN)/mypy
-	$(BIN)/mypy .github/release/sbom.py
+	$(BIN)/mypy .github/release/sbom.py hatch_build.py
 	$(BIN)/lint-imports --no-logo --cache-dir .cache/import-linter
 	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS) && echo 'shellcheck: clean'; \
 	elif [ -n "$$HOSTROUTING_FORBID_SKIPS" ]; then echo 'shellcheck is not installed' >&2; exit 1; \

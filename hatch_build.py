@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from argparse_manpage.manpage import Manpage
+from argparse_manpage.manpage import Manpage  # type: ignore[import-untyped]  # it has no types
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
@@ -17,7 +17,7 @@ class ManualPage(BuildHookInterface[Any]):
         if version == "editable":
             return
         sys.path.insert(0, self.root)
-        from hostrouting.cli.parser import command_of, make_parser  # noqa: PLC0415  see the path
+        from hostrouting.cli.parser import make_parser, module_of  # noqa: PLC0415  see the path
         from hostrouting.release import __version__  # noqa: PLC0415  as above
 
         self.folder = TemporaryDirectory()
@@ -28,10 +28,10 @@ class ManualPage(BuildHookInterface[Any]):
             "description": "make a host's routing right, and prove it",
             "manual_title": "hostrouting",
         }
-        parser = make_parser()
+        parser: Any = make_parser()
         [commands] = [each.choices for each in parser._actions if each.dest == "command"]
         for name, command in commands.items():
-            command.description = command_of(name).__doc__
+            command.description = module_of(name).__doc__
         page.write_text(str(Manpage(parser, _data=about)), encoding="utf-8")
         build_data["shared_data"][str(page)] = "share/man/man1/hostrouting.1"
 

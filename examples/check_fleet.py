@@ -1,9 +1,7 @@
 """Check the snapshots of many nodes: which have the same problem, and which repair is right for all
 of them.
 
-Without arguments, it checks a few nodes that it makes up, in processes of this computer. With
---dask ADDRESS, the workers of that Dask cluster check the nodes. The workers need hostrouting, and
-must see the files under the same paths.
+Without arguments, it checks a few nodes that it makes up, in processes of this computer.
 """
 
 import argparse
@@ -12,7 +10,6 @@ import tempfile
 from concurrent.futures import Executor, ProcessPoolExecutor
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
 
 from hostrouting import HostRoutingConfig, RouteOverlapConfig, fleet
 from hostrouting.testing import h200, plain_vm
@@ -42,26 +39,14 @@ def check(folder: str, executor: Executor) -> None:
             print(f"  {json.dumps(route.to_mapping())}")
 
 
-def start(address: str) -> Executor:
-    """The executor: Dask's for a cluster at this address, or else processes."""
-    if not address:
-        return ProcessPoolExecutor()
-    import distributed  # noqa: PLC0415  only a cluster needs it
-
-    client: Any = distributed.Client  # its types are not complete
-    executor: Executor = client(address).get_executor()
-    return executor
-
-
 # A process that judges snapshots may import this file, and must not begin a check of its own.
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", metavar="PATH", nargs="?", help="a directory with snapshots")
-    parser.add_argument("--dask", metavar="ADDRESS", default="", help="the scheduler of a cluster")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, start(given.dask) as executor:
+    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor() as executor:
         if given.folder is None:
             made_up(Path(folder))
         check(given.folder or folder, executor)

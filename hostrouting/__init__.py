@@ -94,6 +94,8 @@ _MODULES = {
 """Each public name, with the module that it is loaded from when it is first used."""
 
 __all__ = list(_MODULES)
+# For `help` and completion, which would miss the names that are not loaded yet.
+__dir__ = __all__.copy
 
 if not TYPE_CHECKING:
 

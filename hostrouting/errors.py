@@ -2,10 +2,10 @@
 
     HostRoutingError
     ├── ConfigError         input: a configuration or a snapshot cannot be used; has all its faults
-    ├── RequirementError    host: what the configuration needs is missing; nothing was changed
+    ├── RequirementError    host: what the configuration needs is missing, or a gate is cancelled
     ├── RouteConflict       host: a route that is not ours has the key of a wanted one
     ├── ApplyError          host: routes could not be applied; says what is true now
-    ├── RouteOverlapError   host: the mode is STRICT, and the verdict is overlap or no-default-route
+    ├── RouteOverlapError   host: the mode is STRICT, and the verdict holds units back
     ├── NotReady            host: something was missing at the deadline, or the lock is held
     ├── HostError           host: a file, systemd, nft or ebtables did not do what was asked
     └── BackendError        kernel: routes could not be read or changed
@@ -62,31 +62,31 @@ class HostRoutingError(Exception):
 
     @property
     def has_no_answer(self) -> bool:
-        """Whether nobody answered, so that what was asked for may have been done, or not."""
+        """Whether there was no answer, so that the request may have been carried out, or not."""
         return self.kind in {"no-answer", "timeout"}
 
     @property
     def exit_code(self) -> int:
-        """What a program exits with because of it; the report of a run has it, too. Without a
-        permission or an answer, nothing can be decided.
+        """The exit code of a program that fails with this error, and of the report of such a run.
+        Without a permission or an answer, nothing can be decided.
         """
         if is_denied(self) or self.has_no_answer:
             return CANNOT_DECIDE
         return self._code
 
     def _is_a(self, name: Name, target: str = "") -> None:
-        """Have the message as the only finding, with this name."""
+        """Make a finding of this name from the message: the only finding of this error."""
         self.findings = (Finding(name, "error", str(self), target, can_retry=self.can_retry),)
 
     def to_mapping(self) -> dict[str, object]:
-        """The class, the kind and the facts as JSON, for the report of a run; `effects` is what was
-        changed, and `notes` what was added to the error later.
+        """The class, the kind and the public attributes as JSON, for the report of a run. `effects`
+        says what was changed, and `notes` has what was added with `add_note`.
         """
         mapping: dict[str, object] = {"error": type(self).__name__, "kind": self.kind}
         mapping["canRetry"] = self.can_retry
         mapping["exitCode"] = self.exit_code
         for name, fact in vars(self).items():
-            if name == "__notes__":  # where Python keeps what was added by `add_note`
+            if name == "__notes__":  # here Python keeps the notes
                 mapping["notes"] = fact
             elif not name.startswith("_") and name not in {
                 "kind",
@@ -100,7 +100,7 @@ class HostRoutingError(Exception):
 
 
 class Fault(NamedTuple):
-    """One fault of an input; `str()` is the sentence that an operator reads."""
+    """A fault of an input; `str()` is the sentence that an operator reads."""
 
     path: str
     """Where it is: `hostRouting.staticRoutes.routes[1].gateway`; empty for the whole document."""
@@ -149,7 +149,7 @@ class ConfigError(HostRoutingError, ValueError):
         super().__init__("\n".join(lines), findings=findings)
 
     def _describe_faults(self, headline: str) -> list[str]:
-        """The only fault; or the headline, and then each."""
+        """The line of the only fault; or a headline, and a line for each fault."""
         where = self.source or "the configuration"
         if headline or len(self.faults) > 1:
             return [headline or f"{where} has {len(self.faults)} faults:", *map(str, self.faults)]
@@ -165,8 +165,8 @@ class ConfigError(HostRoutingError, ValueError):
 
 
 class RequirementError(HostRoutingError):
-    """The host lacks what the configuration needs, such as a program; a finding for each. Nothing
-    was changed.
+    """The host lacks what the configuration needs, such as a program, and nothing was changed. Or
+    another program cancels a gate in STRICT, after the files were written. A finding for each.
     """
 
 
@@ -189,8 +189,8 @@ class ApplyError(HostRoutingError):
 
 
 class RouteOverlapError(HostRoutingError):
-    """Expected CIDRs do not leave through the expected devices, or there is no default route, or
-    that is undecided and to be refused. Only in mode STRICT.
+    """The check of a run in STRICT has a verdict that holds units back: an expected CIDR escapes,
+    there is no default route, or the verdict is undecided and `"undecided": "refuse"` is set.
 
     `report` is the CheckReport, and `check` the same as the JSON value `hostrouting/check/1`. A
     default route may come later, so `can_retry` is true if nothing else is wrong.

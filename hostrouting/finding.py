@@ -64,7 +64,7 @@ class Remedy(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """One message for an operator."""
+    """A message for an operator."""
 
     name: Name
     severity: Severity
@@ -76,7 +76,7 @@ class Finding(NamedTuple):
     remedy: Remedy | None = None
     """What to do about it, if anything can be done."""
     facts: Mapping[str, Any] = {}
-    """The facts for programs, as JSON values; docs/findings.md lists them by name."""
+    """The facts for programs, as JSON values; docs/findings.md has those of an escape."""
     can_retry: bool = False
 
     @property
@@ -117,6 +117,11 @@ class Finding(NamedTuple):
         if self.remedy is None:
             return self.sentence
         return f"{self.sentence}; {self.remedy}"
+
+
+def with_severity(severity: Severity, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """These findings with this severity."""
+    return tuple(finding._replace(severity=severity) for finding in findings)
 
 
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -36,7 +36,7 @@ class NodeProblem(NamedTuple):
     """What is wrong with a node; equal on nodes with the same problem."""
 
     verdict: str
-    """That of the check, or NO_VERDICT for a snapshot that cannot be read."""
+    """The verdict of the check, or NO_VERDICT for a snapshot that cannot be read."""
     sentence: str = ""
     """In it, N stands for the numbers in the names of devices, such as ib0."""
     repair: tuple[StaticRoute, ...] = ()
@@ -49,7 +49,7 @@ def check_snapshots(
     """Check the *.json files in this folder against this configuration, the whole one of the nodes:
     the name of each node with its problem, in the order of the names.
 
-    Any `concurrent.futures.Executor` will do, such as Dask's (`Client.get_executor()`). Raises
+    Any `concurrent.futures.Executor` will do, also that of a cluster. Raises
     ConfigError at once if the folder has no snapshot, or there is nothing to check.
     """
     require_cidrs(config)

@@ -1,5 +1,5 @@
-"""What there is to tell, as lines of a page: each finding with its ways out below it, and of many
-things the first ones.
+"""Findings and lists as lines of a page: each finding with its remedies below it, and at most
+`SHOWN` things of a kind.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,21 +17,20 @@ def capped(lines: Sequence[str]) -> Iterator[str]:
 
 
 def count_of_others(things: Sequence[object]) -> Iterator[str]:
-    """The line that counts those of the things which are not shown, if there are any."""
+    """A line that counts the things that are not shown, if there are any."""
     if len(things) > SHOWN:
         yield f"  ... and {len(things) - SHOWN:,} more; --json shows all"
 
 
 def indented(verb: str, things: Iterable[object]) -> Iterator[str]:
-    """Things of one kind, each after what is done to it; not all of them if they are many."""
+    """A line for each thing, which begins with the verb; see `capped`."""
     yield from capped([f"  {verb}{thing}" for thing in things])
 
 
 def finding_lines(findings: Sequence[Finding], *, without: str = "") -> Iterator[str]:
-    """The findings, each after its name, which the page Findings explains, and its ways out below
-    it, but not this command, which the page has elsewhere.
-
-    If the next finding has the same remedy, only that one has it.
+    """A line for each finding, with the ways of its remedy below it, except the command `without`,
+    which stands elsewhere on the page. If the next finding has the same remedy, it stands only
+    below that one.
     """
     shown = findings[:SHOWN]
     following = [*(finding.remedy for finding in shown[1:]), None]
@@ -43,7 +42,7 @@ def finding_lines(findings: Sequence[Finding], *, without: str = "") -> Iterator
 
 
 def way_lines(remedy: Remedy | None, *, indent: int = 2, without: str = "") -> Iterator[str]:
-    """Each way out on a line of its own, but not this command."""
+    """A line for each way of the remedy, except the command `without`."""
     if remedy is None:
         return
     for way in remedy.ways():

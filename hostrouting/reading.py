@@ -1,5 +1,5 @@
-"""JSON read into NamedTuples, and back: for configurations, snapshots, and an agent's own settings.
-Every fault of a document is reported at once, each with its path.
+"""Reads JSON into NamedTuples, and writes it: for configurations, snapshots, and an agent's own
+settings. Every fault of a document is reported at once, each with its path.
 
 How a value is read follows from the type of its field:
 
@@ -46,7 +46,7 @@ _REQUIRED = object()
 
 
 class _FaultyError(ValueError):
-    """The faults of an object or a list."""
+    """An object or a list with these faults; their paths begin inside it."""
 
     def __init__(self, faults: list[Fault]) -> None:
         super().__init__(faults)
@@ -75,8 +75,8 @@ def matches(pattern: str) -> Callable[[str], object]:
 
 
 def text_as(make: Callable[[str], Any], rule: str) -> Reader:
-    """A reader that returns what `make` makes of a text; an object of `ipaddress` stands for its
-    text. Many routes share a few addresses and devices, so the last results are kept.
+    """A reader that calls `make` with a text; an object of `ipaddress` is first turned into its
+    text. Many routes share a few addresses and devices, so the last results are cached.
     """
     cached = lru_cache(4096)(make)
 
@@ -166,11 +166,13 @@ def _fields_of(cls: Any) -> dict[str, _Field]:
 
 
 fields_of: Callable[[Any], dict[str, _Field]] = lru_cache(None)(_fields_of)
-"""By the key in JSON: how each value of a class is read, in the order of the fields."""
+"""For each key in JSON, in the order of the fields of a class: how its value is read."""
 
 
 def _read_member(reader: Reader, key: str, value: object, faults: list[Fault]) -> Any:
-    """The value of a key or of a place in a list; its faults are added to `faults`."""
+    """The value of a key, or of a place in a list. Its faults are added to `faults`, with the key
+    in their paths.
+    """
     try:
         return reader(value)
     except _FaultyError as error:
@@ -198,7 +200,7 @@ def _read_list(read_item: Reader, length: int | None, values: Any) -> tuple[Any,
 
 
 def _read_object(cls: Any, document: Any) -> Any:
-    """The object in this JSON object; an object of the class is returned as it is."""
+    """An object of the class from a JSON object; an object of the class is returned as it is."""
     if isinstance(document, cls):
         return document
     fields = fields_of(cls)
@@ -207,9 +209,9 @@ def _read_object(cls: Any, document: Any) -> Any:
         raise ValueError("is not an object", remedy)  # noqa: TRY004  a fault of the input
     faults: list[Fault] = []
     values = {key: field.default for key, field in fields.items()}
-    twice = getattr(document, "twice", ())
+    repeated = getattr(document, "repeated", ())
     for key, value in document.items():
-        if key in twice:
+        if key in repeated:
             faults.append(Fault(key, "", "given more than once"))
         if value is None or value == "":
             continue
@@ -286,31 +288,34 @@ def parse(text: str | bytes) -> Any:
         if isinstance(text, bytes):
             # Without the codec utf-8-sig, which Debian's python3-minimal lacks.
             text = text.removeprefix(b"\xef\xbb\xbf").decode()
-        return json.loads(text, object_pairs_hook=_object)
+        return json.loads(text, object_pairs_hook=_members)
     except (ValueError, RecursionError) as error:
         rule = f"is not JSON: {error}" if text else "is empty"
         raise ConfigError([Fault("", "", rule)]) from error
 
 
 class _Repeating(dict[str, Any]):
-    """A JSON object that gives keys more than once."""
+    """A JSON object in which keys are given more than once."""
 
-    twice: list[str]
+    repeated: list[str]
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The members of a JSON object. `_read_object` reports repeated keys, because it knows the
+    path.
+    """
     members = dict(pairs)
     if len(members) == len(pairs):
         return members
     repeating = _Repeating(members)
     keys = [key for key, _ in pairs]
-    repeating.twice = [key for key in members if keys.count(key) > 1]
+    repeating.repeated = [key for key in members if keys.count(key) > 1]
     return repeating
 
 
 def load(path: str | os.PathLike[str], make: Callable[[bytes], T]) -> T:
-    """What `make` returns for the text of a file or a pipe (`-` is standard input). A ConfigError
-    names the file.
+    """Call `make` with the content of a file or a pipe (`-` is standard input), and return the
+    result. A ConfigError names the file.
     """
     source = "standard input" if path == "-" else os.fspath(path)
     try:
@@ -332,9 +337,7 @@ def read_file(cls: type[T], path: str | os.PathLike[str]) -> T:
 
 
 def json_value(value: Any) -> Any:
-    """The value as JSON has it, without the members that have their default value: the opposite of
-    `read`.
-    """
+    """The value as JSON: the opposite of `read`. Members with their default value are left out."""
     if type(value) in {bool, int, str}:
         return value
     if type(value) is tuple:

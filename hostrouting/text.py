@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
     U = TypeVar("U")
 
-SHOWN = 60
+MOST_CHARACTERS = 60
 """A message shows at most this many characters of a value."""
 
 
@@ -37,7 +37,7 @@ def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
 
 
 def grouped(pairs: Iterable[tuple[T, U]]) -> dict[T, list[U]]:
-    """By label: its values, such as texts, each once, in their order."""
+    """The values of each label, each once, in their order."""
     groups: dict[T, dict[U, None]] = {}
     for label, value in pairs:
         groups.setdefault(label, {})[value] = None
@@ -45,13 +45,13 @@ def grouped(pairs: Iterable[tuple[T, U]]) -> dict[T, list[U]]:
 
 
 def printable(line: str) -> str:
-    """The line, in which bytes that are not text and control characters are escaped."""
+    """The line with its control characters, and bytes that are not text, escaped."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
 
 
 def printable_lines(text: str) -> str:
-    """The same for a text of several lines. Only a newline separates them: `splitlines` would also
-    split at characters that the name of a device can have.
+    """Make each line printable. Only a newline separates them: `splitlines` would also split at
+    characters that the name of a device can have.
     """
     return "\n".join(map(printable, text.split("\n")))
 
@@ -74,7 +74,9 @@ def first_of(texts: Sequence[str], most: int = 10) -> list[str]:
 
 
 def show(value: object) -> str:
-    """The value as one short printable line: text from a file must not control the terminal."""
+    """The value in one printable line, for a message: a long text is cut, and a list or an object
+    is only called that.
+    """
     from collections.abc import Mapping  # noqa: PLC0415  only a fault needs it
     from json import dumps  # noqa: PLC0415  as above
 
@@ -82,12 +84,12 @@ def show(value: object) -> str:
         value = str(value)
     if isinstance(value, Mapping):
         return "an object" if value else "{}"
-    if isinstance(value, list) or type(value) is tuple:
+    if isinstance(value, list) or type(value) is tuple:  # not a NamedTuple
         return "a list" if value else "[]"
     if value is not None and not isinstance(value, str | int | float):
         return f"a Python {type(value).__name__}"
-    # Everything beyond ASCII is escaped, which makes look-alike letters, lone surrogates and
-    # control codes visible.
-    if isinstance(value, str) and len(value) > SHOWN:
-        return f"{dumps(value[:SHOWN])}... ({len(value)} characters)"
+    # JSON escapes everything beyond ASCII: a value from a file does not control the terminal, and
+    # look-alike letters are seen.
+    if isinstance(value, str) and len(value) > MOST_CHARACTERS:
+        return f"{dumps(value[:MOST_CHARACTERS])}... ({len(value)} characters)"
     return dumps(value)

@@ -160,8 +160,8 @@ class Context:
 
     @property
     def _scope(self) -> Scope:
-        """The scope around the task that stops first; if several stop at once, the innermost, which
-        `min` meets first.
+        """The scope around the task that stops first. If several stop at the same moment, the
+        innermost: `min` returns the first of them.
         """
         return min(self.scopes, key=lambda scope: scope.stop.moment)
 
@@ -180,9 +180,8 @@ class Context:
         """The step of a task that has run in this run, such as `ctx.find(download).result`; by the
         task, its name or `group/name`. It is the nearest one: beside this task, then around it.
 
-        In a dry run, the result is the task's plan. A task that an undo runs is not found, not even
-        by the next one there. Raises UnknownTask if no such task has run so far, or if two are as
-        near.
+        In a dry run, the result is the task's plan. Tasks that an undo runs are not found, not even
+        in that undo. Raises UnknownTask if no such task has run so far, or if two are as near.
         """
         steps = [] if self.root is None else self.root.walk()
         ran = [step for step in steps if step.seconds is not None and step.action != "undo"]
@@ -234,9 +233,9 @@ class Context:
         Cancelled, also in place of an Exception: the callback may be the only cause of either.
         """
         block_ended: list[bool] = []
-        """Whether a cancellation has ended it."""
+        """Empty while the block runs; contains True if a cancellation ended it."""
         was_cancelled: list[bool] = []
-        """What the watcher has found, once it is done: a later cancellation is not this block's."""
+        """What the watcher saw at its end: a later cancellation does not concern this block."""
 
         def watch() -> None:
             self.clock.wait(lambda: bool(block_ended) or self.cancelled, self._scope.stop.moment)
@@ -295,8 +294,8 @@ class Context:
         yield derived(self, scopes=(Scope(self.clock),))
 
     def _call(self, callback: Callable[..., object], *args: object) -> None:
-        """Call the function, and only log the Exception that it raises; one that the logging raises
-        is dropped.
+        """Call the function. An Exception that it raises is only logged, and an Exception of the
+        logging is dropped.
         """
         try:
             callback(*args)
@@ -306,7 +305,7 @@ class Context:
 
 
 def derived(ctx: Context, **changes: Any) -> Context:
-    """The same context with some attributes changed: for a task inside it, or a part of it."""
+    """The context with some attributes changed: for a task inside it, or a part of it."""
     changed = copy(ctx)
     vars(changed).update(changes)
     return changed

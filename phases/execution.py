@@ -1,6 +1,5 @@
-"""How a task becomes a step of a run. Whatever runs as a step, the method of a task or a `with`
-block, runs inside `recorded`; the step of a task that is not called goes through
-`record_unstarted`.
+"""How a task becomes a step of a run. The method of a task, and the `with` block of `inner_step`,
+run inside `recorded`; a task that is not called goes through `record_unstarted`.
 
 Groups call `new_step` for each of their tasks, and later either `run_step` or `record_unstarted`.
 """
@@ -22,8 +21,8 @@ from phases.context import (
     notify,
 )
 from phases.errors import Cancelled, InvalidTask, WouldFail
-from phases.step import Status, Step, TaskFailed
-from phases.tasks import AnyTask, Method, Skip, Verb
+from phases.step import Action, Status, Step, TaskFailed
+from phases.tasks import AnyTask, Method, Skip
 
 in_dry_run = ContextVar("in_dry_run", default=False)
 """Whether a dry run has called what runs now."""
@@ -56,69 +55,69 @@ def inner_step(name: str, ctx: Context) -> Iterator[Block]:
         yield block
 
 
-def new_step(name: str, ctx: Context, verb: Verb = "do") -> Step:
-    """A step inside the context, not yet started, for the method `verb` of the task of this name.
+def new_step(name: str, ctx: Context, action: Action = "do") -> Step:
+    """A step inside the context, not yet started, for the method `action` of the task of this name.
 
     A task that an undo runs is a part of the undo: its action is undo, although its do is called.
     Raises InvalidTask if a plan would do or undo it.
     """
-    step = Step((*ctx.path, name), run=ctx.run_id, action=verb)
+    step = Step((*ctx.path, name), run=ctx.run_id, action=action)
     above = "" if ctx.step is None else ctx.step.action
-    if verb != "plan" and (above == "plan" or in_dry_run.get()):
+    if action != "plan" and (above == "plan" or in_dry_run.get()):
         words = "in a plan, call phases.plan(task, ctx=ctx)"
-        raise InvalidTask(f"{name}: a dry run would {verb} it; {words}")
-    if verb == "do" and above == "undo":
+        raise InvalidTask(f"{name}: a dry run would {action} it; {words}")
+    if action == "do" and above == "undo":
         step.action = "undo"
     if ctx.step is not None:
         ctx.step.children.append(step)
     return step
 
 
-def run_step(task: AnyTask, step: Step, ctx: Context, verb: Verb = "do") -> object:
+def run_step(task: AnyTask, step: Step, ctx: Context, action: Action = "do") -> object:
     """Call the method that the step is for. A task that the run leaves out, or that has no such
     method, is not called.
     """
     reason = "left out by skip" if step.name in ctx.skip else ""
-    # Only the verb undo is limited to what ran: an undo may run new tasks, which are done (do).
-    if verb == "undo" and ctx.ran is not None:
+    # Only the action undo is limited to what ran: an undo may run new tasks, which are done (do).
+    if action == "undo" and ctx.ran is not None:
         depth = len(step.path)
         if all(path[:depth] != step.path for path in ctx.ran):
             reason = "it did nothing in that run"
     if reason:
         return record_unstarted(step, ctx, reason)
-    method = _method_of(task, verb)
+    method = _method_of(task, action)
     if method is None:
-        return record_unstarted(step, ctx, f"offers no {verb}")
+        return record_unstarted(step, ctx, f"offers no {action}")
     with recorded(step, ctx) as block:
         block.result = method(block.ctx)
     return block.result
 
 
-def _method_of(task: AnyTask, verb: Verb) -> Method | None:
+def _method_of(task: AnyTask, action: Action) -> Method | None:
     """The method of the task; without one, a function that calls those of the tasks inside it.
 
     None if there are no such tasks.
     """
-    method: Method | None = getattr(task, verb, None)
+    method: Method | None = getattr(task, action, None)
     if method is not None:
         return method
     subtasks = getattr(task, "subtasks", ())
     if not subtasks:
         return None
-    return partial(_call_each, subtasks, verb)
+    return partial(_call_each, subtasks, action)
 
 
-def _call_each(tasks: Sequence[AnyTask], verb: Verb, ctx: Context) -> None:
-    """Call every plan, or every undo from the last to the first. The others are still called if
-    one fails, or exits.
+def _call_each(tasks: Sequence[AnyTask], action: Action, ctx: Context) -> None:
+    """Call the plan of every task, or the undo of every task from the last to the first. If one
+    fails or exits, the others are still called.
     """
-    if verb == "undo":
+    if action == "undo":
         tasks = tasks[::-1]
     errors: list[BaseException] = []
     for task in tasks:
         try:
-            step = new_step(task.name, ctx, verb)
-            run_step(task, step, ctx, verb)
+            step = new_step(task.name, ctx, action)
+            run_step(task, step, ctx, action)
         except BaseException as error:  # noqa: BLE001  raised after the last one
             errors.append(error)
     raise_together(errors)
@@ -126,9 +125,10 @@ def _call_each(tasks: Sequence[AnyTask], verb: Verb, ctx: Context) -> None:
 
 @contextmanager
 def recorded(step: Step, ctx: Context) -> Iterator[Block]:
-    """Run the block as this step: exactly one start and one end, whatever happens.
+    """Run the block as this step: observers get exactly one start and one end, whatever happens.
 
-    Every Exception leaves it as a TaskFailed with the failures of the step.
+    An Exception in the block becomes a TaskFailed with the failures of the step. If the run is
+    cancelled already, the block is not entered: the step has only an end, and Cancelled is raised.
     """
     try:
         ctx.check()
@@ -149,7 +149,7 @@ def recorded(step: Step, ctx: Context) -> Iterator[Block]:
         if not isinstance(error, Exception):
             raise
         if isinstance(error, TaskFailed) and error.failures == step.failures:
-            raise  # it says just what a new one would say
+            raise  # a new one would be equal
         raise TaskFailed(step.failures) from error
     finally:
         step.seconds = ctx.clock.now() - began
@@ -180,10 +180,10 @@ def _record_result(step: Step, result: object) -> None:
 
 
 def _record_error(step: Step, error: BaseException) -> None:
-    """Keep what the method raised, and where that began.
+    """Keep what the method raised, and the steps in which the error began.
 
-    The step may have failures already: those of an undo of what ran in it. Then it has failed even
-    if it was cancelled.
+    If the step was undone after a failure, it may already have the failures of that undo: then it
+    has failed, even if it was cancelled.
     """
     if isinstance(error, Cancelled):
         step.reason = error.reason
@@ -201,8 +201,8 @@ def _origins(step: Step, error: BaseException) -> tuple[Step, ...]:
     if isinstance(error, TaskFailed) and error.failures[0].run == step.run:
         return error.failures
     # A step inside this one may have this very error: a group passes SystemExit on as it is, and a
-    # task can raise the `error` of a step that failed. Then it began in the innermost such step.
-    # This step comes last, and has no error yet.
+    # task can raise the `error` of a step that failed. The error then began in the innermost step
+    # that has it. This step comes last in the search, and has no error yet.
     children_first = reversed(list(step.walk()))
     for inner in children_first:
         if inner.error is error:

@@ -64,7 +64,7 @@ def parallel(
         inside = derived(ctx, scopes=(scope, *ctx.scopes))
         variables = contextvars.copy_context()
         steps = ((task, new_step(task.name, inside)) for task in tasks)
-        untaken = deque([*steps, *[None] * (count + 1)])  # a None for each thread, and the caller
+        untaken = deque([*steps, *[None] * (count + 1)])  # a None ends each thread, and the caller
         errors: list[BaseException] = []
         ended: list[bool] = []
 
@@ -88,8 +88,8 @@ def parallel(
                 threads.append(thread)
             ctx.clock.wait(lambda: len(ended) == count)
         except BaseException as error:  # noqa: BLE001  raised at the end
-            # No thread could be started. No task may outlive the group: those that run are
-            # cancelled, and so are the others when they are taken.
+            # A thread could not be started. No task may outlive the
+            # group: those that run are cancelled, and so is each other one when it is taken.
             stop(error)
             take_tasks()
         for thread in threads:
@@ -171,8 +171,8 @@ def retry(
 
 
 def _worth_retrying(error: BaseException | None, on: ErrorTypes) -> bool:
-    """Whether another attempt may succeed after this error; after a group's, if it may after each
-    failure.
+    """Whether another attempt may succeed after this error. A group is only tried again if that
+    is so for each of its failures.
     """
     if isinstance(error, TaskFailed):
         return all(_worth_retrying(step.error, on) for step in error.failures)

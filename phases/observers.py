@@ -95,13 +95,13 @@ class LiveTree:
         is_start = step.status is Status.RUNNING
         if is_start and len(step.path) == 1 and os.isatty(2) and _TERMINAL.acquire(blocking=False):
             self._root = step
-            self._show()
+            self._begin()
         if self._live is not None:
             self._live.refresh()
         if step is self._root and not is_start:
             self._remove()
 
-    def _show(self) -> None:
+    def _begin(self) -> None:
         try:
             from rich.console import Console  # noqa: PLC0415  it takes 0.2 s
             from rich.live import Live  # noqa: PLC0415
@@ -114,17 +114,17 @@ class LiveTree:
             get_renderable=lambda: Text(str(self._root), overflow="ellipsis", no_wrap=True),
             auto_refresh=False,
             transient=True,
-            redirect_stdout=os.isatty(1),  # what is printed into a pipe arrives there
+            redirect_stdout=os.isatty(1),  # else rich would print the output of a pipe on stderr
         )
         self._live.start()
         for handler in logging.getLogger().handlers:
             if isinstance(handler, logging.StreamHandler) and handler.stream is stderr:
-                handler.setStream(sys.stderr)  # that of rich, which writes above the tree
+                handler.setStream(sys.stderr)  # now an object of rich, which writes above the tree
                 self._moved.append(handler)
 
     def _remove(self) -> None:
         if self._live is not None:
-            self._live.stop()  # sys.stderr is what it was
+            self._live.stop()  # it sets sys.stderr back
         while self._moved:
             self._moved.pop().setStream(sys.stderr)
         self._root = self._live = None

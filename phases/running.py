@@ -22,8 +22,8 @@ from typing import Any, TypeVar, cast
 
 from phases.context import Context, derived, in_a_run
 from phases.execution import in_dry_run, new_step, run_step
-from phases.step import Status, Step
-from phases.tasks import AnyTask, Task, Verb, require_known, valid_tree, wrapped
+from phases.step import Action, Status, Step
+from phases.tasks import AnyTask, Task, require_known, valid_tree, wrapped
 from phases.values import describe_error
 
 T = TypeVar("T")
@@ -140,8 +140,8 @@ def undo(task: AnyTask, *, ctx: Context | None = None, skip: Collection[str] = (
         return _report_of(task, safe, skip, "undo")
 
 
-def _report_of(task: AnyTask, ctx: Context | None, skip: Collection[str], verb: Verb) -> Step:
-    run = _Run(task, ctx, skip, verb)
+def _report_of(task: AnyTask, ctx: Context | None, skip: Collection[str], action: Action) -> Step:
+    run = _Run(task, ctx, skip, action)
     run.finish()
     return run.report
 
@@ -154,37 +154,37 @@ class _Run:
         task: AnyTask,
         ctx: Context | None,
         skip: Collection[str] = (),
-        verb: Verb = "do",
+        action: Action = "do",
     ) -> None:
         ctx = ctx or Context()
         require_known(skip, valid_tree(task))
         self.ctx = in_a_run(derived(ctx, skip=ctx.skip.union(skip)))
-        self.report = new_step(task.name, self.ctx, verb)
+        self.report = new_step(task.name, self.ctx, action)
         self.result: object = None
         self.error: BaseException | None = None
         self.signals: list[int] = []
         """The signals that came meanwhile; runs that are awaited side by side share the list."""
         self._stopped_for = 0
-        """How many of them have stopped the run."""
-        self._task, self._verb = task, verb
-        # Not the clock's: FakeClock counts this thread in place of the main thread, which does not
-        # wait by the clock.
+        """How many of these signals were passed on to the run."""
+        self._task, self._action = task, action
+        # Not started by the clock: FakeClock has counted the main thread, which does not wait by
+        # the clock. This thread takes its place.
         variables = contextvars.copy_context()
         self.thread = threading.Thread(target=variables.run, args=(self._work,), name="phases")
 
     def _work(self) -> None:
-        if self._verb == "plan":
+        if self._action == "plan":
             in_dry_run.set(True)
         try:
-            self.result = run_step(self._task, self.report, self.ctx, self._verb)
+            self.result = run_step(self._task, self.report, self.ctx, self._action)
         except BaseException as error:  # noqa: BLE001  it is in the report, or raised by execute
             self.error = error
         if self.ctx.step is None:
             self.report.signal = self.ctx.run_scope.stop.signal
 
     def finish(self) -> None:
-        """Do the work. In the main thread, SIGINT and SIGTERM cancel it; in another thread, no
-        signal is handled.
+        """Run the task to its end. In the main thread, SIGINT and SIGTERM cancel it; in another
+        thread, no signal is handled.
         """
         if threading.current_thread() is not threading.main_thread():
             contextvars.copy_context().run(self._work)
@@ -200,7 +200,8 @@ class _Run:
         raised: BaseException | None = None
         for pause in self.pauses():
             try:
-                # Not join: before Python 3.13, one that is interrupted takes the thread for ended.
+                # Not thread.join: before Python 3.13, a join that is interrupted believes that the
+                # thread has ended.
                 time.sleep(pause)
             except BaseException as error:  # noqa: BLE001  raised below
                 raised = error
@@ -210,7 +211,7 @@ class _Run:
 
     def pauses(self) -> Iterator[float]:
         """Seconds to wait, until the thread has ended. In between, signals stop the run."""
-        pause = 0.0001  # it usually ends now
+        pause = 0.0001  # most runs end at once
         while self.thread.is_alive():
             yield pause
             pause = min(2 * pause, 0.02)
@@ -274,7 +275,7 @@ def _noting_signals(run: _Run) -> Iterator[None]:
 
 
 def _undone_on_failure(task: AnyTask) -> AnyTask:
-    """The task, which undoes what ran of it before it fails or is cancelled."""
+    """A task that does the same and, if it fails or is cancelled, first undoes what ran of it."""
 
     def do(ctx: Context) -> object:
         try:
@@ -294,7 +295,9 @@ def _undone_on_failure(task: AnyTask) -> AnyTask:
 
 
 def _paths_to_undo(report: Step) -> frozenset[tuple[str, ...]]:
-    """The paths of the tasks that may have changed something."""
+    """The paths of the tasks that may have changed something: each that began, unless it returned
+    a Skip at its first attempt.
+    """
     paths: set[tuple[str, ...]] = set()
     for step in report.walk():
         # An attempt that failed may have left something, even if the next one had nothing to do.

@@ -9,7 +9,7 @@ import json
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os.path import commonprefix
-from typing import TYPE_CHECKING, Generic, NoReturn
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias
 
 import attrs
 
@@ -34,6 +34,9 @@ else:
 
 _SCHEMA = "phases/report/1"
 
+Action: TypeAlias = Literal["do", "plan", "undo"]
+"""What is done with a task: the name of its method."""
+
 
 class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
     """The state of a step. It equals its value."""
@@ -48,17 +51,17 @@ class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
 
 @attrs.define(eq=False, repr=False, slots=False)
 class Step(Generic[T_co]):
-    """One task of a run and, in `children`, the steps inside it. The step of the whole run is its
+    """A task of a run and, in `children`, the steps inside it. The step of the whole run is its
     report.
 
-    A step changes until it has ended. One that was never started has no `start` and no `seconds`.
+    A step changes until it has ended. If it was never started, it has no `start` and no `seconds`.
     """
 
     path: tuple[str, ...]
     """The names from the root of the run down to this task."""
     run: str = ""
     """The id of the run; every log line has it."""
-    action: str = "do"
+    action: Action = "do"
     """What the step is a part of: a run (do), a dry run (plan), or an undo.
 
     The tasks that an undo runs are also a part of the undo.
@@ -75,8 +78,8 @@ class Step(Generic[T_co]):
     inside it. `why` is this and the reason, in words.
     """
     failures: tuple[Step, ...] = ()
-    """The steps in which the errors began that made this one fail, in the order in which they
-    failed; this step itself if its own task raised the error.
+    """The steps in which the errors began that made this step fail, in the order of the failures;
+    this step itself if its own task raised the error.
     """
     reason: str = ""
     """Why the step was cancelled or skipped."""
@@ -96,7 +99,7 @@ class Step(Generic[T_co]):
 
     @property
     def label(self) -> str:
-        """The path and, if that is not do, the action."""
+        """The path, and in brackets the action, unless that is `do`."""
         path = "/".join(self.path)
         if self.action == "do":
             return path
@@ -122,7 +125,7 @@ class Step(Generic[T_co]):
 
     @property
     def why(self) -> str:
-        """Why it ended as it did, in words: its error, then its reason."""
+        """Why the step ended as it did, in words: its error, then its reason."""
         if self.error is None:
             return self.reason
         words = describe_error(self.error)
@@ -146,11 +149,13 @@ class Step(Generic[T_co]):
             "error": None if self.error is None else describe_error(self.error),
         }
 
-    def __bool__(self) -> NoReturn:
+    def __bool__(
+        self,
+    ) -> bool:  # NoReturn would make type checkers skip the code after `if report:`
         raise TypeError("a report is always true; write `report.ok`")
 
     def __repr__(self) -> str:
-        """One line: a report has hundreds."""
+        """In one line: a report has hundreds."""
         words = f"{self.label} {self.status}"
         if self.why:
             words += f": {self.why}"
@@ -163,8 +168,9 @@ class Step(Generic[T_co]):
             yield from child.walk()
 
     def find(self, name: str, *, action: str = "") -> Step:
-        """The step with this name (`routes`, or `network/routes`): after an undo, that of the undo,
-        unless `action="do"` asks for the run. UnknownTask if there is none, or if it may be two.
+        """The step with this name (`routes`, or `network/routes`). If it was also undone, this is
+        the step of the undo, unless `action="do"` asks for the run. UnknownTask if no step has the
+        name, or if two have it.
         """
         steps = [step for step in self.walk() if action in {"", step.action}]
         return nearest(name, steps, self.path)
@@ -210,8 +216,8 @@ class Step(Generic[T_co]):
         return json.dumps(self.to_mapping(), default=as_data)
 
     def to_mapping(self) -> dict[str, object]:
-        """The keys and values of the JSON. An error is at the step that raised it, a result at the
-        step that returned it.
+        """What the JSON has. An error is at the step that raised it, a result at the step that
+        returned it; results are still the objects that tasks returned.
         """
         return {"schema": _SCHEMA, **self._values()}
 
@@ -229,7 +235,7 @@ class Step(Generic[T_co]):
 Observer = Callable[[Step], object]
 """Called with each step when it starts and when it has ended: one call at a time, from any thread.
 
-A step that is passed over only has an end. An Exception that an observer raises is logged, and the
+A step that was not started has only an end. An Exception that an observer raises is logged, and the
 run continues. An observer must not wait for another step.
 """
 
@@ -254,7 +260,7 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
         """1, or the `exit_code` from 1 to 255 that the error has itself; of several failures, the
         lowest.
         """
-        # No foreign error makes a failure look like a success: a process that exits with 256 has 0.
+        # An error may have any exit_code. A process that exits with 256 has the exit code 0.
         codes = [getattr(step.error, "exit_code", 1) for step in self.failures]
         return min(code if code in range(1, 256) else 1 for code in codes)
 
@@ -280,7 +286,9 @@ def nearest(name: str, steps: Iterable[Step], path: tuple[str, ...]) -> Step:
 
 
 def _distance(path: tuple[str, ...], other: tuple[str, ...]) -> tuple[int, int]:
-    """How many groups one has to leave, and then to enter."""
+    """How many groups lead up from the path to a common one, and how many from there down to the
+    other path.
+    """
     common = len(commonprefix([path, other]))  # noqa: RUF071  they are tuples, not texts
     return len(path) - common, len(other) - common
 

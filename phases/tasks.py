@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-Verb: TypeAlias = Literal["do", "plan", "undo"]
-"""The methods of a task, by name."""
 Method: TypeAlias = Callable[["Context"], object]
 """A method of a task, which is called with the context."""
 
@@ -100,7 +98,7 @@ def wrapped(inner: AnyTask, do: Callable[[Context], T]) -> FunctionTask[T]:
 
 
 def valid_task(candidate: Task[T]) -> Task[T]:
-    """The same object if it is a task; otherwise raises InvalidTask."""
+    """Return the object if it is a task; otherwise raise InvalidTask."""
     name = getattr(candidate, "name", None)
     if not callable(getattr(candidate, "do", None)):
         raise InvalidTask(f"{candidate!r:.80} is not a task: it has no method do(ctx)")
@@ -110,8 +108,8 @@ def valid_task(candidate: Task[T]) -> Task[T]:
 
 
 def valid_tree(root: AnyTask) -> AnyTask:
-    """The same task if it and the tasks inside it are tasks, which are told apart by their paths;
-    otherwise raises InvalidTask.
+    """Return the task if it and the tasks inside it are tasks, which are told apart by their
+    paths; otherwise raise InvalidTask.
     """
     names: set[str] = set()
     for member in getattr(valid_task(root), "subtasks", ()):

@@ -32,8 +32,8 @@ def seconds_in_words(seconds: float | None) -> str:
 
 
 def as_data(value: object) -> object:
-    """What JSON has of a value that is not one of its own types: the result of `to_mapping()`, or
-    the text.
+    """Convert a value of a type that JSON does not have: the result of its `to_mapping()`, or its
+    text.
     """
     if hasattr(value, "to_mapping"):
         return value.to_mapping()

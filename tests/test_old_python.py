@@ -13,8 +13,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from hostrouting.host.layout import HostLayout
-from hostrouting.release import OLDEST_PYTHON, REFUSED
+from hostrouting.release import OLDEST_PYTHON
 from tests.support.compiled import compiled_program
 from tests.support.programs import completed
 
@@ -27,11 +26,6 @@ LINE = re.compile(
     r"hostrouting needs Python 3\.10 or newer, and .+ is Python 3\.\d+\.\d+; "
     r"start it with a newer one, such as python3\.11, or install one\n"
 )
-NODE_LINE = re.compile(
-    r"<3>hostrouting: Python 3\.10 or newer is needed, and /etc/hostrouting/python is Python "
-    r"3\.\d+; as root: hostrouting apply --config /etc/hostrouting/config\.json\n"
-)
-
 pytestmark = pytest.mark.linux
 
 
@@ -68,14 +62,6 @@ def test_one_line_says_what_is_needed(place: str, start: str, tmp_path: Path) ->
     assert done.returncode == 2
     assert done.stdout == ""
     assert LINE.fullmatch(done.stderr), done.stderr
-
-
-def test_on_a_node_whose_python_is_too_old(tmp_path: Path) -> None:
-    """The gate says so in one line of the journal, and lets no unit start."""
-    code = HostLayout.call_code.format("gate")
-    done = run_with_old_python(code, "x", "hostrouting.pyz", folder=tmp_path)
-    assert done.returncode == REFUSED
-    assert NODE_LINE.fullmatch(done.stderr), done.stderr
 
 
 def test_the_version_is_that_of_the_package() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from hostrouting.boot.program import sources_of_program
-from hostrouting.cli.parser import COMMANDS, command_of
+from hostrouting.cli.parser import COMMANDS, module_of
 from hostrouting.release import __version__
 from hostrouting.testing import h200
 from tests.support.programs import completed
@@ -86,7 +86,7 @@ def the_wheel(dist: Path) -> None:
     for name, (_, arguments) in COMMANDS.items():
         _, _, section = page.partition(f"'hostrouting {name}'")
         options, _, _ = section.partition(".SH COMMAND")
-        assert (command_of(name).__doc__ or "").split()[-1] in options
+        assert (module_of(name).__doc__ or "").split()[-1] in options
         for argument in arguments:
             assert argument.replace("-", r"\-") in options or not argument.startswith("-"), name
     files: set[str] = set()

@@ -1,6 +1,6 @@
 """Prints what a hostrouting.pyz contains, as a bill of materials in the form of CycloneDX.
 
-Run it by the interpreter, and in the folder, of which the file was made: python sbom.py FILE
+Run it in the folder of the sources, with the Python that made the file: python sbom.py FILE
 """
 
 import hashlib

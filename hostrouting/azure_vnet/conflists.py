@@ -10,17 +10,19 @@ if TYPE_CHECKING:
 
 FOLDER = "/etc/cni/net.d"
 _ENDINGS = (".conf", ".conflist", ".json")
-"""How the names of the files end that a container runtime reads."""
+"""The endings of the file names that a container runtime reads."""
 _PLUGIN = re.compile(r'"type\\*"\s*:\s*\\*"azure-vnet\\*"', re.IGNORECASE)
-"""azure-vnet as a plugin, also in a document that is a string in another document, as Multus has
-it. Case is ignored because Go, in which the runtimes are written, ignores it in keys.
+"""The entry that makes azure-vnet a plugin. Its quotation marks may be escaped, because Multus has
+whole documents as strings in its own. Case is ignored, because Go, in which the runtimes are
+written, ignores it in keys.
 """
 
 
 def active_file(files: Files) -> str:
     """The path of the first CNI configuration that has azure-vnet as a plugin; empty if none has.
 
-    Not judged: which of several configurations the container runtime uses. To refuse is safe.
+    Not judged: which of several configurations the container runtime uses. The clean-up refuses if
+    any names azure-vnet, which is safe.
     """
     for name in files.names(FOLDER):
         path = f"{FOLDER}/{name}"

@@ -1,14 +1,14 @@
-"""The rules for Ethernet frames in table nat: the contract of an edge that lists and deletes them,
-and the edge that runs ebtables.
+"""The rules for Ethernet frames in table nat: the interface of what lists and deletes them
+(`Ebtables`), and its implementation, which runs ebtables.
 
 A rule is the text that ebtables prints, and is deleted by that text. `rules` reads it, and gives
 the MAC addresses one spelling.
 
-A host may have the programs of two backends, and each sees only its own rules: the wrong program
-seems to find none. So both are asked. Listing the rules of the legacy backend would load its kernel
-module, so its ebtables-save is asked first: a script that names the tables in /proc/modules. Only
-the names of the tables count there, because the script may have run the program of the other
-backend to list their rules.
+A host may have the programs of two backends, ebtables-nft and ebtables-legacy, and each sees only
+its own rules: the wrong program seems to find none. So both are asked. To list the rules of the
+legacy backend would load its kernel module, so its ebtables-save is asked first whether table nat
+is loaded: it is a script that takes the names of the tables from /proc/modules. Of its output, only
+these names count, because it may have run the program of the other backend to list the rules.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from hostrouting.errors import HostError
-from hostrouting.kernel.programs import Run, run_program, run_tool, tool_error
+from hostrouting.kernel.programs import RunProgram, run_program, run_tool, tool_error
 from hostrouting.text import counted
 
 
@@ -43,10 +43,10 @@ class Ebtables(Protocol):
         """The rules in order, chain by chain. Creates no table and loads no kernel module."""
 
     def delete(self, rules: Sequence[BridgeRule]) -> None:
-        """Delete these rules of one program, all or none; a rule given twice deletes the first two
-        of the equal rules. If one does not exist, that is refused.
+        """Delete these rules, all or none. They are of one program. A rule that is given twice
+        deletes the first two of several equal rules; if one does not exist, ebtables refuses.
 
-        Not judged: whether ebtables deletes another rule that differs from one of them only in its
+        Not judged: whether ebtables deletes another rule that differs from one of these only in its
         MAC addresses. ebtables-nft 1.8.9 compares these without their masks, and treats a missing
         address as zeros.
         """
@@ -61,29 +61,30 @@ _CHAIN = re.compile(r"Bridge chain: (\S+), entries: ")
 
 
 class EbtablesProgram:
-    """The ebtables of the network namespace of the calling thread. Nothing is kept between two
-    calls.
+    """The rules in the network namespace of the calling thread, by the programs of ebtables.
+    Nothing is kept between two calls.
     """
 
-    def __init__(self, *, run: Run = run_program) -> None:
+    def __init__(self, *, run: RunProgram = run_program) -> None:
         self._tool = partial(run_tool, what="ebtables", package="iptables or ebtables", run=run)
 
     def list_rules(self) -> tuple[BridgeRule, ...]:
+        # Of the backends, one may be absent; both may have no rules; but only one may have rules.
         listed: list[tuple[BridgeRule, ...]] = []
         unusable: list[HostError] = []
         for program in _BACKENDS:
             try:
-                listed.append(self._list(program))
+                listed.append(self._rules_of(program))
             except HostError as error:
                 if not error.is_absent:
                     raise
                 unusable.append(error)
         if not listed:
             raise unusable[0]
-        filled = [rules for rules in listed if rules]
-        if len(filled) > 1:
+        not_empty = [rules for rules in listed if rules]
+        if len(not_empty) > 1:
             raise HostError(_TWO_BACKENDS, what="ebtables", kind="wrong-backend")
-        return filled[0] if filled else ()
+        return not_empty[0] if not_empty else ()
 
     def delete(self, rules: Sequence[BridgeRule]) -> None:
         if not rules:
@@ -94,7 +95,8 @@ class EbtablesProgram:
         text = "\n".join(lines)
         self._tool(f"{rules[0].program}-restore", "--noflush", text=text, purpose=purpose)
 
-    def _list(self, program: str) -> tuple[BridgeRule, ...]:
+    def _rules_of(self, program: str) -> tuple[BridgeRule, ...]:
+        # ebtables-save goes first, because it loads no module: see the top of this file.
         save = f"{program}-save"
         purpose = "list its rules"
         saved = self._tool(save, purpose=purpose)
@@ -102,15 +104,15 @@ class EbtablesProgram:
         if "*nat" in tables:
             listing = self._tool(program, "-t", "nat", "-L", purpose=purpose)
             return read_listing(listing.out, program)
-        # The program warns if the kernel does not say what is loaded, or if nft created rules that
-        # it cannot show. (A table that it can name shows such a fault when it is listed, above.)
+        # The program warns if the kernel does not tell what is loaded, or if table nat has rules of
+        # nft that it cannot show. (If it has named the table, listing it above shows that fault.)
         if saved.err or "Table `nat' is incompatible" in saved.out:
             raise tool_error(saved, save, purpose=purpose, what="ebtables")
         return ()
 
 
 def read_listing(text: str, program: str) -> tuple[BridgeRule, ...]:
-    """The rules in the output of `ebtables -L`: each line of a chain is one."""
+    """The rules in the output of `ebtables -L`: each line after the heading of a chain is one."""
     rules: list[BridgeRule] = []
     chain = ""
     for line in text.splitlines():

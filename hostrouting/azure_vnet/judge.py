@@ -3,21 +3,21 @@ each with its fate.
 
 An entry is what azure-vnet adds for a pod: a rule of ebtables, a neighbour or a route. It has the
 pod's address, and a rule or a neighbour also the MAC address. An entry is stale if another CNI
-manages the address now, and the MAC address is dead.
+manages the address now, and nobody has the MAC address any more (it is dead).
 
 A MAC address is alive if a device of the host has it, or the other end of a veth, or if a bridge
-has learned it behind a port that is not an uplink, such as that of a virtual machine. A port that
-is neither an uplink nor a veth whose other end can be read, such as a tap, may hide any MAC
-address. So while azure-vnet's bridge has such a port, no MAC address is known to be dead. All this
-rests on one spelling of MAC addresses, lower case with all zeros: `pod_rule` gives it to those of
-rules, and the link layer has no other.
+has learned it behind a port that is not an uplink, such as that of a virtual machine. Behind an
+opaque port, which is neither an uplink nor a veth whose other end can be read, such as a tap, there
+may be any MAC address. So while azure-vnet's bridge has such a port, no MAC address is known to be
+dead. All MAC addresses are compared in one spelling, lower case with all zeros: `pod_rule` gives it
+to those of rules, and the link layer has no other.
 
 A route is judged by the MAC addresses of the other entries for its address. In tunnel mode, the
 rule that answers ARP has one virtual MAC address for all pods, so it is judged by the other
-entries, too. A route by a pod's veth goes with the pod, and is not looked at.
+entries, too. A route by a pod's veth is not judged, because Linux deletes it with the veth.
 
-`_Node` has the facts. `_fate_of_address` is the decision: the first of its questions that has an
-answer decides.
+`_Node` has the facts. `_fate_of_address` is the decision: it asks several questions in order, and
+the first one with an answer decides.
 """
 
 from __future__ import annotations
@@ -42,17 +42,19 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
 
 MOST = 1000
-"""One run deletes at most this many entries."""
+"""A run deletes at most this many entries."""
 
 Fate: TypeAlias = Literal["delete", "conflict", "keep"]
-"""A conflict belongs to a live pod whose address another CNI manages."""
+"""What to do with an entry. A conflict is kept, too: its pod is alive, but another CNI manages the
+address.
+"""
 
 
 @attrs.frozen
 class CleanupFacts:
-    """What is known about a host. It was read in this order, because a live pod's entry must not be
-    known without the pod: a port that has come since the view has no other end there, so it may
-    hide any MAC address.
+    """What is known about a host, read in the order of the fields: so the entries of a new pod are
+    never known without its MAC address or its port. A port that has come after the view has no
+    other end in it, so it counts as opaque.
     """
 
     rules: tuple[BridgeRule, ...] | None
@@ -71,7 +73,7 @@ class CleanupEntry:
 
     kind: Literal["rule", "neighbour", "route"]
     spec: str
-    """The thing itself: a rule as ebtables prints it, a neighbour or a route as ip prints it."""
+    """The rule as ebtables prints it, or the neighbour or the route as ip does."""
     ip: IP
     """The address of the pod."""
     fate: Fate
@@ -108,10 +110,11 @@ _DRY_RUN = Finding(
 def judge(
     facts: CleanupFacts, config: AzureVnetCleanupConfig
 ) -> tuple[tuple[CleanupEntry, ...], tuple[Finding, ...]]:
-    """Each entry, in the order of deletion, and the findings. If one is an error, nothing may be
+    """The entries, each with its fate, and the findings. If a finding is an error, nothing may be
     deleted, whatever the fates are.
 
-    Rules come first: they are deleted all or none, and if that fails, nothing is deleted.
+    The entries are in the order of deletion. Rules come first, because they are deleted all or
+    none, and if that fails, nothing else is deleted.
     """
     pods = read_state(facts.state)
     node = _Node(facts, config, pods or ())
@@ -123,7 +126,7 @@ def judge(
 
     findings: list[Finding] = []
     if facts.active_file:
-        findings.append(_is_active(facts.active_file))
+        findings.append(_finding_active(facts.active_file))
     if pods is None:
         findings.append(_UNREADABLE_STATE)
     if facts.rules is None and node.bridges:
@@ -132,15 +135,15 @@ def judge(
     stale_ips = {entry.ip for entry in stale if entry.kind == "rule"}
     listed = [pod.name for pod in pods or () if not stale_ips.isdisjoint(pod.ips)]
     if listed:
-        findings.append(_still_listed(listed))
+        findings.append(_finding_still_listed(listed))
     if len(stale) > MOST:
-        findings.append(_too_many(len(stale)))
+        findings.append(_finding_too_many(len(stale)))
     if config.dry_run:
         findings.append(_DRY_RUN)
     return entries, tuple(findings)
 
 
-def _is_active(path: str) -> Finding:
+def _finding_active(path: str) -> Finding:
     return Finding(
         "azure-vnet",
         "error",
@@ -150,7 +153,7 @@ def _is_active(path: str) -> Finding:
     )
 
 
-def _still_listed(pods: Sequence[str]) -> Finding:
+def _finding_still_listed(pods: Sequence[str]) -> Finding:
     sentence = (
         f"{STATE_FILE} still lists {spoken(pods, most=3)}, whose rules are stale: "
         "azure-cnms, if it runs, adds them again from there"
@@ -159,7 +162,7 @@ def _still_listed(pods: Sequence[str]) -> Finding:
     return Finding("azure-vnet", "warning", sentence, STATE_FILE, remedy)
 
 
-def _too_many(count: int) -> Finding:
+def _finding_too_many(count: int) -> Finding:
     sentence = f"{count:,} entries are stale, and one run deletes at most {MOST:,}"
     remedy = Remedy(
         "name only some of the networks in azureVnetCleanup.managed, and clean up in several runs"
@@ -179,7 +182,7 @@ _NO_MAC = ("", "00:00:00:00:00:00")
 
 
 class _Node:
-    """The facts that decide."""
+    """What the decision asks about a node, worked out once from the facts."""
 
     def __init__(
         self, facts: CleanupFacts, config: AzureVnetCleanupConfig, pods: Iterable[Endpoint]
@@ -191,19 +194,19 @@ class _Node:
         """The bridges of azure-vnet."""
         ports = [link for link in links.values() if link.master in bridges]
         self.uplinks = {port.name for port in ports if port.kind in _UPLINK_KINDS}
-        """Where frames from the node's network arrive at a bridge: any bridge, because the rules
-        act in each.
+        """The ports by which frames from the node's network arrive at a bridge. It is any bridge,
+        not only azure-vnet's, because the rules are in force on every bridge.
         """
         self.uplinks.update(config.uplinks)
         ports = [port for port in ports if port.master in self.bridges]
         self.pod_ports = [port.name for port in ports if port.name not in self.uplinks]
         """The other ports of azure-vnet's bridges: each can have a pod of azure-vnet behind it."""
         self.opaque_ports = [port for port in self.pod_ports if port not in facts.view.peers]
-        """Those of them that are not a veth whose other end can be read."""
+        """The pod ports that are not a veth whose other end can be read."""
         self.holder_of_mac = _holder_of_each_mac(facts.view, self.uplinks)
-        """Who has each live MAC address."""
+        """In words, who has each MAC address that is alive."""
         self.reserved = _reserved_addresses(facts.snapshot)
-        """What each address is that no pod has: the host's own, and its default gateways."""
+        """In words, what each address is that cannot be a pod's: the host's own, or a gateway."""
         self.pods: dict[IP, Endpoint] = {}
         """By address, the pods of the state file whose devices exist."""
         for pod in pods:
@@ -212,14 +215,14 @@ class _Node:
         self.rules = [rule for rule in map(pod_rule, facts.rules or ()) if rule is not None]
         on_bridges = [each for each in facts.view.neighbours if each.dev in self.bridges]
         self.neighbours = [each for each in on_bridges if each.mac not in _NO_MAC]
-        """On azure-vnet's bridges, with a MAC address."""
+        """The neighbours on azure-vnet's bridges that have a MAC address."""
         self.macs_of_ip = _macs_of_each_ip(self.rules, self.neighbours)
         """The MAC addresses that azure-vnet's entries give to each address."""
 
 
 def _holder_of_each_mac(view: LinkLayerView, uplinks: Collection[str]) -> dict[str, str]:
-    """Who has each MAC address. If several have it, one of the host's own devices is named, because
-    that is easiest to check.
+    """In words, who has each MAC address. If several have it, one of the host's own devices is
+    named, because an operator can check that most easily.
     """
     holder_of_mac: dict[str, str] = {}
     for mac, dev in view.learned:
@@ -233,6 +236,7 @@ def _holder_of_each_mac(view: LinkLayerView, uplinks: Collection[str]) -> dict[s
 
 
 def _reserved_addresses(snapshot: Snapshot) -> dict[IP, str]:
+    # The addresses that no pod can have, each with what it is in words.
     reserved: dict[IP, str] = {}
     for route in snapshot.routes:
         if route.prefix.length:
@@ -248,6 +252,7 @@ def _reserved_addresses(snapshot: Snapshot) -> dict[IP, str]:
 def _macs_of_each_ip(
     rules: Iterable[PodRule], neighbours: Iterable[Neighbour]
 ) -> dict[IP, list[str]]:
+    # From rules and neighbours; the virtual MAC address is no pod's.
     pairs = [(rule.ip, rule.mac) for rule in rules if rule.mac != VIRTUAL_MAC]
     pairs += [(neighbour.ip, neighbour.mac) for neighbour in neighbours]
     macs_of_ip: dict[IP, list[str]] = {}
@@ -259,17 +264,17 @@ def _macs_of_each_ip(
 # The decision: what is stale.
 
 _PROTOCOLS = (0, 2, 3, 4)
-"""The protocols that azure-vnet's routes may have: unspec, kernel, boot, static. It has no number
-of its own, and its source names that of the kernel, too. A route to a single address that Linux
-adds itself has a source, or is to an address of this host, which is kept.
+"""The protocols that azure-vnet's routes may have: unspec, kernel, boot, static. It has no protocol
+of its own, and its source code uses that of the kernel, too. Routes to a single address that Linux
+itself adds are still safe: they have a source address, or are to an address of this host.
 """
 
 
 def _judge_rules(node: _Node) -> Iterator[CleanupEntry]:
-    """Each rule that azure-vnet adds for a pod."""
+    """Judge each rule that azure-vnet adds for a pod."""
     for rule, ip, mac, uplink in node.rules:
         macs = [mac]
-        if mac == VIRTUAL_MAC:
+        if mac == VIRTUAL_MAC:  # which says nothing about this pod
             macs = node.macs_of_ip.get(ip, [])
         fate, reason = _fate_of_address(node, ip, macs)
         if uplink is not None and uplink not in node.uplinks:
@@ -278,14 +283,14 @@ def _judge_rules(node: _Node) -> Iterator[CleanupEntry]:
 
 
 def _judge_neighbours(node: _Node) -> Iterator[CleanupEntry]:
-    """Each permanent neighbour on a bridge of azure-vnet."""
+    """Judge each permanent neighbour on a bridge of azure-vnet."""
     for neighbour in node.neighbours:
         fate, reason = _fate_of_address(node, neighbour.ip, [neighbour.mac])
         yield CleanupEntry("neighbour", str(neighbour), neighbour.ip, fate, reason, neighbour)
 
 
 def _judge_routes(node: _Node, snapshot: Snapshot) -> Iterator[CleanupEntry]:
-    """Each route that azure-vnet adds for a pod through its bridge."""
+    """Judge each route that azure-vnet adds for a pod through its bridge."""
     for route in snapshot.routes:
         pod_route = _as_pod_route(route, node.bridges)
         if pod_route is not None:
@@ -295,8 +300,8 @@ def _judge_routes(node: _Node, snapshot: Snapshot) -> Iterator[CleanupEntry]:
 
 
 def _as_pod_route(route: Route, bridges: set[str]) -> Route | None:
-    """The route without the state of its next hop; None if azure-vnet would not give a pod such a
-    route: in table main, to one address, by one of these bridges, and nothing else.
+    """The route without the state of its next hop; None if it is not as azure-vnet adds it for a
+    pod: in table main, to one address, by one of these bridges, without any other attribute.
     """
     if route.protocol not in _PROTOCOLS or bridges.isdisjoint(route.devs):
         return None
@@ -311,11 +316,11 @@ def _as_pod_route(route: Route, bridges: set[str]) -> Route | None:
 
 
 def _fate_of_address(node: _Node, ip: IP, macs: Sequence[str]) -> tuple[Fate, str]:
-    """The fate of an entry for a pod's address. If the pod lives, it has one of these MAC
-    addresses. No MAC addresses mean that its own is not known.
+    """The fate of an entry for a pod's address, and the reason. If the pod is alive, it has one of
+    these MAC addresses; if there are none, its MAC address is not known.
 
-    Only an address that another CNI may have can be in conflict. The fate is conflict then, even if
-    the pod may be alive, because that says more.
+    A protected address is never in conflict, because another CNI does not have it. A conflict is
+    looked for before the reasons why the pod may be alive, because it says more than these.
     """
     reason = _why_protected(node, ip)
     if reason:
@@ -345,23 +350,23 @@ def _why_protected(node: _Node, ip: IP) -> str:
 
 
 def _why_perhaps_alive(node: _Node, ip: IP, macs: Sequence[str]) -> str:
-    """Why the pod may be alive although no device is known to have its MAC address; empty if it
-    is dead.
+    """Why the pod may be alive although nobody is known to have its MAC address; empty if it is
+    dead.
 
-    What is behind a pod, such as a virtual machine in it, counts as known: a bridge learns it while
-    it sends, and forgets it after 300 s of silence.
+    Not judged: a silent machine behind a pod, such as a virtual machine in it. A bridge learns its
+    MAC address from what it sends, and forgets it after 300 s of silence.
     """
     pod = node.pods.get(ip)
     if pod is not None:
         return (
             f"azure-vnet's state file gives {ip} to {pod.name}, and its device {pod.device} exists"
         )
-    perhaps = node.opaque_ports
+    ports = node.opaque_ports
     if not macs:  # so the pod behind any port may be this one
-        perhaps = node.pod_ports
-    if perhaps:
+        ports = node.pod_ports
+    if ports:
         return (
-            f"its pod may be alive behind {spoken(perhaps)}, where its MAC address cannot be "
+            f"its pod may be alive behind {spoken(ports)}, where its MAC address cannot be "
             "looked for"
         )
     return ""

@@ -1,5 +1,8 @@
-"""MAC addresses and neighbours: the contract of an edge that reads them and deletes neighbours,
-and the edge to Linux.
+"""MAC addresses and neighbours: the interface of what reads them and deletes neighbours
+(`LinkLayer`), and its implementation, which asks Linux by netlink.
+
+Netlink marks a list that changed while it was read (NLM_F_DUMP_INTR): `Netlink.list_has_changed` is
+true then, and entries may be missing from the list.
 """
 
 from __future__ import annotations
@@ -50,8 +53,8 @@ class LinkLayerView:
     macs: Mapping[str, str] = attrs.field(factory=dict)
     """The MAC address of each device that has one."""
     peers: Mapping[str, str] = attrs.field(factory=dict)
-    """The MAC address of the other end of each veth, whatever namespace that is in, if it can be
-    read.
+    """The MAC address of the other end of each veth, in whatever namespace; veths whose other end
+    cannot be read are left out.
     """
     neighbours: tuple[Neighbour, ...] = ()
     learned: tuple[tuple[str, str], ...] = ()
@@ -66,23 +69,26 @@ class LinkLayer(Protocol):
     """
 
     def look(self) -> LinkLayerView:
-        """The devices, the other end of each veth, and the permanent neighbours of both families.
+        """Read the devices, the other end of each veth, the permanent neighbours of both families,
+        and what bridges have learned.
 
-        If a list changes while it is read, or a bridge has learned something behind a port that has
-        come since the devices were read, all are read again, a few times; then BackendError is
-        raised (unsettled). Neighbours are read first, then devices, then what bridges have learned:
-        so the view does not have the neighbour of a new pod without the pod. Proxy entries,
-        those of a bridge's forwarding table and those that another program maintains
-        (`extern_learn`) are not among the neighbours. The other end of a veth in
-        another namespace is read only with CAP_NET_ADMIN there.
+        Neighbours are read first, then devices, then what bridges have learned: so the view never
+        has the neighbour of a new pod without the pod. If a list changes while it is read, or a
+        bridge has learned an address behind a port that has come after the devices were read,
+        everything is read again, a few times; then BackendError is raised (unsettled).
+
+        The neighbours do not include proxy entries, those of a bridge's forwarding table, and those
+        that another program maintains (`extern_learn`). To read the other end of a veth in another
+        namespace needs CAP_NET_ADMIN there.
         """
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
-        """Delete the entry; False if a different entry for its address exists, or may exist. That
-        entry is kept.
+        """Delete the neighbour, and return True; also if it or its device is absent. Return False,
+        and delete nothing, if the address has a different entry now, or if the list of entries was
+        incomplete, so that it may have one.
 
-        The kernel deletes by address and device, whatever the MAC address. So just before the
-        deletion, the entries are read again. Idempotent: an absent entry or device is fine.
+        The kernel deletes by address and device, whatever the MAC address is. So the entries are
+        read again just before.
         """
 
 
@@ -101,8 +107,8 @@ _IFLA_LINK_NETNSID = 37
 _IFLA_TARGET_NETNSID = 46
 
 _READINGS = 5
-_ABSENT = {errno.ENOENT, errno.ENODEV}
-"""The entry or its device is not there."""
+_ABSENT_ERRNOS = {errno.ENOENT, errno.ENODEV}
+"""The errors of a deletion if the entry or its device is absent."""
 
 
 class KernelLinkLayer:
@@ -111,9 +117,11 @@ class KernelLinkLayer:
     def look(self) -> LinkLayerView:
         with kernel_errors("read devices and neighbours"), closing(Netlink()) as netlink:
             for _ in range(_READINGS):
-                netlink.is_torn = False  # set by lists that change, or that do not fit together
-                view = _look(netlink)
-                if not netlink.is_torn:
+                netlink.list_has_changed = (
+                    False  # set by lists that change, or that do not fit together
+                )
+                view = _look_once(netlink)
+                if not netlink.list_has_changed:
                     return view
             raise KernelError(errno.EINTR)  # the lists kept changing
 
@@ -125,9 +133,9 @@ class KernelLinkLayer:
             return _delete(netlink, neighbour)
 
 
-def _look(netlink: Netlink) -> LinkLayerView:
+def _look_once(netlink: Netlink) -> LinkLayerView:
     entries = _entries(netlink, AF_UNSPEC)
-    # The whole list, because a socket takes no question before a list has been read to its end.
+    # As a list, because a socket must have read one answer to its end before the next request.
     links = [parts_of(answer, LINK) for answer in netlink.dump(RTM_GETLINK, bytes(LINK.size))]
 
     names: dict[int, str] = {}
@@ -152,7 +160,7 @@ def _look(netlink: Netlink) -> LinkLayerView:
     learned: set[tuple[str, str]] = set()
     for entry in _entries(netlink, AF_BRIDGE):
         if entry.ifindex not in names:
-            netlink.is_torn = True  # the port has come since the devices were read
+            netlink.list_has_changed = True  # the port has come since the devices were read
         elif not entry.is_permanent:
             learned.add((entry.mac, names[entry.ifindex]))
 
@@ -168,19 +176,23 @@ class _Entry(NamedTuple):
     """A neighbour, or an entry of a bridge's forwarding table, as Linux lists it."""
 
     ifindex: int
-    """The number of its device."""
+    """The index of its device."""
     packed_ip: bytes
-    """Each neighbour has one; an entry of a forwarding table need not."""
+    """The address in binary form. Each neighbour has one; an entry of a forwarding table need not.
+    """
     mac: str
     is_permanent: bool
-    """A neighbour is never forgotten; an entry of a forwarding table is an address of the bridge or
-    of its port, and not of what is behind it. In both lists, an entry that another program
-    maintains (`extern_learn`) says more of that program than the state does.
+    """Whether Linux never forgets the neighbour; in a forwarding table, whether the MAC address is
+    that of the bridge or the port itself, and not of what is behind it. Entries that another
+    program maintains (`extern_learn`) do not count as permanent, because this program may forget
+    them.
     """
 
 
 def _entries(netlink: Netlink, family: int) -> list[_Entry]:
-    """The neighbours of a family, or of all (AF_UNSPEC); the forwarding tables (AF_BRIDGE)."""
+    """The neighbours of a family, or of both (AF_UNSPEC); or the forwarding tables of all bridges
+    (AF_BRIDGE).
+    """
     entries: list[_Entry] = []
     for answer in netlink.dump(_RTM_GETNEIGH, _NEIGHBOUR.pack(family, 0, 0, 0)):
         (_family, index, state, flags), attributes = parts_of(answer, _NEIGHBOUR)
@@ -191,11 +203,12 @@ def _entries(netlink: Netlink, family: int) -> list[_Entry]:
 
 
 def _peer_mac(netlink: Netlink, link: Mapping[int, bytes]) -> str:
-    """The MAC address of the other end of a veth; empty if it cannot be read, or is not a veth.
+    """The MAC address of the other end of a veth; empty if it cannot be read, or if the device is
+    not a veth.
 
-    A veth names its other end by an index, which counts in the namespace of that end, and also
-    names that namespace if it is not ours. The answer repeats the namespace. Without it, question
-    and answer are about our own devices.
+    A veth names its other end by an index, and if that end is in another namespace, by the id of
+    this namespace, in which the index counts. The answer has to repeat the id: without it, the
+    answer is about a device of our own namespace.
     """
     if kind_of(link) != "veth":
         return ""
@@ -213,22 +226,25 @@ def _peer_mac(netlink: Netlink, link: Mapping[int, bytes]) -> str:
 
 
 def _delete(netlink: Netlink, neighbour: Neighbour) -> bool:
-    """Delete the entry if it is there; False if another one has its address, or may have it."""
+    """Delete the neighbour. Return False, and delete nothing, if its address has a different entry
+    on this device now, or if the list of entries was incomplete, so that it may have one.
+    """
     family = AF_OF[neighbour.ip.version]
     indexes = {link.name: link.index for link in list_links(netlink)}
     index = indexes.get(neighbour.dev)
     if index is None:
-        return True  # the device has taken its entries along
+        return True  # the device is gone, and Linux deleted its entries
     packed_ip = neighbour.ip.packed
     expected = _Entry(index, packed_ip, neighbour.mac, is_permanent=True)
+    # Compared by the first two fields, the device and the address.
     present = [entry for entry in _entries(netlink, family) if entry[:2] == expected[:2]]
     if not present:
-        return not netlink.is_torn  # a list that changed meanwhile may lack it
+        return not netlink.list_has_changed  # an entry may be missing if the list changed meanwhile
     if present != [expected]:
         return False
     request = _NEIGHBOUR.pack(family, index, 0, 0) + attribute(_NDA_DST, packed_ip)
     refused = netlink.batch([message(_RTM_DELNEIGH, 0, request)])
     for error in refused.values():
-        if error.number not in _ABSENT:
+        if error.number not in _ABSENT_ERRNOS:
             raise error
     return True

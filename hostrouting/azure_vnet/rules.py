@@ -1,7 +1,7 @@
 """The rules of ebtables that azure-vnet adds for a pod, in every spelling that ebtables prints.
 
-Each is in chain PREROUTING of table nat and has exactly one set of options. A rule with one option
-more or less, a negation, or a network instead of an address is not a pod's.
+Each is in chain PREROUTING of table nat, and has exactly the options of one of three shapes. A rule
+with one option more or less, a negation, or a network instead of an address is not a pod's.
 """
 
 from __future__ import annotations
@@ -29,27 +29,25 @@ _SHAPES = (
     re.compile(rf"(?:--dnat-target ACCEPT )?--ip-dst {_IPV4} {_DNAT} -p (?:IPv4|0x0?800)"),
     re.compile(rf"(?:--dnat-target ACCEPT )?--ip6-dst {_IPV6} {_DNAT} -p (?:IPv6|0x86[Dd][Dd])"),
 )
-"""The options of a pod's rule, sorted.
+"""The shapes of a pod's rule: its options, sorted.
 
-A default target may be missing; a protocol may be a number; an address may have a mask; a MAC
-address may lack zeros.
+The programs of ebtables print a default target or not, the protocol as a name or a number, an
+address with or without a mask, and a MAC address with or without leading zeros.
 """
 
 
 class PodRule(NamedTuple):
-    """A rule that azure-vnet adds for a pod. The uplink is where frames arrive; a rule for ARP has
-    none.
-    """
+    """A rule that azure-vnet adds for a pod."""
 
     rule: BridgeRule
     ip: IP
     mac: str
     """As in a `LinkLayerView`: in lower case, with all zeros."""
-    uplink: str | None
+    uplink: str | None  # the device by which frames arrive; a rule for ARP has none
 
 
 def pod_rule(rule: BridgeRule) -> PodRule | None:
-    """The rule as a pod's rule; None for any other rule."""
+    """Read the rule as a pod's rule; None if it is not one."""
     chain, *options = re.split(r" +(?=-)", rule.text)
     if chain != "PREROUTING":
         return None
@@ -58,7 +56,7 @@ def pod_rule(rule: BridgeRule) -> PodRule | None:
     if match is None:
         return None
     mac = ":".join(byte.zfill(2) for byte in match["mac"].split(":"))
-    if int(mac[:2], 16) & 1:  # of a group (broadcast or multicast): no device has it
+    if int(mac[:2], 16) & 1:  # a broadcast or multicast address, which no device has
         return None
     uplink = match.groupdict().get("uplink")  # the shape for ARP has no such group
     with suppress(ValueError):  # the text only looks like an address

@@ -1,9 +1,9 @@
 """azure-vnet's state file: the pods that it lists, read strictly.
 
 The file is the JSON of azure-vnet's own structures. They contain each other in this order: Network,
-ExternalInterfaces, an uplink, Networks, a network, Endpoints, a pod. Each release has other keys
-beside these, which are passed over. But if one of these is missing, or has another type, the file
-counts as unreadable: the rules of a pod that is not found are deleted.
+ExternalInterfaces, an uplink, Networks, a network, Endpoints, a pod. Other keys differ between
+releases, and are ignored. If one of these is missing or has another type, the whole file counts as
+unreadable, because the rules of a pod that is not found would be deleted.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Endpoint(NamedTuple):
 
 
 def read_state(text: str | None) -> tuple[Endpoint, ...] | None:
-    """Every pod in the text of a state file, in order; none without a file, and None for any other
-    text.
+    """The pods in the text of the state file, in order; None if the text is unreadable. There are
+    no pods if there is no file (`text` is None).
     """
     if text is None:
         return ()
@@ -55,8 +55,8 @@ def _pod(name: str, pod: Any) -> Endpoint:
 
 
 def _member(holder: Any, key: str, kind: type[Any]) -> Any:
-    """The value of this key, which has to be of this kind; azure-vnet writes null for an empty
-    one.
+    """The value of this key, which has to be of this kind. Null becomes an empty one, because
+    azure-vnet writes null instead.
     """
     value = holder[key]
     if value is None:

@@ -18,9 +18,10 @@ from hostrouting.azure_vnet.neighbours import KernelLinkLayer, LinkLayer, Neighb
 from hostrouting.azure_vnet.state import STATE_FILE
 from hostrouting.azure_vnet.undo import undo_script
 from hostrouting.errors import HostError
-from hostrouting.host.effects import Effects, Operation, recorded_in_errors
+from hostrouting.host.effects import Effects, recorded_in_errors
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
+from hostrouting.host.operation import Operation
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.route import Route
 from hostrouting.text import first_of
@@ -36,9 +37,9 @@ class CleanupPlan:
 
     entries: tuple[CleanupEntry, ...] = ()
     findings: tuple[Finding, ...] = ()
-    """What else there is to tell; an error is a reason to delete nothing."""
+    """Findings about the whole clean-up; an error is a reason to delete nothing."""
     is_report: bool = False
-    """Whether a run only reports (`dryRun`)."""
+    """Whether a run with this plan only reports (`dryRun`)."""
 
     def with_fate(self, fate: Fate) -> tuple[CleanupEntry, ...]:
         """The entries with this fate."""
@@ -46,7 +47,7 @@ class CleanupPlan:
 
     @property
     def deletions(self) -> tuple[CleanupEntry, ...]:
-        """What is stale."""
+        """The stale entries, which a run deletes."""
         return self.with_fate("delete")
 
     @property
@@ -81,7 +82,7 @@ class CleanupResult(Effects):
     """The script that restores what was deleted; empty if nothing was deleted."""
 
     def log_fields(self) -> dict[str, object]:
-        """The number of stale, deleted and conflicting entries; the path of the undo file."""
+        """The fields for the log: the numbers of entries, and the path of the undo file."""
         return {
             "stale": len(self.plan.deletions),
             "deleted": len(self.operations),
@@ -95,13 +96,12 @@ class CleanStaleAzureVnet:
     """Delete what azure-vnet left behind for pods whose addresses another CNI manages now.
 
     In a dry run, the default, the task only reports. Otherwise it locks the host, makes the plan
-    and deletes what is in it, unless a finding is an error. First it writes a shell script that
+    and deletes what is stale, unless a finding is an error. First it writes a shell script that
     restores everything. It deletes the rules in one batch, all or none. Then it deletes the
     neighbours, each after it was read once more, and the routes.
 
-    The rules and MAC addresses are those of this machine, unless `ebtables` and `link_layer` are
-    given: a host with another kernel needs both, such as a FakeHost FakeEbtables() and
-    FakeLinkLayer().
+    Without `ebtables` and `link_layer`, the rules and MAC addresses of this machine are used. A
+    host with another kernel needs both: a FakeHost needs FakeEbtables() and FakeLinkLayer().
     """
 
     name = "clean-stale-azure-vnet"
@@ -111,7 +111,7 @@ class CleanStaleAzureVnet:
     link_layer: LinkLayer = attrs.field(factory=KernelLinkLayer, kw_only=True, repr=False)
 
     def plan(self, _ctx: phases.Context | None = None) -> CleanupPlan:
-        """What is stale on this host as it is now; changes nothing."""
+        """Find out what is stale on this host now; change nothing."""
         section = self.config.azure_vnet_cleanup
         if section is None:
             return CleanupPlan()
@@ -132,6 +132,7 @@ class CleanStaleAzureVnet:
             return self._clean(ctx)
 
     def _read_facts(self) -> CleanupFacts:
+        # A fake host with the programs of this machine would be judged by the wrong facts.
         edges = {type(self.ebtables), type(self.link_layer)}
         is_of_this_kernel = self.host.backend in {None, Host.local().backend}
         if not is_of_this_kernel and edges & {EbtablesProgram, KernelLinkLayer}:
@@ -151,7 +152,7 @@ class CleanStaleAzureVnet:
         )
 
     def _list_rules(self) -> tuple[BridgeRule, ...] | None:
-        """The rules of ebtables; None if this host has no ebtables that could be asked."""
+        """The rules of ebtables; None if this host has no ebtables to ask."""
         try:
             return self.ebtables.list_rules()
         except HostError as error:
@@ -160,7 +161,7 @@ class CleanStaleAzureVnet:
             raise
 
     def _clean(self, ctx: phases.Context) -> CleanupResult:
-        """Delete what is stale now; the host is locked."""
+        """Make the plan and delete what is stale; the host is locked."""
         plan = self.plan()
         if plan.errors:
             raise _error("nothing was deleted", plan.errors, kind="refused")
@@ -168,7 +169,7 @@ class CleanStaleAzureVnet:
             return CleanupResult(plan=plan)
         for entry in plan.deletions:
             ctx.log.info("will %s", entry)
-        ctx.check()  # the last time: the undo file has to match what is deleted
+        ctx.check()  # for the last time, because the undo file has to match what is deleted
         undo_file = self._new_undo_file()
         self.host.files.write(undo_file, undo_script(plan.deletions), mode=0o600)
         deleted = self._delete(plan, undo_file)
@@ -184,19 +185,19 @@ class CleanStaleAzureVnet:
         return next(path for path in paths if self.host.files.look(path) is None)
 
     def _delete(self, plan: CleanupPlan, undo_file: str) -> list[Operation]:
-        """Delete everything in the plan; returns what was deleted. HostError if anything is left.
+        """Delete everything in the plan; return what was deleted. HostError if anything is left.
 
-        If no rule could be deleted, nothing is, and the undo file goes.
+        If the rules cannot be deleted, nothing is deleted, and the undo file is removed.
         """
         files = [undo_file]
         deleted: list[Operation] = []
-        # An error that leaves the block has what is in these lists by then.
+        # An error that is raised in the block gets what is in these lists by then.
         with recorded_in_errors(files=files, operations=deleted):
             rules = [entry.thing for entry in plan.deletions if isinstance(entry.thing, BridgeRule)]
             try:
                 self.ebtables.delete(rules)
             except HostError as error:
-                if not error.has_no_answer:  # without an answer, the rules may be gone, or not
+                if not error.has_no_answer:  # after a timeout, the rules may be gone
                     self.host.files.remove(undo_file)
                     files.clear()
                 raise
@@ -218,8 +219,8 @@ class CleanStaleAzureVnet:
         return deleted
 
     def _delete_thing(self, thing: BridgeRule | Neighbour | Route, backend: RouteBackend) -> str:
-        """Delete a neighbour or a route, which may be gone; return why it is left. The rules are
-        deleted before.
+        """Delete a neighbour or a route; return why it could not be deleted, or an empty text, also
+        if it was absent. Rules are deleted before, so nothing is done for them.
         """
         if isinstance(thing, Neighbour) and not self.link_layer.delete_neighbour(thing):
             return f"{thing} has changed since it was read, so it is not deleted"
@@ -231,6 +232,6 @@ class CleanStaleAzureVnet:
 
 
 def _error(message: str, reasons: Sequence[str], *, kind: str) -> HostError:
-    """The error with these reasons: why nothing was deleted, or what is left."""
+    """The error with this message and these reasons, of which the first ones are in its text."""
     text = f"{message}: {'; '.join(first_of(reasons))}"
     return HostError(text, what="azure-vnet", kind=kind, lines=tuple(reasons))

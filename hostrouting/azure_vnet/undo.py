@@ -22,7 +22,7 @@ status=0
 
 def undo_script(entries: Iterable[CleanupEntry]) -> str:
     """A shell script that restores these entries. If a command fails, the others still run, and the
-    exit status is 1. Devices need no quotation marks: all are azure-vnet's bridges.
+    exit status is 1. The names of devices are not quoted, because all are azure-vnet's bridges.
     """
     rules: list[BridgeRule] = []
     lines: list[str] = []
@@ -39,8 +39,8 @@ def undo_script(entries: Iterable[CleanupEntry]) -> str:
 
 
 def _rule_lines(rules: list[BridgeRule]) -> list[str]:
-    """All rules, at the ends of their chains, where azure-vnet adds them, too. All are of one
-    program: with rules of two, a clean-up refuses.
+    """The lines that append all rules to their chains, as azure-vnet does. All rules are of one
+    program, because a clean-up refuses if two have any.
     """
     batch = [f"-A {rule.text}" for rule in rules]
     return [f"{rules[0].program}-restore --noflush <<'END' || status=1", "*nat", *batch, "END"]
@@ -48,8 +48,8 @@ def _rule_lines(rules: list[BridgeRule]) -> list[str]:
 
 def _neighbour_lines(neighbour: Neighbour) -> list[str]:
     return [
-        # What the kernel has found out about the address since then must go. A permanent entry
-        # stays, and the second command then fails and names it.
+        # `flush` deletes what the kernel itself has found out about the address since then. It
+        # keeps a permanent entry: then the second command fails and names it.
         f"ip neigh flush to {neighbour.ip} dev {neighbour.dev} || status=1",
         (
             f"ip neigh add {neighbour.ip} lladdr {neighbour.mac} dev {neighbour.dev} nud permanent "
@@ -59,8 +59,8 @@ def _neighbour_lines(neighbour: Neighbour) -> list[str]:
 
 
 def _route_command(route: Route) -> str:
-    # azure-vnet's routes have one device and no gateway.
-    # Numbers, because each host can configure names for them.
+    # azure-vnet's routes have one device and no gateway. Protocol and scope are numbers, because
+    # each host can give them other names.
     return (
         f"ip -{route.prefix.family} route add {route.prefix} dev {route.devs[0]} "
         f"proto {route.protocol} scope {route.scope} metric {route.metric}"

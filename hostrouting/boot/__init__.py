@@ -1,3 +1,3 @@
-"""The files that a configuration puts on a host: the program, the units, and the drop-ins by which
-units are held back.
+"""The files that a configuration puts on a host: the program, our units, and the drop-ins by which
+other units are gated.
 """

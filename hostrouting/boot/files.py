@@ -1,9 +1,9 @@
 """The files that a configuration puts on a host, each with its path, its content and its mode.
 
-`files_of` says which files these are. `apply` writes what differs from them, `plan` and `status`
-show what differs, and removal is the same for a configuration that asks for nothing. What is no
-longer wanted is found on the host by its path, so a new path is added to `on_disk.owned_paths`,
-too. `install.write` says in which order it goes: most of it before anything is written here.
+`files_of` says which files these are. `apply` writes what differs from them, and `plan` and
+`status` show it. A removal is an `apply` of a configuration that asks for nothing. Files that are
+not wanted any more are found on the host by their paths, so whoever adds a path here adds it to
+`on_disk.owned_paths`, too. `install.write` has the order of removals: most come before the writes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import attrs
 
 from hostrouting.boot import units
 from hostrouting.boot.program import Program
-from hostrouting.config.settings import HostRoutingConfig, Part, gated_units
+from hostrouting.config.settings import HostRoutingConfig, PassPart, gated_units
 from hostrouting.errors import ConfigError
 from hostrouting.host.fileset import File
 from hostrouting.host.interpreter import USUAL
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hostrouting.host.host import Host
     from hostrouting.host.interpreter import Interpreter
 
-UNIT_OF_PART: dict[Part, str] = {
+UNIT_OF_PART: dict[PassPart, str] = {
     "static_routes": HostLayout.routes_unit,
     "route_overlap": HostLayout.check_unit,
     "probe_rewrite": HostLayout.probe_unit,
@@ -38,7 +38,7 @@ UNIT_OF_PART: dict[Part, str] = {
 
 @attrs.frozen
 class ConfigFile(File):
-    """config.json. One that says the same in another layout stays as it is."""
+    """config.json. A file that means the same, in another layout, is not replaced."""
 
     def has_content(self, files: Files) -> bool:
         """See File."""
@@ -49,8 +49,8 @@ class ConfigFile(File):
 
 
 def files_on(host: Host, config: HostRoutingConfig) -> tuple[File, ...]:
-    """The files of this configuration, as this host is to have them. An image gets only the sources
-    of the program.
+    """The files of this configuration for this host. The interpreter of the host compiles the
+    program; that of an image cannot be run here, so an image gets only the sources.
     """
     interpreter = host.interpreter
     compiles = None if host.is_image else interpreter
@@ -61,10 +61,11 @@ def files_of(
     config: HostRoutingConfig, interpreter: Interpreter | None = None, *, python: str = ""
 ) -> tuple[File, ...]:
     """The files and links of this configuration, in the order in which they are written; none if it
-    asks for nothing. The interpreter of the node compiles the program, and `python` is its path.
+    asks for nothing. `interpreter` compiles the program, and `python` is the path of the
+    interpreter on the node.
 
-    A run can be killed between any two of them, and each comes before what needs it: the program
-    before config.json, which an older one might not understand, and both before the units. The
+    A run can be killed between two of them, so each comes before those that need it: the program
+    before config.json, which an older program might not understand, and both before the units. The
     drop-ins come last.
     """
     if config.asks_for_nothing:
@@ -88,8 +89,8 @@ def files_of(
 
 
 def _unit_files(unit: str) -> Iterator[File]:
-    """The file of one of our units and, if it has a section [Install], the link that starts it at
-    boot. The section says multi-user.target for each.
+    """Yield the file of one of our units and, if the unit has a section [Install], the link that
+    starts it at boot. In each such section, the target is multi-user.target.
     """
     text = units.UNITS[unit]
     path = HostLayout.unit_path(unit)
@@ -99,5 +100,5 @@ def _unit_files(unit: str) -> Iterator[File]:
 
 
 def render_config(config: HostRoutingConfig) -> str:
-    """The installed configuration: an agent's document with the key hostRouting."""
+    """The text of config.json: as a document of an agent has it, under the key hostRouting."""
     return json.dumps({"hostRouting": config.to_mapping()}, indent=2) + "\n"

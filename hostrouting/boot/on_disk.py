@@ -1,7 +1,4 @@
-"""The files of hostrouting, as they are on a host.
-
-`files` says which ones a configuration asks for. Nothing is changed here.
-"""
+"""Finds the files of hostrouting that are on a host. `files` has those that are wanted there."""
 
 from __future__ import annotations
 
@@ -20,22 +17,22 @@ if TYPE_CHECKING:
     from hostrouting.host.base import Files
 
 _WRITTEN_FIRST = (HostLayout.program_path, HostLayout.python_path, HostLayout.config_path)
-"""They are also removed last."""
+"""The files that are written first, and removed last."""
 _UNIT_OF_LINK = {HostLayout.enabled_path(unit): HostLayout.unit_path(unit) for unit in UNITS}
-"""For each link that starts a unit of ours at boot: the path of the unit."""
+"""By the path of the link that starts a unit of ours at boot: the path of the unit."""
 
 
 def owned_paths(files: Files) -> tuple[str, ...]:
-    """The paths of all that is ours on this host, in the order of removal.
+    """The paths of all files of ours on this host, in the order of removal.
 
-    1. the temporary files of a writer that was killed (`leftover`): whatever is at these paths, the
-       next writer removes it,
+    1. the temporary files of a writer that was killed (`leftover`), whoever owns them: the next
+       writer would remove what is at these paths,
     2. the drop-ins, and the links and files of our units,
     3. the settings of networkd,
-    4. the file that opens the gate: a gate that is installed later would be open. An administrator
-       writes it, so it does not prove that we are installed, and is not listed alone; nor is what
-       a guard that was killed has left of a fight,
-    5. the program and its interpreter, and config.json, which says that the others are ours.
+    4. the file that opens the gate, because it would also open a gate that is installed later; and
+       the file of a fight, if a guard was killed. They are listed only beside other files of ours:
+       an administrator may write the first without hostrouting,
+    5. the program, the link to its interpreter, and config.json.
     """
     written_later = _written_later(files)
     paths = existing(files, map(leftover, (*written_later, *_WRITTEN_FIRST)))
@@ -47,15 +44,15 @@ def owned_paths(files: Files) -> tuple[str, ...]:
 
 
 def proof_of_installation(files: Files) -> list[str]:
-    """The paths that only a run leaves which has also written config.json: not the program, which
-    is written before, nor what a killed writer has left, nor the opening, which an administrator
-    writes.
+    """The paths of files of ours that are written after config.json: if one is there, config.json
+    was there, too. So the program is not among these, nor a temporary file, nor the opening of the
+    gate, which an administrator writes.
     """
     return _ours_among(files, _written_later(files))
 
 
 def _written_later(files: Files) -> list[str]:
-    """The paths at which a run may have written something after config.json."""
+    """The paths that a run may write after config.json, for all units that have drop-ins here."""
     paths = [HostLayout.drop_in_path(unit) for unit in units_with_drop_ins(files)]
     for link, unit in _UNIT_OF_LINK.items():
         paths += [link, unit]
@@ -63,13 +60,13 @@ def _written_later(files: Files) -> list[str]:
 
 
 def _ours_among(files: Files, paths: Iterable[str]) -> list[str]:
-    """What is there, and ours, of these paths."""
+    """Return those of the paths at which a file of ours is."""
     return [path for path in existing(files, paths) if _is_ours(files, path)]
 
 
 def _is_ours(files: Files, path: str) -> bool:
-    """Whether what is at this path is ours. A link that starts a unit is, unless the unit is
-    another program's.
+    """Whether what is at this path is ours. A link that starts a unit of ours is, even if the unit
+    is missing, but not if the unit's file is another program's.
     """
     unit = _UNIT_OF_LINK.get(path)
     if unit is None:
@@ -87,8 +84,8 @@ def units_with_drop_ins(files: Files) -> list[str]:
 
 
 def gated_on_disk(files: Files) -> tuple[str, ...]:
-    """The units that have a drop-in of ours. A drop-in that cannot be read is left out: a page
-    says what is known although something is broken.
+    """The units that have a drop-in of ours. A drop-in that cannot be read is left out, so that
+    `status` can still show the others.
     """
     gated: list[str] = []
     for unit in units_with_drop_ins(files):

@@ -1,9 +1,9 @@
 """The program of a node, hostrouting.pyz: the library itself in one file, with what it needs.
 
 It is an archive of the sources of the running library, however that was installed, and of compiled
-files, which the interpreter of the node has made (`host.interpreter`). Before it stand a digest of
-the sources, so that nobody has to compile anything to see whether the program differs, and one of
-the archive, so that a damaged one is seen.
+files, which the interpreter of the node has made (`host.interpreter`). In front of the archive are
+two digests: that of the sources shows whether the program differs, without a compilation, and that
+of the archive shows whether the file is damaged.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from hostrouting.host.interpreter import Interpreter
 
 PACKAGES = ("hostrouting", "phases", "attr", "attrs")
-"""Those whose sources a node needs."""
+"""The packages whose sources a node needs."""
 _OURS = ("hostrouting/", "phases/")
 _LEFT_OUT = (
     "hostrouting/__pyinstaller/",
     "hostrouting/testing/",
     "phases/testing.py",
 )
-"""What no command loads."""
+"""What no command of a node loads."""
 _MAIN = "hostrouting/__main__.py"
-"""It is at the root of the archive, too, where Python looks for what to run."""
-_DIGEST_SIZE = 65
+"""The file that Python runs. The archive has it a second time at its root: Python looks there."""
+_DIGEST_SIZE = 65  # a SHA-256 in hexadecimal, and the end of its line
 
 
 @attrs.frozen
@@ -48,13 +48,13 @@ class Program(File):
     """The program as a file that a configuration wants."""
 
     path: str = HostLayout.program_path
-    mode: int = 0o755  # it can be typed
+    mode: int = 0o755  # an operator can type its path
     interpreter: Interpreter | None = attrs.field(default=None, kw_only=True)
     """The interpreter that is to compile it; None for an image, which gets only sources."""
 
     def has_content(self, files: Files) -> bool:
-        """See File. That another interpreter has compiled the program, or none, does not matter: it
-        only starts more slowly.
+        """See File. The compiled files in the archive are not compared: without them, or with those
+        of another interpreter, the program only starts more slowly.
         """
         program = files.read_bytes(HostLayout.program_path) or b""
         head = _head()
@@ -69,8 +69,8 @@ class Program(File):
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
-    """The program that has these files, by their names: always the same bytes, with the date that
-    zipfile gives. Nothing is compressed, so that it is read fast.
+    """Make the program that has these files, by their names. The same files give the same bytes,
+    because each has the default date of zipfile. Nothing is compressed, so that loading is fast.
     """
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
@@ -89,8 +89,8 @@ def _digest(archive: bytes) -> bytes:
 
 @cache
 def sources_digest() -> str:
-    """The digest of the running library. Which release of attrs is beside it makes no difference:
-    two agents of one release need not have the same.
+    """The digest of the running library, without attrs: two agents of one release may have
+    different versions of attrs, and would replace the program in turns.
     """
     digest = hashlib.sha256()
     for name, text in sources_of_program().items():
@@ -101,13 +101,15 @@ def sources_digest() -> str:
 
 
 def version() -> str:
-    """The release, and by which sources two builds of it can be told apart."""
+    """The release, and a digest of its sources: two builds of one release may differ."""
     return f"{__version__} (sources {sources_digest()[:12]})"
 
 
 @cache
 def sources_of_program() -> dict[str, bytes]:
-    """The sources by their names in the archive, sorted."""
+    """The sources of the program by their names in the archive, sorted. HostError if this process
+    runs without its sources.
+    """
     sources: dict[str, bytes] = {}
     for package in PACKAGES:
         sources.update(_sources_in(files_of_package(package), package))
@@ -124,7 +126,9 @@ def sources_of_program() -> dict[str, bytes]:
 
 
 def _sources_in(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
-    """The sources below this folder of a package, which may be in an archive, by their names."""
+    """Yield each source below this folder of a package, with its name in the archive. The folder
+    may itself be in an archive.
+    """
     for entry in folder.iterdir():
         path = f"{name}/{entry.name}"
         if entry.is_dir():

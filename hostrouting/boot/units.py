@@ -1,31 +1,32 @@
 """The texts of the units, and of the drop-ins for other units and programs.
 
-This module contains constants: no setting of a configuration is in a unit. `files` says which units
-a configuration needs, and `gate.unit_gates` whether systemd obeys them.
+The texts are constants: no setting of a configuration is in a unit. `files` says which units a
+configuration needs, and `gate.unit_gates` whether systemd obeys them.
 
 A gated unit has our drop-in, and starts only if the gate (`node.start`) lets it. No unit of
-hostrouting depends on a gated unit, and no gated unit depends on a unit of hostrouting, so to start
-or stop one never touches a running unit. A oneshot does not remain active when it is done, so every
-start runs it again.
+hostrouting depends on a gated unit, and no gated unit depends on a unit of hostrouting, so the
+start or stop of a unit of ours never touches a running unit of others. A oneshot does not remain
+active when it is done, so every start runs it again.
 
-No gated unit is After= static-routes.service: while that one waits, or tries again, a start would
-queue behind it for a minute, even if the gate is open. The gate and the guard set the routes
-themselves.
+No gated unit is After= static-routes.service. Otherwise its start would wait up to a minute while
+that service waits or is tried again, even if the gate is open. The gate and the guard set the
+routes themselves.
 """
 
 from __future__ import annotations
 
 from hostrouting.host.layout import HostLayout
+from hostrouting.host.ours import MARK
 from hostrouting.release import PASSED, REFUSED
 
-HEADER = "# Written by hostrouting; changes are overwritten.\n"
+HEADER = f"# {MARK}; changes are overwritten.\n"
 
 
 def _program(function: str) -> str:
-    """The words of a shell that run this function of `hostrouting.node` with the argument $1.
+    """The shell command that runs this function of `hostrouting.node` with the argument $1.
 
-    The shell opens the program as a descriptor: a process that reads it by its path, module after
-    module, would fail beside a run that replaces it.
+    The shell opens the program as descriptor 3. A process that opened it by its path for each
+    module would fail when a run replaces the file.
     """
     python = f'{HostLayout.python_path} -I -S -c "{HostLayout.call_code.format(function)}"'
     return f'{python} "$1" /proc/self/fd/3 3<{HostLayout.program_path}'
@@ -39,12 +40,13 @@ _SAY_THAT_IT_DID_NOT_RUN = (
 )
 _GATE = "; ".join(
     (
-        # Python runs in the background, and the shell waits: so a signal ends the gate at once, and
-        # a unit that counts SIGTERM as a success (SuccessExitStatus=) is refused all the same.
+        # Python runs in the background, and the shell waits for it: so a signal reaches the shell
+        # at once, and it exits with 255 even if the unit counts SIGTERM as a success
+        # (SuccessExitStatus=).
         "u=$1",
         "stop() { kill $! 2>/dev/null",
         "wait $!",
-        # A program that is still being loaded ends without a word.
+        # A program that is still being loaded cannot log why it ends.
         f'[ $? = {REFUSED} ] || echo "<3>hostrouting: $u was refused: a signal ended the gate" >&2',
         "exit 255; }",
         "trap stop HUP INT QUIT TERM USR1 USR2",
@@ -59,12 +61,13 @@ _GATE = "; ".join(
         "n=",
         '[ /proc/self/ns/net -ef /proc/1/ns/net ] || n="nsenter --target 1 --net --"',
         f"$n {_program('gate')} & wait $!",
-        # Any status but these two, 0 among them, says that the program did not run to its end.
+        # Any status other than PASSED and REFUSED, even 0, means that the program did not run to
+        # its end.
         "s=$?",
         f"[ $s != {PASSED} ] || exit 0",
-        # The command that opens the gate needs the folder, and a Python that cannot run makes none.
+        # The command that opens the gate needs this folder, which the program would have made.
         f"[ -d {HostLayout.run_directory} ] || mkdir -m 755 {HostLayout.run_directory}",
-        # The Python of the gate may not work, and the program may be gone.
+        # A command for the operator: the link to Python may not work, and the program may be gone.
         f'h="$(ls /usr/bin/python3.?? 2>/dev/null | tail -1) {HostLayout.program_path}"',
         f"[ -e {HostLayout.program_path} ] || h=hostrouting",
         f"[ $s = {REFUSED} ] || {_SAY_THAT_IT_DID_NOT_RUN}",
@@ -72,21 +75,21 @@ _GATE = "; ".join(
         "exit 255",
     )
 )
-"""The gate, as the shell of the drop-in runs it, with the unit as $1: the opening, or the program.
-
-It stands in the drop-in itself, and not in a file: a file can be missing.
+"""The shell command of the gate, with the unit as $1: the unit starts if the gate was opened, or if
+the program lets it. All of the command is in the drop-in, because another file could be missing.
 """
 
 
-def _as_systemd_reads(words: str) -> str:
-    """The same words as systemd has to read them, so that it expands nothing in them."""
-    return words.replace("%", "%%").replace("$", "$$")
+def _escaped(command: str) -> str:
+    """Escape a command for a unit file, so that systemd expands nothing in it."""
+    return command.replace("%", "%%").replace("$", "$$")
 
 
 _FLUSHERS = "nftables-flush.service nftables.service"
-"""Units that may delete every nftables table, and start with a gated unit or at boot. The first is
-the node agent's. The guard is not After= them: if it has loaded our table before they run, they
-delete it, and the gate or the unit for probes, which start after them, loads it again.
+"""Units that may delete every nftables table, when they start with a gated unit or at boot. The
+first is the node agent's. The gate and the unit for probes start after them, and load our table.
+The guard need not be After= them: if they delete the table that it has loaded, those two load it
+again.
 """
 
 GATE_MARK = "hostrouting-gate"
@@ -98,16 +101,18 @@ UNSET = (
     "LD_PROFILE_OUTPUT LD_SHOW_AUXV LD_TRACE_LOADED_OBJECTS LD_TRACE_PRELINKING LD_USE_LOAD_BIAS "
     "LOCPATH NLSPATH"
 )
-"""The variables that the loader and the C library obey before the first command of the gate can
-clear its environment: they name code to load or files to write, or have the loader exit with 0. The
-user of a unit may set them (EnvironmentFile=), and the gate is root.
+"""Variables that the loader and the C library obey before the gate can clear its environment: they
+name code to load or files to write, or have the loader exit with 0. The user of a unit may set them
+(EnvironmentFile=), and the gate runs as root.
 
-These are the names that glibc ignores in a setuid program, and two that only list libraries. Not
-those that `env` makes no use of, and units do: TMPDIR, TZDIR, MALLOC_*, and those of the resolver.
+These are the names that glibc ignores in a setuid program, and two that only list libraries. Left
+out are names that do nothing in `env`, and that units use: TMPDIR, TZDIR, MALLOC_*, and those of
+the resolver.
 """
 
 # A command "vanishes" (systemd's word) if a unit's text is changed and systemd is reloaded during a
-# start: systemd looks for the running command in the new text, by its words, to go on behind it.
+# start: systemd looks for the running command in the new text, to go on with the one behind it, and
+# does not find it.
 DROP_IN_TEXT = f"""\
 {HEADER}# The same text for each unit, configuration and release, in a file that sorts first: if a
 # command vanishes from a unit while it runs, systemd skips those that come after it.
@@ -119,7 +124,7 @@ After=network-online.target {_FLUSHERS}
 # remove it. With +, it runs as root and outside the unit's sandbox, but with its environment.
 UnsetEnvironment={UNSET}
 ExecCondition=+/usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C \
-INVOCATION_ID=${{INVOCATION_ID}} /bin/sh -c '{_as_systemd_reads(_GATE)}' {GATE_MARK} %n
+INVOCATION_ID=${{INVOCATION_ID}} /bin/sh -c '{_escaped(_GATE)}' {GATE_MARK} %n
 """
 NETWORKD_TEXT = f"""\
 {HEADER}[Network]
@@ -127,8 +132,8 @@ ManageForeignRoutes=no
 ManageForeignRoutingPolicyRules=no
 ManageForeignNextHops=no
 """
-"""Tells systemd-networkd to keep what it did not make. Versions that do not know a key ignore it,
-with a log line.
+"""Tells systemd-networkd to keep routes, rules and nexthop objects that it did not make. A version
+that does not know a key logs that, and ignores the key.
 """
 
 # Python, `nft` and netlink work in this sandbox.
@@ -175,15 +180,15 @@ RuntimeDirectoryPreserve=yes
 """
 
 _FOR_NFT = "kill"
-"""To end an nft that hangs."""
-# Each of these names /run. ProtectSystem=strict alone promises to make it read-only, but beside
+"""The system call that ends an nft that hangs."""
+# Both settings name /run. ProtectSystem=strict alone promises to make it read-only, but beside
 # ProtectProc= and some other settings, systemd 252 and 257 leave it writable.
 _READ_ONLY = "ReadOnlyPaths=/run /proc /sys -/dev/mqueue"
-# The results are in the directory of an agent, which may remove it and make a new one: a mount of
+# The markers are in the directory of an agent, which may remove it and make a new one: a mount of
 # that directory would show the old one, so all of /run is mounted. The directory is not set as a
 # RuntimeDirectory=, because it would belong to root then; with CAP_DAC_OVERRIDE, a unit can write
 # there whoever owns it.
-_WRITES_RESULTS = "ReadOnlyPaths=/run/systemd /proc /sys -/dev/mqueue\nReadWritePaths=/run"
+_WRITES_MARKERS = "ReadOnlyPaths=/run/systemd /proc /sys -/dev/mqueue\nReadWritePaths=/run"
 
 
 def _render(
@@ -196,7 +201,7 @@ def _render(
     paths: str = _READ_ONLY,
     is_enabled: bool = True,
 ) -> str:
-    """The text of a unit that runs this command. The settings are more lines of [Service]."""
+    """The text of a unit that runs this command; `settings` are further lines of [Service]."""
     lines = [
         "[Unit]",
         f"Description={description}",
@@ -219,14 +224,14 @@ def _render(
 
 def _command(function: str, argument: str) -> str:
     """The command of a unit that runs this function of `hostrouting.node`."""
-    return f"/bin/sh -c 'exec {_as_systemd_reads(_program(function))}' hostrouting {argument}"
+    return f"/bin/sh -c 'exec {_escaped(_program(function))}' hostrouting {argument}"
 
 
 def _oneshot(part: str) -> tuple[str, ...]:
-    """The first arguments of `_render` for a oneshot: the command that makes this part of a pass,
-    and the settings that every oneshot has.
+    """The arguments of `_render` that every oneshot has: the command that makes this part of a
+    pass, and two settings.
     """
-    # The time-out is longer than the 75 s that the program allows itself.
+    # The time-out is longer than the 75 s after which the program ends itself.
     return _command("boot", part), "Type=oneshot", "TimeoutStartSec=90"
 
 
@@ -239,13 +244,14 @@ UNITS = {
         "RestartSec=1",
         capabilities="CAP_NET_ADMIN CAP_DAC_OVERRIDE",
         calls=_FOR_NFT,
-        paths=_WRITES_RESULTS,
+        paths=_WRITES_MARKERS,
     ),
     HostLayout.routes_unit: _render(
         "Set the static routes of this host",
         *_oneshot("static_routes"),
-        # What failed at boot does not stay failed when the guard, or an operator, has repaired it.
-        # A conflict can last: it is logged once a minute.
+        # It is tried again so that a failure at boot does not show for ever, when the guard or an
+        # operator has repaired its cause. Once a minute is enough: a conflict can last, and each
+        # try logs it.
         "Restart=on-failure",
         "RestartSec=60",
     ),
@@ -253,7 +259,7 @@ UNITS = {
         "Check that expected networks leave through the expected device",
         *_oneshot("route_overlap"),
         capabilities="CAP_DAC_OVERRIDE",
-        paths=_WRITES_RESULTS,
+        paths=_WRITES_MARKERS,
         is_enabled=False,
     ),
     HostLayout.probe_unit: _render(
@@ -265,8 +271,6 @@ UNITS = {
         after=_FLUSHERS,
     ),
 }
-"""The texts, in the order in which the units are stopped. The guard is first, because it makes
-whole passes; each oneshot makes a part of one.
-
-The check is run by hand. Any other oneshot that fails is tried again.
+"""The texts by unit, in the order in which the units are stopped: the guard first, because it makes
+whole passes, of which each oneshot makes a part. The check is not enabled: it is run by hand.
 """

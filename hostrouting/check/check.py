@@ -5,12 +5,14 @@ For each family, the tables say where packets end (`fib`), the judge says what i
 repair is computed and proven. On a live host the kernel itself is asked once in each range: where
 it says something else than its tables, the verdict is undecided.
 
-OK is never wrong for packets of the host itself.
+OK is about packets of the host itself; docs/limits.md says where it can be wrong. A doubt is
+anything that stands against an OK, and is not known to be wrong. Field states, which docstrings
+name, are nodes in tests/hosts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.check.flaws import find_flaws
@@ -43,10 +45,9 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
 
 _READINGS = 3
-"""How often a host is read, at most, while the kernel differs from its tables: these may have
-changed meanwhile, or kept changing.
+"""How often a host is read, at most, while the answers of the kernel differ from its tables: the
+tables may have changed between the reading and the answers.
 """
-
 
 _RESTLESS = Finding(
     "kernel-differs",
@@ -54,44 +55,57 @@ _RESTLESS = Finding(
     "the route tables kept changing while they were read, so a route may be missing in the reading",
     remedy=Remedy("run it again; if it stays so, look for a program that changes routes"),
 )
-"""The doubt about a reading that Linux said was torn."""
+"""The doubt if Linux said that the tables changed during the reading (`Snapshot.restless`)."""
 
 
 def check_kernel(backend: RouteBackend, config: HostRoutingConfig) -> CheckReport:
-    """Check this host now. `find_what_may_come` says what a task waits for. Raises ConfigError if
-    no CIDRs are expected.
+    """Check this host now, without waiting for anything: a task waits for what
+    `find_what_may_come` names. ConfigError if no CIDRs are expected.
     """
     require_cidrs(config)
     report = _check_once(backend, config)
     for _ in range(_READINGS - 1):
-        if all(doubt.name != "kernel-differs" for doubt in report.doubts):
+        if not _differs(report):
             break
         report = _check_once(backend, config)
     return report
 
 
+def _differs(report: CheckReport) -> bool:
+    """Whether the kernel's answers differ from its tables, or the tables changed during reading."""
+    return any(doubt.name == "kernel-differs" for doubt in report.doubts)
+
+
 def find_what_may_come(report: CheckReport, config: HostRoutingConfig) -> str:
-    """What is missing for an OK, and may come by itself after a boot: a default route, or an
-    expected device. Empty if nothing is missing that may come, or if the verdict is OK.
+    """What is missing and may still come after a boot, in words: default routes and expected
+    devices. If no unit may start with this verdict, differing tables count, too: they may still be
+    changing. Empty if nothing is missing, or if the verdict is OK without it.
     """
     if report.verdict == "ok":
         return ""
     snapshot = report.snapshot
     # After a boot with ipv6.disable=1, nothing of IPv6 is listed, and no default route will come.
-    listed = {rule.family for rule in snapshot.rules}
-    listed.update(route.prefix.family for route in snapshot.routes)
-    may_have = [family for family in report.families if family.family in listed]
-    missing = [family.missing_default for family in may_have if family.missing_default]
+    present = {rule.family for rule in snapshot.rules}
+    present.update(route.prefix.family for route in snapshot.routes)
+    missing = [
+        family.missing_default
+        for family in report.families
+        if family.missing_default and family.family in present
+    ]
     links = snapshot.links_by_name
-    expected = config.route_overlap.expected_devs
-    down = [dev for dev in expected if dev not in links or not links[dev].up]
-    missing += [f"the device {dev} is not up" for dev in down]
+    missing += [
+        f"the device {dev} is not up"
+        for dev in config.route_overlap.expected_devs
+        if dev not in links or not links[dev].up
+    ]
+    if config.route_overlap.refuses(report.verdict) and _differs(report):
+        missing.append("the route tables differ from what the kernel does")
     return spoken(missing)
 
 
 def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport:
-    """Check a host as this snapshot shows it, without asking a kernel. Raises ConfigError if no
-    CIDRs are expected.
+    """Check the host of this snapshot, without asking a kernel. ConfigError if no CIDRs are
+    expected.
     """
     require_cidrs(config)
     return CheckReport(tuple(map(check_family, _judges(snapshot, config.route_overlap))))
@@ -109,13 +123,15 @@ def require_cidrs(config: HostRoutingConfig) -> None:
 
 
 def _judges(snapshot: Snapshot, check: RouteOverlapConfig) -> Iterator[Judge]:
-    """A judge for each family in which something is expected."""
+    """Yield a judge for each family in which CIDRs are expected."""
     for family in sorted({cidr.version for cidr in check.cidrs}):
         yield Judge(Fib(snapshot, family), check)
 
 
 def check_family(judge: Judge) -> FamilyReport:
-    """Judge every address of the CIDRs of one family; none without an expected device."""
+    """Judge every address of the CIDRs of this family. Without an expected device, no address is
+    judged: every one would escape, and the report says just that there is no default route.
+    """
     cidrs = of_family(judge.config.cidrs, judge.fib.family)
     blocks: list[Prefix] = []
     if judge.uplinks.devs:
@@ -126,7 +142,11 @@ def check_family(judge: Judge) -> FamilyReport:
         in_block = list(find_parts(judge, block.first, block.last))
         parts += in_block
         escapes += _escapes_in(in_block, block)
-    in_doubt = [*_unanswered(judge), *_doubts_in(parts), *_unjudged(judge, blocks)]
+    in_doubt = [
+        *_doubts_about_own_addresses(judge),
+        *_doubts_in(parts),
+        *_doubts_about_not_judged(judge, blocks),
+    ]
     doubts = [*describe_doubts(judge.fib.family, in_doubt)]
     if judge.fib.snapshot.restless:
         doubts.append(_RESTLESS)
@@ -144,29 +164,30 @@ def check_family(judge: Judge) -> FamilyReport:
 
 
 def _escapes_in(parts: Iterable[Part], block: Prefix) -> Iterator[Escape]:
-    """The ranges in which packets escape in the same way."""
+    """Yield an escape for each range whose packets escape in the same way."""
     for (opinion, decision), first, last in ranges_of((part, part.escape) for part in parts):
         yield Escape(block, first, last, opinion.name, decision, opinion.devs, opinion.hidden)
 
 
 def _doubts_in(parts: Iterable[Part]) -> Iterator[RangeInDoubt]:
-    """The ranges about which there are the same doubts, once for each doubt. Decisions that are not
-    judged are left out: `_unjudged` names the rules and routes that are the reason.
+    """Yield each doubt about these parts, with each range that it is about. Decisions that are not
+    judged are left out: `_doubts_about_not_judged` names the rules and routes that are the reason.
     """
     labelled: list[tuple[Part, tuple[Opinion, ...]]] = []
     for part in parts:
         doubts = [each for each in part.opinions if each.grade is Grade.DOUBT]
-        judged = dict.fromkeys(each for each in doubts if each.name != NOT_JUDGED)
-        labelled.append((part, tuple(judged)))
+        others = dict.fromkeys(each for each in doubts if each.name != NOT_JUDGED)
+        labelled.append((part, tuple(others)))
     for opinions, first, last in ranges_of(labelled):
         for opinion in opinions:
             yield opinion, first, last
 
 
-def _unanswered(judge: Judge) -> Iterator[RangeInDoubt]:
-    """The addresses of this host on which it may answer nobody: the rule for table local was
-    deleted, or another one comes before it. Without that rule, IPv6 may look up the table all the
-    same; whether it does cannot be seen, so there is a doubt.
+def _doubts_about_own_addresses(judge: Judge) -> Iterator[RangeInDoubt]:
+    """Yield a doubt for each address of this host that the rules do not lead to table local: the
+    rule for that table was deleted, or is not the first. Packets to the address may then never
+    reach the host. This is only a doubt, because IPv6 may look up the table even without the rule:
+    the rules and tables do not show whether it does.
 
     Field states: networkd-took-the-local-rule, netbird-and-vrf.
     """
@@ -175,15 +196,16 @@ def _unanswered(judge: Judge) -> Iterator[RangeInDoubt]:
         return
     local = {route.prefix for route in fib.snapshot.routes if route.table == TABLE_LOCAL}
     for address in judge.devices.addresses:
-        is_own = address.dev != "lo" and Prefix.of(address.ip) in local
-        if is_own and fib.lookup(address.ip).kind not in {"local", NOT_JUDGED}:
+        # Not 127.0.0.1: it would be named wherever the rule is missing, and nobody else uses it.
+        can_be_local = address.dev != "lo" and Prefix.of(address.ip) in local
+        if can_be_local and fib.lookup(address.ip).kind not in {"local", NOT_JUDGED}:
             yield Opinion(Grade.DOUBT, MISSING_RULE), int(address.ip), int(address.ip)
 
 
-def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[RangeInDoubt]:
-    """What the engine does not look at, as far as it is about these blocks.
-
-    A default route that is not judged always counts: the host may have no other.
+def _doubts_about_not_judged(judge: Judge, blocks: Collection[Prefix]) -> Iterator[RangeInDoubt]:
+    """Yield a doubt for each rule and route that the engine does not evaluate and that applies to
+    addresses in these blocks. A route for all addresses counts even without blocks: `check_family`
+    judges none if it finds no default route, and this one may be it.
     """
     for name, prefix in not_judged(judge.fib):
         if prefix.length == 0 or any(prefix.overlaps(block) for block in blocks):
@@ -195,42 +217,42 @@ def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[RangeInDoubt]:
 
 def _check_once(backend: RouteBackend, config: HostRoutingConfig) -> CheckReport:
     """Read the host, judge it, and ask its kernel."""
-    near = [*map(Prefix.of, config.route_overlap.cidrs)]
-    snapshot = backend.snapshot(near=near)
+    snapshot = backend.snapshot(near=[*map(Prefix.of, config.route_overlap.cidrs)])
     reports: list[FamilyReport] = []
     for judge in _judges(snapshot, config.route_overlap):
         report = check_family(judge)
-        differences = describe_doubts(report.family, _differences(judge, report, backend))
-        reports.append(report._replace(doubts=(*report.doubts, *differences)))
+        doubts = describe_doubts(report.family, _doubts_of_kernel(judge, report, backend))
+        reports.append(report._replace(doubts=(*report.doubts, *doubts)))
     return CheckReport(tuple(reports))
 
 
-def _differences(
+def _doubts_of_kernel(
     judge: Judge, report: FamilyReport, backend: RouteBackend
 ) -> Iterator[RangeInDoubt]:
-    """Where the kernel, asked once in each range, differs from its tables."""
-    family = report.family
-    asked = [part for part in report.parts if part.opinion.name != NOT_JUDGED]
+    """Ask the kernel about the first address of each part. Yield a doubt if its answer is not the
+    decision that the tables gave.
+    """
+    judged = [part for part in report.parts if part.opinion.name != NOT_JUDGED]
     # Linux has no answer for 0.0.0.0.
-    lowest = 1 if family == IPV4 else 0
-    addresses = [ip_at(family, max(part.first, lowest)) for part in asked]
-    answers = backend.lookup(addresses)
-    for part, answer in zip(asked, answers, strict=True):
-        if not _leads_alike(judge.fib, part.decision, answer):
+    lowest = 1 if report.family == IPV4 else 0
+    addresses = [ip_at(report.family, max(part.first, lowest)) for part in judged]
+    for part, answer in zip(judged, backend.lookup(addresses), strict=True):
+        if not _allows(judge.fib, part.decision, answer):
             answered = answer.kind if answer.route is None else f"[{answer.route}]"
             reason = f"{answered}, and its tables say [{part.decision}]"
             yield Opinion(Grade.DOUBT, "kernel-differs", reason), part.first, part.first
 
 
-def _leads_alike(fib: Fib, decision: Decision, answer: Answer) -> bool:
-    """Whether both lead to the same devices, or both to this host. Of equal default routes, and of
-    next hops, Linux uses any.
+def _allows(fib: Fib, decision: Decision, answer: Answer) -> bool:
+    """Whether the answer of the kernel agrees with the decision: both keep packets on this host, or
+    the answer names only devices of the decision. Linux may use any of several next hops or equal
+    default routes.
     """
     if answer.route is None:
-        # Linux has one error for a rule's "unreachable" and for no route.
+        # Linux answers with one and the same error if no route is found, or with "unreachable".
         missing = {"no-route", "unreachable"}
         return decision.kind == answer.kind or {decision.kind, answer.kind} <= missing
-    # Other kinds may differ: that of a lookup is multicast where the route is unicast.
+    # Other kinds may differ: Linux answers multicast although the route is unicast.
     if (decision.kind == "local") != (answer.kind == "local"):
         return False
     return set(answer.route.usable_devs).issubset(fib.possible_devs(decision))

@@ -1,7 +1,7 @@
 """The devices of a host: which CNI made each, what it leads to, and its networks.
 
 A device is a CNI's only by name and kind, as the table of CNIs says (`config.cni`). What a tunnel
-is, and what leads out of the host, `model.link_kinds` says; here is what only the check asks.
+or a card is, `model.link_kinds` says. Field states are nodes in tests/hosts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Devices:
     """The devices and addresses of one host, for one family."""
 
     def __init__(self, fib: Fib) -> None:
-        """Read them from the snapshot of these tables."""
+        """Take the devices, and the addresses of the family, from the snapshot of these tables."""
         self.links = fib.snapshot.links_by_name
         self.addresses: list[Address] = []
         for address in fib.snapshot.addresses:
@@ -41,12 +41,14 @@ class Devices:
     # Whose a device is.
 
     def cni_row(self, dev: str) -> tuple[Cni, Device] | None:
-        """The CNI that has made this device, and the row for it; None if it is nobody's."""
+        """The CNI that makes devices like this one, and the row of the table for it; None if no
+        CNI does.
+        """
         link = self.links.get(dev)
         return None if link is None else cni_row(dev, link.kind)
 
     def cni_of(self, dev: str) -> Cni | None:
-        """The CNI that has made this device."""
+        """The CNI that makes devices like this one; None if no CNI does."""
         row = self.cni_row(dev)
         return None if row is None else row[0]
 
@@ -55,14 +57,14 @@ class Devices:
         return any(self.cni_of(dev) is cni for dev in self.links)
 
     def is_used_as(self, dev: str, use: str) -> bool:
-        """Whether a CNI uses the device so."""
+        """Whether a CNI has a device like this one for this use (`config.cni.Use`)."""
         row = self.cni_row(dev)
         return row is not None and row[1].use == use
 
     @cached_property
     def pod_devs_with_cni(self) -> list[tuple[str, Cni]]:
-        """The devices by which routes lead to pods, each with the CNI that has these pods: devices
-        of single pods, and those that show it for all pods (`POD_NETWORKS`).
+        """The devices whose routes show which CNI has pods on this node, each with this CNI: those
+        of single pods, and those in `POD_NETWORKS`.
         """
         devs: dict[str, None] = {}  # each once, in the order of the routes
         for route in self._fib.routes:
@@ -76,14 +78,15 @@ class Devices:
         return pod_devs
 
     @cached_property
-    def routes_to_pods(self) -> ByPrefix[Route]:
-        """The routes to pods of this node, by their prefixes."""
-        return ByPrefix(self._fib.family, [(route.prefix, route) for route in self.pod_routes])
+    def routes_to_pods(self) -> ByPrefix:
+        """The routes to pods of this node, in an index by address."""
+        return ByPrefix(self._fib.family, self.pod_routes)
 
     @cached_property
     def pod_routes(self) -> list[Route]:
-        """The usable routes to pods of this node: to a single pod by its device, or to a network by
-        the bridge of the pods, or by a device for all pods that has an address in this network.
+        """The usable routes to pods of this node, in table main and the tables for plain packets:
+        to a single pod by its device, to a network by the bridge of the pods, or to a network by a
+        device for all pods that has an address in it.
 
         Field states: aws-vpc-cni-security-groups-strict (a table that is not main);
         tailscale-exit-node-hides-cilium.
@@ -101,26 +104,28 @@ class Devices:
         return routes
 
     def _leads_to_pods(self, route: Route) -> bool:
-        """Whether the route leads to pods of this node, by its prefix and its devices."""
+        """Whether the route leads to pods of this node: to one address by a pod's device or a
+        bridge of pods, or to a network by such a bridge or a device in `POD_NETWORKS`.
+        """
         own = [address for address in self.addresses if address.dev in route.devs]
         is_by_bridge = any(self.is_used_as(dev, "bridge") for dev in route.devs)
         if route.prefix.is_single:
             is_own = any(Prefix.of(address.ip) == route.prefix for address in own)
             is_by_pod = any(self.is_used_as(dev, "pod") for dev in route.devs)
             return not is_own and (is_by_pod or is_by_bridge)
-        if route.prefix.length < 2:  # a default route, also as two halves
+        if route.prefix.length < 2:  # a default route, or one of its two halves
             return False
-        inside = [address.dev for address in own if address.ip in route.prefix]
-        return is_by_bridge or not set(POD_NETWORKS).isdisjoint(inside)
+        devs_in_network = [address.dev for address in own if address.ip in route.prefix]
+        return is_by_bridge or not set(POD_NETWORKS).isdisjoint(devs_in_network)
 
     # What a device leads to.
 
     def may_be_card(self, dev: str) -> bool:
-        """Whether the device may lead to the network of the host; a CNI's device does not."""
+        """Whether the device may be a card of the host: it is one, and not a CNI's."""
         return is_card(self.links.get(dev), self.links) and self.cni_row(dev) is None
 
     def cards_in(self, bridge: str) -> list[str]:
-        """The network cards that are ports of the bridge."""
+        """The cards that are ports of the bridge."""
         ports = [link for link in self.links.values() if link.master == bridge]
         others = [port for port in ports if port.kind not in OF_GUESTS]
         return [port.name for port in others if is_card(port, self.links)]

@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from hostrouting.finding import Finding
 
 _OPEN = {"destination": "", "gateway": "", "dev": "", "metric": 0}
-"""The keys of a route, with what stands for what it leaves open: programs find each key."""
+"""The values of the keys that a proposed route leaves out: each route in the document has all keys,
+for programs.
+"""
 
 
 def check_document(
     report: CheckReport, *, mode: Mode, findings: Iterable[Finding] | None = None
 ) -> dict[str, Any]:
-    """The document; `findings` are those of the check with what a command adds to them."""
+    """The document. A command gives `findings` to add some of its own to those of the check."""
     if findings is None:
         findings = check_findings(report, mode=mode)
     verdicts: dict[str, str] = {}

@@ -1,21 +1,23 @@
 """Which devices are expected: those that the configuration names, or those of the default route.
 
-Theory of operation. A plain packet that no other route takes leaves by the first default route that
-the lookup finds. So the default routes are listed in the order of the lookup. A default route
-counts if it leads out of the host: not by InfiniBand, and by a dummy only where there is no other.
-The devices of the first one are expected. This may be wrong in three ways, which put devices in
-doubt:
+Theory of operation. A plain packet for which there is no other route leaves by the first default
+route that the lookup finds. So the default routes are listed in the order of the lookup. A default
+route counts if it leads out of the host: not by InfiniBand, and by a dummy only if there is no
+other. The devices of the first one are expected. This may be wrong in three ways, which put devices
+in doubt (they may not be the intended ones):
 
 - An equal default route leads through another device, or several routers advertise themselves.
   Field states: two-cards-with-one-metric, networkd-ra-by-two-nexthops.
-- The default route is a tunnel's. If it hides that of a network card, both are in doubt. A
-  provider's line or a tap is right if it is the only way out. Field states: wg-quick-full-tunnel;
-  pppoe, slirp-tap and open-vswitch-netdev are right.
+- The default route is a tunnel's. If a card has a default route, too, the tunnel's hides it: it is
+  found first, so Linux does not use the card's. Then both are in doubt. A provider's line or a tap
+  is right if it is the only way out. Field states: wg-quick-full-tunnel; pppoe, slirp-tap and
+  open-vswitch-netdev are right.
 - A rule leads only root's packets to the default route, and those of others to another one. Field
   state: second-card-for-root.
 
-The first two are true for the routes of a configuration, too, so `routes.default_route` says them.
-Doubt belongs to devices: what leaves through others is not in doubt.
+The first two are decided in `routes.default_route`, because static routes need to know them, too.
+Doubt belongs to devices: what leaves through others is not in doubt. Field states are nodes in
+tests/hosts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,31 +38,33 @@ from hostrouting.routes.default_route import (
 
 
 class Uplinks(NamedTuple):
-    """Which devices are expected."""
+    """The devices that are expected, and why."""
 
     devs: frozenset[str]
     defaults: tuple[Route, ...] = ()
     """The default routes that count, in the order of the lookup, with the next hops that count."""
     card_below_tunnel: str | None = None
-    """The network card by which an expected tunnel sends its own packets."""
+    """The card by which an expected tunnel sends its own packets."""
     hidden_card: str | None = None
-    """The same card, if the tunnel has a default route itself, which hides that of the card."""
+    """This card, if the tunnel has a default route itself, which hides the card's."""
     doubtful: frozenset[str] = frozenset()
-    """The expected devices that may not be the intended ones: several that compete, or a tunnel
-    alone.
+    """The expected devices that may not be the intended ones: several of which any may be meant, or
+    a tunnel alone.
     """
     is_card_unknown: bool = False
-    """Whether nothing says which network card is the uplink: a tunnel or a dummy has the only
+    """Whether nothing shows which card is the uplink, because a tunnel or a dummy has the only
     default route.
     """
 
 
 def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Uplinks:
-    """The expected devices of a host, and the doubt about them."""
+    """The expected devices of a host, and the doubt about them. `configured` are those that the
+    configuration names, if any: nothing is in doubt then.
+    """
     links = devices.links
     default_routes = list(_default_routes(fib))
-    counting = _devs_that_count(default_routes, links)
-    defaults = _routes_that_count(default_routes, counting, links)
+    devs_that_count = _devs_that_count(default_routes, links)
+    defaults = _routes_that_count(default_routes, devs_that_count, links)
     devs = configured
     doubtful: frozenset[str] = frozenset()
     if defaults and not configured:
@@ -72,24 +76,23 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     hidden = devs_hidden_by_a_tunnel(devs, defaults, links)
     card = _card_below_tunnel(hidden, devs, devices)
     hidden_card = None
-    if has_tunnel(devs & counting, links):  # a named tunnel may have no default route
+    if has_tunnel(devs & devs_that_count, links):  # a named tunnel may have no default route
         hidden_card = card
     # Each device in doubt may be the intended one.
     expected = devs | doubtful
-    is_named = bool(configured) or any(map(devices.may_be_card, expected))
-    is_dummy = any(links[dev].kind == "dummy" for dev in expected & links.keys())
-    is_unsure = bool(doubtful) or is_dummy
-    return Uplinks(
-        expected, defaults, card, hidden_card, doubtful, is_card_unknown=is_unsure and not is_named
-    )
+    is_card_known = bool(configured) or any(map(devices.may_be_card, expected))
+    has_dummy = any(links[dev].kind == "dummy" for dev in expected & links.keys())
+    may_be_wrong = bool(doubtful) or has_dummy
+    is_card_unknown = may_be_wrong and not is_card_known
+    return Uplinks(expected, defaults, card, hidden_card, doubtful, is_card_unknown)
 
 
 # The default routes.
 
 
 def _default_routes(fib: Fib) -> Iterator[Route]:
-    """The default routes for plain packets, in the order of the lookup. Routes and rules that
-    refuse packets are passed over: the device that was meant is expected all the same.
+    """Yield the default routes for plain packets, in the order of the lookup. Routes and rules that
+    refuse packets are ignored, because they do not change which device is meant.
     """
     every = Prefix(fib.family, 0, 0)
     for applied in fib.applied:
@@ -105,8 +108,9 @@ def _default_routes(fib: Fib) -> Iterator[Route]:
 
 
 def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
-    """The default routes of a table, in the order in which Linux uses them. Two halves are one, as
-    a VPN sets them, with the prefix of the first and the next hops of both.
+    """Yield the default routes of a table, in the order in which Linux uses them. Two routes to the
+    halves of all addresses, as VPNs add them, count as one: it has the prefix of the first half
+    and the next hops of both.
     """
     halves = [route for half in every.halves() for route in table.routes_to(half)[:1]]
     if len(halves) == 2 and all(route.type == "unicast" for route in halves):
@@ -119,7 +123,9 @@ def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
 
 
 def _is_for_root_alone(fib: Fib, default: Route) -> bool:
-    """Whether a rule for root alone is the first that leads to the table of this default route."""
+    """Whether the first rule that leads plain packets, which are root's, to the table of this
+    default route has a uidrange: other users may have another default route.
+    """
     for applied in fib.applied:
         if applied.rule.table == default.table and applied.selects_plain(0):
             return "uidrange" in dict(applied.conditions)
@@ -127,10 +133,10 @@ def _is_for_root_alone(fib: Fib, default: Route) -> bool:
 
 
 def _devs_that_count(defaults: Iterable[Route], links: Mapping[str, Link]) -> frozenset[str]:
-    """The devices whose default routes count: those that lead out of the host.
+    """The devices whose default routes count: those that lead out of the host, or else dummies.
 
-    A dummy's counts where there is no other. k3s asks for one on a node without a router, because
-    packets to services need a route before kube-proxy gives them another destination.
+    k3s asks for a default route by a dummy on a node without a router, because packets to services
+    need some route before kube-proxy gives them another destination.
     """
     devs = devs_of(defaults) & links.keys()
     ways_out = {dev for dev in devs if leads_out(links[dev])}
@@ -141,11 +147,11 @@ def _devs_that_count(defaults: Iterable[Route], links: Mapping[str, Link]) -> fr
 def _routes_that_count(
     defaults: Iterable[Route], counting: frozenset[str], links: Mapping[str, Link]
 ) -> tuple[Route, ...]:
-    """The default routes with a next hop through one of these devices, and only these next hops.
+    """The default routes through the devices that count, with only these next hops.
 
-    Beside a card's default route of length 0, in whichever table, two halves are a capture, unless
-    they are a tunnel's: OpenVPN adds them to hide the default route (`redirect-gateway def1`),
-    which it replaces otherwise.
+    Two halves by a tunnel count: OpenVPN hides the default route by them (`redirect-gateway def1`).
+    Two halves by another device count only if no card has a default route of length 0: beside one,
+    they are probably the very routes that the check has to find.
 
     Field state: bgp-halves-before-a-vpn has only a tunnel's of length 0.
     """
@@ -163,10 +169,10 @@ def _routes_that_count(
 def _card_below_tunnel(
     hidden: frozenset[str], devs: frozenset[str], devices: Devices
 ) -> str | None:
-    """The device of the first default route that is not a tunnel's, if it is one device.
+    """The device of the first default route that is not a tunnel's (`hidden`), if it is one device.
 
-    Where cards are expected beside the tunnel, it must be one of them: the configuration names
-    eth0 and wg0, and a rail may have the better default route.
+    If cards are expected beside the tunnel, it must be one of them, else there is none: with a
+    configuration that names eth0 and wg0, no other card is the one below the tunnel.
 
     Field states: rail-beside-a-named-full-tunnel, rail-beside-a-named-tunnel.
     """

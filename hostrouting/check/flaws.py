@@ -1,5 +1,5 @@
-"""Flaws of a host, which leave the verdict as it is: in its networks of services, and in its
-default routes. No unit is held back for a flaw, so none is an error.
+"""Flaws: findings about the networks of services and the default routes of a host that do not
+change the verdict. No unit is held back for a flaw, so none is an error.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 
 def find_flaws(judge: Judge) -> Iterator[Finding]:
-    """The flaws of one family, the worst first."""
+    """Yield the flaws of one family, the worst first."""
     yield from _hosts_in_service_networks(judge)
     yield from _competing_defaults(judge)
 
 
 def _hosts_in_service_networks(judge: Judge) -> Iterator[Finding]:
-    """Addresses of the host, and gateways, inside a network of services: packets to them may go to
-    a service instead.
+    """Yield a warning for each address of the host, and each gateway, that lies inside a network of
+    services: packets to it may go to a service instead.
     """
     if not judge.services:
         return
-    for ip, what in _known_addresses(judge).items():
+    for ip, role in _known_addresses(judge).items():
         for block in judge.services:
             if ip in block:
                 sentence = (
-                    f"{ip}, {what}, lies in the service network {block}, so packets to it may go "
+                    f"{ip}, {role}, lies in the service network {block}, so packets to it may go "
                     "to a service"
                 )
                 remedy = Remedy(
@@ -43,7 +43,7 @@ def _hosts_in_service_networks(judge: Judge) -> Iterator[Finding]:
 
 
 def _known_addresses(judge: Judge) -> dict[IP, str]:
-    """The addresses that this host needs, with what each is."""
+    """The addresses of this host and of its gateways, each with its role in words."""
     devices = judge.devices
     known: dict[IP, str] = {}
     for route in judge.fib.routes:
@@ -58,9 +58,11 @@ def _known_addresses(judge: Judge) -> dict[IP, str]:
 
 
 def _competing_defaults(judge: Judge) -> Iterator[Finding]:
-    """Default routes of several network cards, if no device is named or in doubt.
+    """Yield a warning if other cards than the expected ones have default routes, too. There is none
+    if the configuration names the devices, or if they are in doubt, which says more.
 
-    A card with a table for its own address has been set up as a second one.
+    A card does not count if a rule selects by its address: somebody has set it up beside the
+    first one, with a table of its own.
     """
     uplinks = judge.uplinks
     if judge.configured_devs or uplinks.doubtful:

@@ -2,9 +2,9 @@
 
 - A `Decision` is where a lookup ends: a route, a rule that refuses packets, or neither.
 - An `Opinion` is what this package says about a decision: a grade (fine, in doubt, or an escape), a
-  name, and the thing that it is about, such as a device. Packets can be fine elsewhere than at the
-  uplink, at a CNI's device for example. Then a repair must not lead them to the uplink
-  (`is_fine_elsewhere`).
+  name, and the thing that it is about, such as a device. Packets can be fine although they do not
+  leave through the uplink, but through a CNI's device for example. Then a repair must not lead them
+  to the uplink (`is_fine_elsewhere`).
 - A verdict is for a whole report: the worst opinion on any address of the cluster's CIDRs, which
   are `expectedCidrs` and `serviceCidrs` in the configuration.
 
@@ -20,10 +20,11 @@ Rules see only the route, never the CIDR that is asked about, so splitting a CID
 worse, and the verdict of a union is the worst of its parts.
 
 To make something fine or doubtful, write a function with the signature of its neighbours and put it
-into a list; its place there says which rules come first. Its docstring names the states of nodes
-that need it (tests/hosts, one file for each). A device of one more CNI needs no rule: it is a row
-in `config.cni`. What a device is (a card, a tunnel, InfiniBand), `devices` and `model.link_kinds`
-say; which devices are expected, `expected`; which refused ranges are a CNI's, `refusals`.
+into a list; its place there says which rules come first. Its docstring names the field states that
+need it: nodes in tests/hosts, one file for each. A device of one more CNI needs no rule: it is a
+row in `config.cni`. What a device is (a card, a tunnel, InfiniBand), `devices` and
+`model.link_kinds` say; which devices are expected, `expected`; which refused ranges are a CNI's,
+`refusals`.
 """
 
 from __future__ import annotations
@@ -70,10 +71,9 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import Network, RouteOverlapConfig
 
 PROTOCOLS_THAT_KNOW_THE_LINK = {PROTOCOL_KERNEL, PROTOCOL_RA, PROTOCOL_DHCP}
-"""Protocols whose routes without a gateway are right: their makers know who is on the link.
-
-systemd-networkd and NetworkManager name DHCP. dhclient does not, so its routes count as made by
-hand.
+"""Protocols of programs that know which addresses are on a link: their routes without a gateway are
+right. systemd-networkd and NetworkManager write DHCP. dhclient does not, so its routes count as
+made by hand.
 """
 
 
@@ -83,19 +83,19 @@ _OF_EVERY_LINK = (
     LINK_LOCAL,
     MULTICAST,
 )
-"""Addresses that every host or link has. The link-local ones of IPv4 are not among these, because
+"""Addresses that every host or every link has. The link-local ones of IPv4 are missing, because
 clouds have services there behind a router (169.254.169.254).
 """
 
 
 class TakenRoute(NamedTuple):
-    """A route, and what is known of the packets that take it."""
+    """A route, and what is known about the packets that take it."""
 
     route: Route
     devs: tuple[str, ...]
     """The devices by which packets may leave (`Fib.possible_devs`)."""
     are_marked: bool
-    """Whether a rule has selected the packets by their mark alone, or by a device of pods."""
+    """Whether a rule has selected the packets by their mark alone, or by their incoming device."""
 
     @property
     def is_wide(self) -> bool:
@@ -107,7 +107,7 @@ class Judge:
     """Judges the decisions of one host, for one family."""
 
     def __init__(self, fib: Fib, config: RouteOverlapConfig) -> None:
-        """Use these tables, and what the configuration says about them."""
+        """Find out what is needed for every opinion: the devices, and which ones are expected."""
         self.fib = fib
         self.config = config
         self.configured_devs = frozenset(config.expected_devs)
@@ -116,12 +116,13 @@ class Judge:
         self.uplinks = find_uplinks(fib, self.devices, self.configured_devs)
         self.refusals = Refusals(fib, self.devices, self.uplinks.devs, self.services)
         self._opinions: dict[tuple[int, bool], tuple[Route, Opinion]] = {}
-        """Each route is judged once. By its identity, because to hash a route takes longer than to
-        judge it; so it is kept, too.
+        """Each route is judged once for marked and once for other packets. The key has its `id`,
+        because to hash a route takes longer than to judge it; the route stays here, so that no
+        other object gets this `id`.
         """
 
     def opinion(self, decision: Decision, *, are_marked: bool = False) -> Opinion:
-        """What is to be said of packets with this decision, whatever their destination."""
+        """The opinion on packets with this decision, whatever their destination."""
         if decision.kind == NOT_JUDGED:
             return Opinion(Grade.DOUBT, NOT_JUDGED)
         if decision.route is None:  # no route at all, or a rule that refuses
@@ -129,7 +130,7 @@ class Judge:
         return self.opinion_on_route(decision.route, are_marked=are_marked)
 
     def opinion_on_route(self, route: Route, *, are_marked: bool = False) -> Opinion:
-        """What is to be said of packets that take this route."""
+        """The opinion on packets that take this route."""
         key = (id(route), are_marked)
         if key not in self._opinions:
             devs = self.fib.possible_devs(Decision(route.type, route))
@@ -138,16 +139,16 @@ class Judge:
         return self._opinions[key][1]
 
     def opinion_on_packets_to(self, address: int, decision: Decision) -> Opinion:
-        """What is to be said of packets to this address with this decision: it may be that of a
-        pod of this node, which they miss.
+        """The opinion on packets to this address with this decision. If the address is that of a
+        pod of this node, and the decision does not lead to the pod, the packets escape.
         """
         opinion = self.opinion(decision)
         route = decision.route
         if route is None or opinion.name == NOT_JUDGED:
             return opinion
-        for pods in self.devices.routes_to_pods.around(address):
+        for pods in self.devices.routes_to_pods.covering(address):
             if opinion.grade is Grade.ESCAPE and route.table == pods.table:
-                continue  # one finding is enough: the repair of the escape deletes this route
+                continue  # one finding is enough: the remedy of the escape deletes this route
             if _misses(self, route, pods):
                 devs = decision.devs if route.type == "unicast" else ()
                 return Opinion(Grade.ESCAPE, PODS_HIDDEN, devs=devs, hidden=pods)
@@ -164,7 +165,7 @@ def of_family(cidrs: Iterable[Network], family: int) -> tuple[Prefix, ...]:
 
 
 def first_opinion(rules: Iterable[Callable[..., Opinion | None]], *subject: Any) -> Opinion:
-    """The opinion of the first rule that has one about this subject: what these rules take."""
+    """The opinion of the first rule that has one; `subject` are the arguments of each rule."""
     for rule in rules:
         opinion = rule(*subject)
         if opinion is not None:
@@ -173,11 +174,11 @@ def first_opinion(rules: Iterable[Callable[..., Opinion | None]], *subject: Any)
 
 
 def _misses(judge: Judge, route: Route, pods: Route) -> bool:
-    """Whether packets for pods of this node miss them by this route. Some table has a route to the
-    pods (`pods`); a rule looks up another table before that one, or this route comes before it
-    there.
+    """Whether packets that take `route` do not reach the pods of this node to which the route
+    `pods` leads. Linux does not use `pods` for them, because `route` is in a table of an earlier
+    rule, or is before `pods` in the same table.
 
-    A device of a CNI is trusted to bring packets to pods, unless it is an expected one. An address
+    A device of a CNI is assumed to bring packets to pods, unless it is an expected one. An address
     of this host, or a broadcast address, hides only a pod that has the same address.
 
     Field states: rule-before-main-hides-calico-pods, rule-before-main-hides-cni0,
@@ -197,7 +198,7 @@ def _misses(judge: Judge, route: Route, pods: Route) -> bool:
 
 
 def refused(judge: Judge, taken: TakenRoute) -> Opinion | None:
-    """A route that refuses packets is fine only if it is a CNI's; `refusals` has the rules.
+    """Ask `refusals` about a route that refuses packets: it is fine only if it is a CNI's.
 
     Field states: calico-services-refused, bird-aggregate, flannel-stale-block.
     """
@@ -207,14 +208,15 @@ def refused(judge: Judge, taken: TakenRoute) -> Opinion | None:
 
 
 def own_address(judge: Judge, taken: TakenRoute) -> Opinion | None:
-    """An address of this host, the broadcast address of a network, or one of every link.
+    """Addresses of this host, the broadcast address of a network, and addresses of every link are
+    fine.
 
-    Where a network of a device lies inside a wider one of the same device, its broadcast address
-    may be that of a host there: its mask is probably wrong.
+    A broadcast address is in doubt if its network lies inside a wider one of the same device: the
+    mask is probably too long, and the address may be that of a host.
 
-    A network that is made this host's own (AnyIP) answers for others. It is right only for packets
-    with a mark, because a proxy takes them in like that: `local default dev lo`, on every node with
-    Cilium.
+    A `local` route to more than one address (AnyIP) is an escape, because this host keeps packets
+    that are for others. Packets with a mark are fine there: proxies catch them by `local default
+    dev lo`, on every node with Cilium.
 
     Field states: azure-nd-one-subnet, calico-ipip; anyip-services, anyip-one-service; istio-tproxy;
     vip-with-a-mask-too-long.
@@ -238,8 +240,8 @@ def own_address(judge: Judge, taken: TakenRoute) -> Opinion | None:
 
 
 def route_not_judged(_: Judge, taken: TakenRoute) -> Opinion | None:
-    """Where packets go cannot be told from the devices of the route: Linux does not list the next
-    hops of a nexthop object, or an encapsulation may give packets another destination.
+    """Doubt a route whose devices do not show where packets go: Linux does not list the next hops
+    of its nexthop object, or an encapsulation may give packets another destination.
 
     Field states: segment-routing-by-objects, segment-routing.
     """
@@ -249,9 +251,10 @@ def route_not_judged(_: Judge, taken: TakenRoute) -> Opinion | None:
 
 
 def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
-    """Packets may leave by each device of the route, so the worst of the opinions on them decides;
-    of equal ones, one on a device that is fine and not the uplink. An escape names the devices of
-    all escapes. It is at least a doubt if TCP does not connect by the route.
+    """Packets may leave by each device of the route, so the worst opinion on a device decides; of
+    equally bad ones, one that is fine elsewhere, so that no repair leads packets away from there.
+    An escape names the devices of all escapes. In IPv4, a broadcast or multicast route is at least
+    in doubt.
 
     Field states: next-hops-by-flannel-first, next-hops-by-the-uplink-first;
     multicast-type-by-the-uplink.
@@ -281,12 +284,13 @@ RULES_FOR_ROUTES: tuple[Callable[[Judge, TakenRoute], Opinion | None], ...] = (
 # The rules for one device of a route.
 
 
-def neighbours_of_the_hidden_card(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
-    """The hidden card is the one whose default route a tunnel hides. Its connected routes are fine.
+def connected_route_of_the_hidden_card(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
+    """A connected route is fine if it is by the card whose default route a tunnel hides.
 
-    A VPN takes what went to the router, and not what goes to neighbours: wg-quick says so with
-    `suppress_prefixlength 0`. Those of another card are not fine: a rail with a connected /16 is
-    the outage that the check is for. A tunnel without a default route hides no card.
+    A VPN replaces the way to the router of this card, not the way to its neighbours: wg-quick keeps
+    their routes with `suppress_prefixlength 0`. Connected routes of any other card are not fine: a
+    second card with a connected /16 is the outage that the check is for. A tunnel without a default
+    route hides no card.
 
     Field states: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse; escapes in
     wireguard-named-without-a-default-route.
@@ -297,10 +301,10 @@ def neighbours_of_the_hidden_card(judge: Judge, dev: str, taken: TakenRoute) -> 
 
 
 def by_a_doubtful_device(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
-    """The default route may be on the wrong device; `expected` says why.
+    """Doubt a device whose default route may be the wrong one; `expected` says when.
 
-    `allowedDevs` does not settle that. It allows a device beside the uplink, and does not say which
-    device the uplink is; `expectedDevs` does, and then nothing is in doubt.
+    `allowedDevs` does not end the doubt: it allows a device beside the uplink, and does not say
+    which device the uplink is. `expectedDevs` does, and then nothing is in doubt.
 
     Field states: two-cards-with-one-metric, wg-quick-full-tunnel, oci-rdma-by-ra.
     """
@@ -314,8 +318,8 @@ def by_a_doubtful_device(judge: Judge, dev: str, _: TakenRoute) -> Opinion | Non
 
 
 def without_its_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
-    """A route without a gateway asks the link of the uplink for addresses that are probably not
-    there, but behind its router; or the bridge of pods for those of other nodes.
+    """Doubt a route without a gateway to addresses that are probably not on the link of the device:
+    they are behind the router of the uplink, or, with a bridge of pods, on other nodes.
 
     Field states: on-link-by-mistake, ifupdown-without-the-router, cni0-for-all-pods; on-link-by-ra
     is fine.
@@ -328,7 +332,7 @@ def without_its_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | 
         return None
     if not _are_others_elsewhere(judge, dev) or judge.devices.is_connected(dev, route):
         return None
-    # Whoever made the route may know the link, and the operator may know that all are neighbours.
+    # The program that added the route may know the link, and the operator the neighbours.
     if route.protocol in PROTOCOLS_THAT_KNOW_THE_LINK or judge.is_allowed(dev):
         return None
     reason = f"[{route}] has no gateway, and {dev} is not in routeOverlap.allowedDevs"
@@ -336,9 +340,9 @@ def without_its_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | 
 
 
 def _are_others_elsewhere(judge: Judge, dev: str) -> bool:
-    """Whether addresses outside the networks of the device are not on its link: for the uplink, if
-    a default route by it has a gateway; for a bridge of pods, if it has an address, because its
-    network is not known without one.
+    """Whether addresses outside the networks of the device are probably not on its link. For an
+    uplink, a default route with a gateway shows that; for a bridge of pods, it needs an address,
+    because its network is not known without one.
     """
     if dev in judge.uplinks.devs:
         return any(has_gateway(default, dev) for default in judge.uplinks.defaults)
@@ -348,14 +352,14 @@ def _are_others_elsewhere(judge: Judge, dev: str) -> bool:
 
 
 def expected(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
-    """Packets leave by an expected device, as on every healthy node (aks-secondary-cards)."""
+    """An expected device is fine, as on every healthy node (aks-secondary-cards)."""
     if dev in judge.uplinks.devs:
         return Opinion(Grade.FINE, EXPECTED, dev)
     return None
 
 
 def allowed_by_configuration(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
-    """The operator has allowed the device.
+    """A device that the operator has allowed is fine.
 
     Field states: k3s-over-tailscale, hetzner-pods-in-the-private-network.
     """
@@ -365,7 +369,7 @@ def allowed_by_configuration(judge: Judge, dev: str, _: TakenRoute) -> Opinion |
 
 
 def bridge_with_a_card(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
-    """A CNI's bridge has a network card as a port: packets may reach pods, or the network of the
+    """Doubt a CNI's bridge that has a card as a port: packets may reach pods, or the network of the
     card.
 
     Field states: cni0-with-a-rail; cni0-with-a-rail-allowed is fine.
@@ -379,11 +383,12 @@ def bridge_with_a_card(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
 
 
 def device_of_a_cni(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
-    """A device of a known CNI is fine, unless the pods of this node are another CNI's, or its route
-    leads into a network of the uplink or of the bridge of pods: a migration leaves devices behind.
+    """A device of a known CNI is fine. There is a doubt if the pods of this node are another CNI's,
+    or if the route is to addresses in a network of the uplink or of another bridge of pods: the
+    device may be left behind by a migration from one CNI to another.
 
-    A pod's device is for single addresses, and a device for marked packets only for those that a
-    rule has selected by their mark.
+    There is no opinion if the CNI does not use the device so: a pod's device has routes to single
+    addresses, and a device for marked packets only those that a rule has selected by their mark.
 
     Field states: calico-ipip, flannel-vxlan, cilium-tunnel and every other node with a CNI;
     cni-ptp-wide, antrea-egress; cilium-pool-is-the-node-subnet; cni0-left-beside-calico,
@@ -409,8 +414,8 @@ def device_of_a_cni(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None
 
 
 def _serves(cni: Cni, pods_cni: Cni) -> bool:
-    """Whether devices of a CNI can lead to the pods of the other one. Every CNI may have attached
-    its own pods with the plain bridge plugin.
+    """Whether devices of the first CNI can lead to pods of the second. Pods of the plain bridge
+    plugin may be those of any CNI, because many attach their pods with it.
     """
     if pods_cni.name in {cni.name, BRIDGE_PLUGIN}:
         return True
@@ -418,8 +423,8 @@ def _serves(cni: Cni, pods_cni: Cni) -> bool:
 
 
 def card_that_may_be_meant(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
-    """Where a tunnel in doubt or a dummy has the only default route, any card may be the uplink
-    that is meant.
+    """Doubt each card if a tunnel in doubt or a dummy has the only default route: the card may be
+    the uplink that is meant.
 
     Field states: openvpn-replaced-and-own-subnet, k3s-air-gapped-with-a-static-route.
     """
@@ -430,18 +435,18 @@ def card_that_may_be_meant(judge: Judge, dev: str, _: TakenRoute) -> Opinion | N
 
 
 def escapes_by_the_device(_: Judge, dev: str, __: TakenRoute) -> Opinion:
-    """Nothing says that packets may leave by the device."""
+    """Packets escape: no rule before says that they may leave by the device."""
     return Opinion(Grade.ESCAPE, OVERLAP, dev, devs=(dev,))
 
 
 RULES_FOR_DEVICES: tuple[Callable[[Judge, str, TakenRoute], Opinion | None], ...] = (
     # Before the next one, because the hidden card may be in doubt.
-    neighbours_of_the_hidden_card,
-    # These two before those that say fine, because they doubt what would be fine.
+    connected_route_of_the_hidden_card,
+    # These two before the rules that say fine, because they doubt what would be fine.
     by_a_doubtful_device,
     without_its_gateway,
     expected,
-    # Before the next two, which doubt some devices of CNIs: the operator knows better.
+    # Before the next two, which doubt some devices of CNIs, because the operator knows better.
     allowed_by_configuration,
     bridge_with_a_card,
     device_of_a_cni,

@@ -1,7 +1,8 @@
-"""The marker: what the last check leaves in /run for other programs, such as the node agent.
+"""The marker: the file in /run by which the last check tells its verdict to other programs, such as
+the node agent.
 
-At most one of the three files exists. No unit waits for a marker, so one that cannot be written
-fails nothing.
+Each of the three kinds of verdict has its file, and at most one of them exists. No unit waits for a
+marker, so no start fails if it cannot be written.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def leave_marker(files: Files, report: CheckReport, findings: Sequence[Finding]) -> None:
-    """Write the marker of this verdict, and remove those of others. The findings are those of the
-    report. HostError if that is not possible; then no marker is left, as far as possible, because
-    no verdict is better than a wrong one.
+    """Write the marker of this report and its findings, and remove the others. HostError if that
+    fails; then all markers are removed, as far as possible, because no verdict is better than a
+    wrong one.
     """
     marker, lines = _marker_of(report, findings)
     text = "".join(f"{line}\n" for line in lines)
@@ -39,8 +40,9 @@ def leave_marker(files: Files, report: CheckReport, findings: Sequence[Finding])
 
 
 def _marker_of(report: CheckReport, findings: Sequence[Finding]) -> tuple[str, list[str]]:
-    """The path of the marker, and its lines: what escapes, or the families in doubt, a line for
-    each; or the name of the verdict, and what else was found if that is ok.
+    """The path of the marker for this verdict, and its lines: a line for each finding that
+    something escapes, or for each family in doubt. With other verdicts, the first line is the name
+    of the verdict; after "ok" come all findings.
     """
     verdict = report.verdict
     if verdict == "ok":
@@ -54,7 +56,7 @@ def _marker_of(report: CheckReport, findings: Sequence[Finding]) -> tuple[str, l
 
 
 def remove_markers(files: Files) -> None:
-    """Remove what a check has written, as far as that is possible."""
+    """Remove all markers, as far as that is possible."""
     for path in HostLayout.markers:
         with suppress(HostError):
             files.remove(path)

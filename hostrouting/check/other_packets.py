@@ -5,8 +5,9 @@ Theory of operation. The engine lists, beside the decision for plain packets, ea
 where packets end that differ from plain ones at a rule. Nobody knows whether the cluster sends such
 packets. So an end is fine if it would be fine for plain packets, or if it is known what packets
 these are. The functions in `RULES_FOR_OTHER_ENDS` are asked in order, and the first opinion
-decides. The last one says that the end is opaque: the doubt `other-packets`, with the selectors to
-write into `intendedRules`. Everywhere else in this file, a rule is a policy rule of the host.
+decides. The last one says that nothing is known: the doubt `other-packets`, with the selectors to
+write into `intendedRules`. Everywhere else in this file, a rule is a policy rule of the host. Field
+states are nodes in tests/hosts.
 """
 
 from __future__ import annotations
@@ -36,25 +37,27 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Address
 
 FINE = Opinion(Grade.FINE)
-"""It has no name, because of other packets, only what is wrong is shown."""
+"""The opinion on other packets that are fine. It has no name: nothing is shown about them."""
 
 
 class OtherPackets(NamedTuple):
-    """Packets with another end, and what is known about them."""
+    """Packets with one other end, and what is known about them."""
 
     end: OtherEnd
     plain: Decision
-    """That of plain packets to the same address."""
+    """The decision for plain packets to the same address."""
     met: dict[str, str]
     """The selectors of the rule that these packets meet, with their values. Empty if these are the
     packets that do not meet them (`OtherEnd.met`).
     """
     on_route: Opinion
-    """What the judge says of their route."""
+    """The opinion that the judge has on their route."""
 
 
 def judge_other_end(judge: Judge, plain: Decision, end: OtherEnd, address: int) -> Opinion:
-    """What is to be said of packets to this address with this end."""
+    """The opinion on packets to this address with this end; `plain` is the decision for the plain
+    packet.
+    """
     met = dict(end.met)
     if "iif" in met or met.keys() == {"fwmark"}:
         on_route = judge.opinion(end.decision, are_marked=True)
@@ -65,7 +68,8 @@ def judge_other_end(judge: Judge, plain: Decision, end: OtherEnd, address: int) 
 
 
 def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """The operator knows the rule, and with it both the packets that take it and those that do not.
+    """A rule that the operator has named (`intendedRules`) is fine, both for the packets that it
+    selects and for the others.
 
     Field states: policy-routing-intended, vpn-for-one-user-intended.
     """
@@ -74,41 +78,43 @@ def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """The plain route gives its packets a source that has this end. TCP looks up twice: first
-    without a source, and then with that one. So these are the host's usual packets, and they belong
-    where the plain ones do: at Flannel's device, for example.
+    """Judge packets with the source that the plain route gives to connections. TCP looks up a route
+    twice: first without a source, and then with the one that the first route has given. So these
+    are the host's usual packets, and must leave where the plain ones do, at Flannel's device for
+    example. There is no opinion if packets with such a source do not have this end.
 
-    Pods of this node are also answered with the address of the node, by kubelet for example.
+    The host also answers pods of this node from its own address, by kubelet for example.
 
     Field states: node-address-into-a-vpn, src-that-has-a-rule, next-hops-by-flannel-first,
     clash-with-a-source, repaired-for-the-first-lookup-only; policy-routing-hides-cni0.
     """
     block = other.end.rule.src
+    # Usual packets need not meet a further condition, such as a mark.
     if block is None or len(conditions_of(other.end.rule)) > 1:
         return None
-    is_inside = bool(other.met)  # or these are the packets from all other sources
-    are_taken = [(ip in block) is is_inside for ip in _sources_of(judge, other.plain)]
-    if other.on_route.name == PODS_HIDDEN and not any(are_taken):
+    is_inside = bool(other.met)  # else these are the packets from all other sources
+    have_end = [(ip in block) is is_inside for ip in _sources_of(judge, other.plain)]
+    if other.on_route.name == PODS_HIDDEN and not any(have_end):
         addresses = judge.devices.global_addresses
         node_ips = [each.ip for each in addresses if each.dev in judge.uplinks.devs]
-        are_taken = [(ip in block) is is_inside for ip in node_ips]
-    if not any(are_taken):
+        have_end = [(ip in block) is is_inside for ip in node_ips]
+    if not any(have_end):
         return None
     is_diverted = judge.opinion(other.plain).is_fine_elsewhere and other.on_route.name == EXPECTED
     if is_diverted:
-        return opaque(other)
+        return unknown(other)
     if other.on_route.grade is Grade.DOUBT:
-        return by_a_device_in_doubt(judge, other) or opaque(other)
+        return by_a_device_in_doubt(judge, other) or unknown(other)
     if other.on_route.grade is Grade.FINE:
         return FINE
-    if all(are_taken):
+    if all(have_end):
         return other.on_route._replace(decision=other.end.decision)
-    return opaque(other)
+    return unknown(other)  # the escape depends on the source that Linux chooses
 
 
 def from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Nothing is expected of what arrives on a device, unless it leads to pods of this node: what
-    these send to the cluster must not escape.
+    """Packets that arrive on a device are fine, because nothing is expected of them. Packets from
+    pods of this node are in doubt if they escape: they should reach the cluster.
 
     Field states: iif-cni0-into-a-vpn, iif-cni0-but-pods-stay; iif-docker0-into-a-vpn.
     """
@@ -116,12 +122,13 @@ def from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None:
         return None
     leads_to_pods = any(other.met["iif"] in route.devs for route in judge.devices.pod_routes)
     if leads_to_pods and other.on_route.grade is Grade.ESCAPE:
-        return opaque(other)
+        return unknown(other)
     return FINE
 
 
 def fine_by_its_route(_: Judge, other: OtherPackets) -> Opinion | None:
-    """The route is right for plain packets, or for marked ones, if these are.
+    """Packets are fine if their route would be fine for plain packets; for marked packets, if it
+    would be fine for marked ones.
 
     Field states: cilium-native and istio-tproxy (a mark).
     """
@@ -129,40 +136,40 @@ def fine_by_its_route(_: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def of_a_user_network(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """A CNI marks the packets of a network that a user has defined, and keeps that apart from the
-    cluster's own: its table, which plain packets never meet, ends with a route that refuses the
-    rest.
+    """Packets of a network that a user has defined are fine: a CNI marks them, and keeps the
+    network apart from the cluster's own. The network has a table that plain packets never look up,
+    and an `unreachable default` in it refuses everything else.
 
     Field states: ovn-kubernetes-user-network; anycast-address-on-lo-refused has no such table.
     """
-    last = other.end.decision.route
-    if other.met.keys() != {"fwmark"} or last is None:
+    unreachable = other.end.decision.route
+    if other.met.keys() != {"fwmark"} or unreachable is None:
         return None
-    if last.type != "unreachable" or last.prefix.length:
+    if unreachable.type != "unreachable" or unreachable.prefix.length:
         return None
-    if last.table in judge.fib.tables_for_plain:
+    if unreachable.table in judge.fib.tables_for_plain:
         return None
     for route in judge.fib.routes:
-        is_beside = route.table == last.table
-        if is_beside and any(judge.devices.is_used_as(dev, "network") for dev in route.devs):
+        is_in_table = route.table == unreachable.table
+        if is_in_table and any(judge.devices.is_used_as(dev, "network") for dev in route.devs):
             return FINE
     return None
 
 
 def wrong_by_any_device(_: Judge, other: OtherPackets) -> Opinion | None:
-    """The route keeps or loses packets, whatever its device: by its type, or without a gateway. The
-    functions after this one only know that its device is right.
+    """Packets are in doubt if their route keeps or loses them whatever its device is, because of
+    its type or a missing gateway. The functions after this one only look at the device.
 
     Field state: anycast-address-on-lo-refused.
     """
     if other.end.decision.kind != "unicast" or other.on_route.name == DOUBTFUL_ROUTE:
-        return opaque(other)
+        return unknown(other)
     return None
 
 
 def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Packets that are bound to an address of this host leave by the device that has it. An address
-    of lo may leave by any card: only a service that has this address sends from it.
+    """Packets from an address of this host are fine by the device that has this address. From an
+    address of lo they are fine by any card, because only the service with this address sends them.
 
     Field states: ec2-net-utils, equinix-metal; anycast-address-on-lo.
     """
@@ -171,7 +178,7 @@ def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | 
         return None
     owners = {each.dev for each in judge.devices.addresses if each.ip in sources}
     owners = {dev for dev in owners if judge.devices.cni_row(dev) is None}
-    if not owners:  # the addresses of pods, and of the devices that lead to them
+    if not owners:  # only pods, and the devices that lead to them, have such addresses
         return FINE
     devs = judge.fib.possible_devs(other.end.decision)
     is_of_lo = owners == {"lo"} and all(map(judge.devices.may_be_card, devs))
@@ -180,8 +187,8 @@ def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | 
 
 
 def _sources_of(judge: Judge, decision: Decision) -> list[IP]:
-    """The addresses that Linux may write as the source into packets with this decision: that of the
-    route or, for each next hop, some of its device.
+    """The source addresses that Linux may give to packets with this decision: that of the route
+    (`src`), or those that belong to each next hop.
     """
     route = decision.route
     if route is None:
@@ -195,9 +202,10 @@ def _sources_of(judge: Judge, decision: Decision) -> list[IP]:
 
 
 def _addresses_for(hop: NextHop, judge: Judge) -> list[Address]:
-    """Which addresses are the source of what leaves by this next hop: in IPv4 the first whose
-    network has the gateway, or the first of the device, of lo, or of any device; in IPv6 the
-    destination decides between all of the device or, if that has none, of any.
+    """The addresses that may be the source of packets by this next hop. In IPv4, there is only one:
+    the first whose network has the gateway, or else the first of the device, of lo, or of any
+    device. In IPv6, the destination decides between all addresses of the device or, if it has none,
+    of the host.
 
     Field state: unnumbered-fabric-and-a-second-card-ipv6.
     """
@@ -205,16 +213,16 @@ def _addresses_for(hop: NextHop, judge: Judge) -> list[Address]:
     own = [address for address in every if address.dev == hop.dev]
     if judge.fib.family != IPV4:
         return own or every
-    around: list[Address] = []
+    beside_gateway: list[Address] = []
     if hop.gateway is not None:
-        around = [address for address in own if hop.gateway in address.network]
+        beside_gateway = [address for address in own if hop.gateway in address.network]
     of_lo = [address for address in every if address.dev == "lo"]
-    return (around or own or of_lo or every)[:1]
+    return (beside_gateway or own or of_lo or every)[:1]
 
 
 def bound_to_its_device(_: Judge, other: OtherPackets) -> Opinion | None:
-    """A socket that is bound to a device sends by that device: Linux passes over routes by others,
-    and asks the next rule. So this is right whatever device the end has.
+    """Packets of a socket that is bound to a device are fine: Linux ignores routes by other devices
+    for them, so they leave by this device, whatever the end says.
 
     Policy routing for several uplinks is full of such rules, which would all be in doubt.
 
@@ -224,7 +232,8 @@ def bound_to_its_device(_: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """A VPN marks its own packets, so that they leave by the network card and not by the tunnel.
+    """Marked packets are fine by the card below the tunnel: a VPN marks its own packets, so that
+    they do not leave by the tunnel again.
 
     Field states: wg-quick-full-tunnel, tailscale-exit-node; tailscale-named has no default route.
     """
@@ -235,15 +244,17 @@ def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def by_a_device_in_doubt(_: Judge, other: OtherPackets) -> Opinion | None:
-    """Which default route is meant has to be said first: then the device is right or wrong.
+    """Keep the doubt about the default routes: until it is known which one is meant, the device is
+    neither right nor wrong.
 
     Field states: second-card-for-root, mihomo-tun.
     """
     return other.on_route if other.on_route.name == DEFAULT_ROUTES else None
 
 
-def opaque(other: OtherPackets) -> Opinion:
-    """Nothing else is known about these packets. A rule that is not judged is named here, too.
+def unknown(other: OtherPackets) -> Opinion:
+    """The doubt about packets of which nothing more is known. Its reason is the rule, also if the
+    rule is not judged.
 
     Field states: vpn-for-one-user, goto-for-marked-packets.
     """
@@ -251,15 +262,15 @@ def opaque(other: OtherPackets) -> Opinion:
 
 
 def anything_else(_: Judge, other: OtherPackets) -> Opinion:
-    """The last rule always has an opinion."""
-    return opaque(other)
+    """Doubt everything that no function before knows."""
+    return unknown(other)
 
 
 RULES_FOR_OTHER_ENDS: tuple[Callable[[Judge, OtherPackets], Opinion | None], ...] = (
-    # Before the next one: nobody intends to lose the host's own connections.
+    # Before the next one, because nobody intends to lose the host's own connections.
     of_a_connection,
     intended,
-    # Before all that are about what this host sends.
+    # Before all that are about packets that this host sends itself.
     from_a_device,
     fine_by_its_route,
     of_a_user_network,
@@ -268,7 +279,7 @@ RULES_FOR_OTHER_ENDS: tuple[Callable[[Judge, OtherPackets], Opinion | None], ...
     by_the_device_of_the_source,
     bound_to_its_device,
     of_a_vpn,
-    # After the one before, which knows these packets.
+    # After the one before, which knows that some of these packets are fine.
     by_a_device_in_doubt,
     anything_else,
 )

@@ -1,9 +1,8 @@
-"""The ranges of a block of addresses, each with the opinions on where its packets end.
+"""The parts of a block of addresses: ranges, each with the opinions on where its packets end.
 
-The engine cuts the block into cells. All packets to a cell have the same decisions, and an opinion
-is about a decision and not about the address; so one address of each cell is judged. A cell with
-its opinions is a part. What a report says of a range, it says of several neighbouring parts at once
-(`ranges_of`).
+The engine cuts the block into cells. The decisions are the same for all addresses of a cell, and
+so are the opinions on them, so one address of each cell is judged. A cell with its opinions is a
+part. A report joins neighbouring parts about which it says the same into one range (`ranges_of`).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ T = TypeVar("T")
 
 
 def find_parts(judge: Judge, first: int, last: int) -> Iterator[Part]:
-    """The parts of these addresses, in order."""
+    """Judge these addresses: yield their parts, in order."""
     for low, high in judge.fib.cells(first, last):
         decision, ends = judge.fib.ends(low)
         opinion = judge.opinion_on_packets_to(low, decision)
@@ -30,17 +29,19 @@ def find_parts(judge: Judge, first: int, last: int) -> Iterator[Part]:
 
 
 def ranges_of(labelled: Iterable[tuple[Part, T | None]]) -> Iterator[tuple[T, int, int]]:
-    """The ranges of neighbouring parts with one label, which is what is said of them, such as how
-    they escape. Those without a label, or with an empty one, are left out.
+    """Join neighbouring parts with equal labels: yield each label, with the first and the last
+    address of the range. The label of a part is what is said of it, such as how it escapes; parts
+    without one, or with an empty one, are left out.
 
-    Own addresses without a label do not end a range: they would only split it.
+    Addresses of this host without a label are included in the range before them, so that they do
+    not split it.
     """
     label_now: T | None = None
     first = last = -1
     for part, label in labelled:
         is_neighbour = part.first == last + 1
-        goes_along = part.opinion.name == OWN and not label
-        if is_neighbour and label_now and (goes_along or label == label_now):
+        is_own = part.opinion.name == OWN and not label
+        if is_neighbour and label_now and (is_own or label == label_now):
             last = part.last
             continue
         if label_now:

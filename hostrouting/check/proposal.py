@@ -15,17 +15,18 @@ if TYPE_CHECKING:
 
 
 class Proposal(NamedTuple):
-    """A configuration that repairs a host, as far as routes can, and what it was made from."""
+    """A configuration that repairs a host as far as static routes can, and the check behind it."""
 
     config: HostRoutingConfig
     report: CheckReport
-    """The check of the host with the given configuration applied. Its repair is proposed."""
+    """The check of the host as it would be with the given configuration: its repair is proposed."""
 
 
 def propose_configuration(config: HostRoutingConfig, snapshot: Snapshot) -> Proposal:
-    """The given configuration, with the routes that repair the host once it is applied. A route
-    that cannot be set is left out only where something escapes, which gets other routes. Raises
-    ConfigError if no CIDRs are expected.
+    """The given configuration, and the routes that are missing for an OK once it is applied.
+
+    If something escapes, configured routes that cannot be set are left out, because the proposed
+    ones replace them; otherwise they stay. ConfigError if no CIDRs are expected.
     """
     plan = plan_static_routes(config, snapshot)
     report = check_snapshot(plan.apply_to(snapshot), config)

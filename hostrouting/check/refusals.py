@@ -1,14 +1,16 @@
-"""Ranges that a route refuses (blackhole, unreachable, prohibit): a CNI's own, in doubt, or lost.
+"""Ranges that a route refuses (blackhole, unreachable, prohibit): fine if the route is a CNI's, in
+doubt, or an escape.
 
 A CNI refuses packets to those of its addresses that no pod has, so that they do not loop between
-the node and its router. The table of CNIs has a row for each such route (`config.cni.Refusal`):
-its protocol, its types and its lengths. Other programs use the same protocols; so a device of the
-CNI has to be there, and where the row asks for it, a pod or an address of the CNI in the range.
+the node and its router. The table of CNIs has a row for each such kind of route
+(`config.cni.Refusal`): its protocol, its types and its lengths. Other programs use the same
+protocols; so a device of the CNI has to be on the host, and some rows need a further proof: a pod
+or an address of the CNI in the range.
 
-1. In the networks of services, every refusal is an escape, because no CNI's block is there.
-2. A row of the table fits, and the CNI is there: fine, or in doubt without what the row asks for.
+1. In the networks of services, every refusal is an escape, because a CNI has no addresses there.
+2. A row of the table fits, and the CNI is on the host: fine, or in doubt without the proof.
 3. No row fits, but a pod's address lies inside a range that is not wider than a node's block: in
-   doubt, because a CNI that is not known may have made it.
+   doubt, because a CNI that is not in the table may have added the route.
 4. Everything else is an escape.
 """
 
@@ -23,7 +25,7 @@ from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 
 _SHORTEST_POD_BLOCK = {4: 20, 6: 64}
-"""By family: the shortest prefix that may be a block of pods of a CNI that is not known."""
+"""By family: the shortest prefix that may be a node's block of pods, of a CNI not in the table."""
 
 
 class Refusals(NamedTuple):
@@ -36,7 +38,7 @@ class Refusals(NamedTuple):
     services: tuple[Prefix, ...]
 
     def opinion(self, route: Route) -> Opinion:
-        """What is to be said of packets that this route refuses."""
+        """The opinion on packets that this route refuses."""
         if any(route.prefix.overlaps(services) for services in self.services):
             return Opinion(Grade.ESCAPE, route.type)
         inside = list(self._devs_inside(route))
@@ -55,8 +57,9 @@ class Refusals(NamedTuple):
         return Opinion(Grade.ESCAPE, route.type)
 
     def _devs_inside(self, refused: Route) -> Iterator[str]:
-        """The devices of neighbours that routes of the same table lead to, and of own addresses, in
-        the range. What leaves by the uplink is not the CNI's.
+        """Yield the devices by which more specific routes of the same table lead into the refused
+        range without a gateway, and those that have an address in it. Uplinks of such routes are
+        left out, because pods are never there.
         """
         for route in self.fib.routes:
             if route.table != refused.table or route.has_gateway:
@@ -70,8 +73,8 @@ class Refusals(NamedTuple):
                 yield address.dev
 
     def _fits(self, cni: Cni, row: Refusal, route: Route) -> bool:
-        """Whether the route is as the row says, by its protocol, type and length; and by its first
-        address, if the CNI refuses only the subnet of this node ("first").
+        """Whether the route has the protocol, type and length of the row. If the CNI refuses only
+        the subnet of this node (`proof` is "first"), its device must have the first address, too.
         """
         if row.protocol != route.protocol or route.type not in row.types:
             return False

@@ -2,19 +2,19 @@
 
 Theory of operation. Say that 10.0.0.0/8 has to leave by eth0, but [10.0.0.0/8 dev ib0] decides for
 it. Inside, [10.9.0.0/24 dev cni0] decides for the pods of this node, which is right. Of the routes
-to one address, Linux uses the longest. So a new route takes addresses from one present route: from
-the longest one around it. To take everything from [10.0.0.0/8 dev ib0], and nothing from cni0, it
-needs the two routes 10.0.0.0/9 and 10.128.0.0/9; or one to the same prefix, if the present one has
-a worse metric; or one to the expected CIDR, if that lies inside.
+to one address, Linux uses the one with the longest prefix. So a new route decides only instead of
+shorter ones around it. To decide instead of [10.0.0.0/8 dev ib0], but not instead of the route by
+cni0, two routes are needed: 10.0.0.0/9 and 10.128.0.0/9. One is enough if the present route has a
+worse metric (10.0.0.0/8), or if the expected CIDR is longer (10.4.0.0/16).
 
-Where a wider route leads by a CNI's device, or by another one that is allowed, a route by the
-uplink would only lose the packets in another way: there, what hides the wider route has to be
+If the escaping route hides a shorter one by a CNI's device, or by another one that is allowed, a
+route by the uplink would only lose the packets in another way: then the escaping route has to be
 deleted (`below-a-cni`).
 
 Then the proof: the routes are put into the tables, and everything is judged again. What they do not
 make fine is named. If anything is worse than before, no route is proposed at all.
 
-Where a rule leads packets away before table main is looked up, no route helps, but another rule may
+If a rule leads packets away before table main is looked up, no route helps, but another rule may
 (`_with_rules`). It is proven in the same way, without the routes.
 """
 
@@ -43,21 +43,23 @@ _NOT_PROVEN = Why("not-proven", "no route is more specific there, or packets wou
 
 
 class Change(NamedTuple):
-    """A range of addresses, as it is judged without what is proposed and with it."""
+    """A range of addresses, as it is judged without the proposed routes or rule, and with them."""
 
-    before: Part
-    """The part around the range."""
-    after: Part
+    before: Part  # the part that contains the range
+    after: Part  # the range itself
 
 
 Reasons: TypeAlias = list[tuple[Part, Why | None]]
-"""Ranges, each with why no route repairs it; None where nothing escaped, or a route does."""
+"""Ranges, each with the reason why no route repairs it; None if nothing escaped, or a route does.
+"""
 
 
 def propose_repair(
     judge: Judge, cidrs: Sequence[Prefix], blocks: Sequence[Prefix], parts: Sequence[Part]
 ) -> Repair:
-    """The repair for what escapes in these CIDRs, which are joined to blocks with these parts."""
+    """The repair for what escapes in these CIDRs. The blocks are the same CIDRs, joined, and the
+    parts are those of the blocks.
+    """
     escaping = [part for part in parts if part.escape is not None]
     if not escaping:
         return Repair()
@@ -66,7 +68,7 @@ def propose_repair(
     for part in escaping:
         if part.opinion.grade is Grade.ESCAPE and below_a_cni[part.first] is None:
             [block] = [each for each in blocks if each.first <= part.first <= each.last]
-            prefixes.update(_prefixes_for(judge, part, block))
+            prefixes.update(_prefixes_to_add(judge, part, block))
     dev, possible, missing = _routes_to(judge, sorted(prefixes))
     routes, changes = _proven(judge, parts, possible, blocks)
     reasons: Reasons = []
@@ -77,6 +79,7 @@ def propose_repair(
         reasons.append((change.after, why))
     unrepairable: list[Unrepairable] = []
     if any(why is not None for _, why in reasons):
+        # A rule for each CIDR: it selects one prefix, and what joined CIDRs have need not be one.
         for cidr in _outermost(cidrs):
             with_rules = _with_rules(judge, cidr, _inside(cidr, reasons))
             unrepairable += [Unrepairable(*each) for each in ranges_of(with_rules)]
@@ -84,14 +87,14 @@ def propose_repair(
 
 
 def _outermost(cidrs: Sequence[Prefix]) -> Iterator[Prefix]:
-    """Those of these CIDRs that lie in no other, in order."""
+    """Yield the CIDRs that do not lie inside another one of these, in order."""
     for cidr in sorted(set(cidrs)):
         if not any(cidr in other for other in cidrs if other != cidr):
             yield cidr
 
 
 def _inside(cidr: Prefix, reasons: Reasons) -> Reasons:
-    """What of these ranges is in the CIDR."""
+    """Cut the ranges to what lies inside the CIDR; keep their reasons."""
     inside: Reasons = []
     for part, why in reasons:
         if part.first <= cidr.last and cidr.first <= part.last:
@@ -101,29 +104,35 @@ def _inside(cidr: Prefix, reasons: Reasons) -> Reasons:
 
 
 def _why_below_a_cni(judge: Judge, part: Part) -> Why | None:
-    """Why a route by the uplink would be wrong for this part, too: what escapes there hides a route
-    that is right elsewhere. None if it hides none.
+    """Why a route by the uplink would not repair this part: the escaping route hides one that is
+    fine elsewhere (`Opinion.is_fine_elsewhere`). None if it hides no such route.
     """
     decision = part.decision
-    around = judge.fib.tables[TABLE_MAIN].around(part.first)
-    around += judge.devices.routes_to_pods.around(part.first)
-    for route in around:
+    covering = judge.fib.tables[TABLE_MAIN].covering(part.first)
+    covering += judge.devices.routes_to_pods.covering(part.first)
+    for route in covering:
         if route != decision.route and judge.opinion_on_route(route).is_fine_elsewhere:
             return Why("below-a-cni", f"[{decision}] hides [{route}]")
     return None
 
 
-def _prefixes_for(judge: Judge, part: Part, block: Prefix) -> Iterator[Prefix]:
-    """The prefixes of the routes that take this part, as wide as possible."""
+def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[Prefix]:
+    """Yield the prefixes of the static routes that would decide for this part: the prefix of the
+    block or, if table main has a more specific route, the prefix of that. If Linux would prefer the
+    present route to a new one with its prefix, yield the halves that overlap the part instead; a
+    single address has none, so no route can help there.
+    """
+    # All addresses of a part have the same route there.
     present = judge.fib.tables[TABLE_MAIN].best(part.first)
     prefix = block
-    is_taken = False
+    is_outranked = False
     if present is not None and present.prefix.length >= block.length:
         prefix = present.prefix
         metric = DEFAULT_METRIC[judge.fib.family]
         is_replaced = present.protocol == OURS and present.metric == metric
-        is_taken = present.metric <= metric and not is_replaced
-    if prefix.length > 0 and not is_taken:  # a default route is not a static route
+        is_outranked = present.metric <= metric and not is_replaced
+    # A static route cannot be a default route, but its halves can be static routes.
+    if prefix.length > 0 and not is_outranked:
         yield prefix
     elif not prefix.is_single:
         for half in prefix.halves():
@@ -137,8 +146,10 @@ def _prefixes_for(judge: Judge, part: Part, block: Prefix) -> Iterator[Prefix]:
 def _routes_to(
     judge: Judge, prefixes: Sequence[Prefix]
 ) -> tuple[str | None, list[Route], Why | None]:
-    """The device that the routes of a repair name in a configuration, the routes, and what is
-    missing for others. No device is named if Linux uses expected ones without that: then one
+    """The device that the configuration names for the routes to these prefixes, the routes
+    themselves, and what is missing for those that cannot be made.
+
+    The device is None if the routes lead through expected devices without it: then one
     configuration fits many hosts.
     """
     uplinks = judge.uplinks
@@ -162,8 +173,8 @@ def _routes_to(
 
 
 def _may_lead_out(judge: Judge, dev: str) -> bool:
-    """Whether a repair may lead through this expected device, and a configuration can name it. A
-    tunnel has to be named in the configuration, because it may be a VPN's.
+    """Whether a repair may use this expected device, and a configuration can name it. A tunnel may
+    be a VPN's, so it is used only if the configuration names it already.
     """
     link = judge.devices.links.get(dev)
     is_named = dev in judge.configured_devs
@@ -174,8 +185,9 @@ def _may_lead_out(judge: Judge, dev: str) -> bool:
 
 
 def _with_rules(judge: Judge, cidr: Prefix, reasons: Reasons) -> Reasons:
-    """These ranges of a CIDR; the reasons have the rule that repairs instead: one for the CIDR or,
-    where that is wrong, for the pods of this node that are missed.
+    """Add rules to the reasons why no route repairs these ranges of a CIDR: the rule that repairs
+    the range, if there is one. It is for the whole CIDR or, if that would be wrong, for the hidden
+    pods of this node.
     """
     destinations = {cidr: None}
     for part, _ in reasons:
@@ -189,9 +201,11 @@ def _with_rules(judge: Judge, cidr: Prefix, reasons: Reasons) -> Reasons:
 
 
 def _with_rule(judge: Judge, destination: Prefix, reasons: Reasons) -> Reasons:
-    """These ranges; where a rule that looks up table main for this destination first repairs them,
-    the reasons have it. There is no such rule if it makes anything worse, leads anything away from
-    its CNI, or chooses between default routes in doubt.
+    """Try the rule that looks up table main for this destination before other rules. Return the
+    ranges with their reasons; those of ranges that the rule repairs have the rule.
+
+    The rule is not proposed if it makes a range worse, leads one away from where it is fine, or
+    settles a doubt about default routes, which only the operator can settle.
     """
     before = list(find_parts(judge, destination.first, destination.last))
     priority = _priority_before(judge, before)
@@ -210,8 +224,8 @@ def _with_rule(judge: Judge, destination: Prefix, reasons: Reasons) -> Reasons:
     with_rule: Reasons = []
     for part, why in reasons:
         is_inside = destination.first <= part.first <= destination.last
-        is_open = is_inside and why is not None and why.rule is None
-        if is_open and _is_repaired(Change(part, _part_around(after, part.first))):
+        needs_rule = is_inside and why is not None and why.rule is None
+        if needs_rule and _is_repaired(Change(part, _part_around(after, part.first))):
             with_rule.append((part, _why_still(part, None)._replace(rule=rule)))
         else:
             with_rule.append((part, why))
@@ -219,9 +233,9 @@ def _with_rule(judge: Judge, destination: Prefix, reasons: Reasons) -> Reasons:
 
 
 def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
-    """The priority before all rules by which these parts escape; None if there are none, or if
-    table local is looked up later. Rules that refuse packets do not count: somebody has made them
-    for that.
+    """The priority just before the first rule that leads these parts to another table, where they
+    escape. None if there is no such rule, or if table local would be looked up later. Rules that
+    refuse packets do not count, because refusal is what they were made for.
     """
     priorities: list[int] = []
     for part in parts:
@@ -229,6 +243,7 @@ def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
             rule = (opinion.decision or part.decision).rule
             if opinion.grade is not Grade.ESCAPE or rule is None:
                 continue
+            # A rule that refuses packets has table 0.
             if rule.table not in {0, TABLE_LOCAL, TABLE_MAIN}:
                 priorities.append(rule.priority - 1)
     of_local = [rule.priority for rule in judge.fib.rules if rule.table == TABLE_LOCAL]
@@ -243,8 +258,8 @@ def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
 def _proven(
     judge: Judge, parts: Sequence[Part], routes: list[Route], blocks: Sequence[Prefix]
 ) -> tuple[list[Route], list[Change]]:
-    """Those of these routes that end an escape, and what they change; none if anything is worse
-    with them.
+    """The routes among these that end an escape, and what they change. No routes and no changes if
+    anything would be worse with them.
     """
     changes = _changes(judge, parts, judge.fib.with_routes(routes), blocks)
     useful = _useful_routes(routes, changes)
@@ -258,8 +273,8 @@ def _proven(
 def _changes(
     judge: Judge, parts: Sequence[Part], proposed: Fib, blocks: Sequence[Prefix]
 ) -> list[Change]:
-    """The parts of these blocks, before and after: judged by the tables that have what is proposed.
-    That only adds borders, so each new part lies in one old part.
+    """Judge these blocks by the proposed tables; return each new part with the old one around it. A
+    proposal only adds borders between parts, so each new part lies inside one old part.
     """
     after = Judge(proposed, judge.config)
     changes: list[Change] = []
@@ -282,14 +297,14 @@ def _is_worse(changes: Iterable[Change]) -> bool:
 
 
 def _is_repaired(change: Change) -> bool:
-    """Whether nothing escapes any more, and nothing is in doubt that was not before."""
+    """Whether nothing escapes there any more, without a new doubt."""
     doubts = [each for each in change.after.opinions if each.grade is Grade.DOUBT]
     return change.after.escape is None and set(change.before.opinions).issuperset(doubts)
 
 
 def _useful_routes(routes: Sequence[Route], changes: Iterable[Change]) -> list[Route]:
-    """The routes that end an escape. One that an earlier rule hides takes nothing, or only what is
-    fine.
+    """The routes that decide for a range that escaped and is fine now. The others decide for none,
+    because an earlier rule does, or only for ranges that were fine before.
     """
     ending = {
         id(after.decision.route)
@@ -300,7 +315,9 @@ def _useful_routes(routes: Sequence[Route], changes: Iterable[Change]) -> list[R
 
 
 def _why_still(part: Part, missing: Why | None) -> Why:
-    """Why this part is not fine with the routes."""
+    """Why this part still escapes with the proposed routes. `missing` is why some could not be
+    made, if so.
+    """
     _, decision = part.escape or (part.opinion, part.decision)
     if decision.rule is not None and decision.rule.table == TABLE_LOCAL:
         return Why("earlier-rule", f"[{decision.route}] comes before table main")

@@ -1,4 +1,4 @@
-"""The line that an operator types to repair a host for good."""
+"""The command line that repairs a host for good: `hostrouting repair … | hostrouting apply …`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from hostrouting.release import call
 
 
 def repair_line(options: str = "") -> str:
-    """The line to type. With the options, `repair` finds the configuration: they are as typed
-    behind that word, so they begin with a space, or are empty.
+    """The line to type. The options follow the word `repair`, so they begin with a space, or are
+    empty; they say which configuration is repaired.
     """
     return f"{call(f'repair{options}')} | {call('apply --config -')}"
 
 
 def line_to_allow(options: str, devs: Iterable[str]) -> str:
-    """The line that has these devices allowed, instead of repairing what leaves through them."""
+    """The line that allows these devices (`allowedDevs`), so that nothing is repaired that leaves
+    through them.
+    """
     return repair_line(options + typed("--allow", devs))
 
 
 def typed(option: str, values: Iterable[str]) -> str:
-    """An option as it is typed with each of these values."""
+    """The option once for each of these values, quoted for the shell."""
     return "".join(f" {option} {shlex.quote(value)}" for value in values)

@@ -1,7 +1,7 @@
 """What a check returns: plain data.
 
-A `CheckReport` has a `FamilyReport` for each family. That has the ranges of the cluster's CIDRs
-with an opinion on each (`Part`), the ranges that escape (`Escape`), the doubts, and the repair. The
+A `CheckReport` has a `FamilyReport` for each family: the ranges of the cluster's CIDRs with the
+opinions on each (`Part`), the ranges that escape (`Escape`), the doubts, and the repair. The
 verdict on a family follows from these: overlap if anything escapes; no-default-route if no device
 is expected, unless something is not judged; undecided if anything is in doubt; else ok.
 
@@ -66,34 +66,34 @@ FATES: dict[str, str] = {
 
 
 class Opinion(NamedTuple):
-    """What is to be said of packets with one decision, or with one other end."""
+    """What this package says about packets with one decision, or with one other end."""
 
     grade: Grade
     name: str = ""
-    """What makes it fine; or the name of the finding about a doubt; or how packets escape."""
+    """Why the packets are fine, how they escape, or the name of the finding about the doubt."""
     reason: str = ""
-    """What it is about, as a sentence has it: a device, a route, a rule, or why it is in doubt."""
+    """The text for {reason} in the sentence of the finding, such as a device, a route or a rule."""
     devs: tuple[str, ...] = ()
     """The devices by which packets escape."""
     hidden: Route | None = None
-    """The route to a pod of this node that packets miss."""
+    """The route to pods of this node that packets do not reach."""
     decision: Decision | None = None
-    """Where connections of this host escape, if plain packets do not."""
+    """The decision by which connections of this host escape, if plain packets do not."""
 
     @property
     def is_fine_elsewhere(self) -> bool:
-        """Whether packets are fine elsewhere than at the uplink, so that no repair may lead them
-        there. With `TWO_CNIS` they may be, and are left there, too.
+        """Whether packets are fine although they do not leave through the uplink, so that no repair
+        may lead them to it. With `TWO_CNIS` they may be fine, which is enough.
         """
         return self.name in {ALLOWED, OWN_SUBNET, POD_BLOCK, TWO_CNIS}
 
 
 OWN_ADDRESS = Opinion(Grade.FINE, OWN)
-"""The addresses of this host itself, and those of every link."""
+"""The opinion on addresses of this host itself, and on those of every link."""
 
 
 class Part(NamedTuple):
-    """A range of addresses that are judged alike."""
+    """A range of addresses with the same opinions."""
 
     first: int
     last: int
@@ -105,19 +105,19 @@ class Part(NamedTuple):
 
     @property
     def opinions(self) -> tuple[Opinion, ...]:
-        """All of them."""
+        """All opinions, first the one on plain packets."""
         return (self.opinion, *self.other_opinions)
 
     @property
     def allowance(self) -> str:
-        """What makes a device fine that need not be expected; else empty."""
+        """Why plain packets are fine by a device that is not expected; empty if that is not so."""
         if self.opinion.name in {ALLOWED, OWN_SUBNET}:
             return self.opinion.reason
         return ""
 
     @property
     def escape(self) -> tuple[Opinion, Decision] | None:
-        """How packets escape, plain ones if these do, and where they end; None if none escape."""
+        """The first opinion that packets escape, and their decision; None if none escape."""
         for opinion in self.opinions:
             if opinion.grade is Grade.ESCAPE:
                 return opinion, opinion.decision or self.decision
@@ -137,13 +137,13 @@ class Escape(NamedTuple):
     last: int
     """The first and the last address, as integers."""
     kind: str
-    """What happens to the packets: overlap, own-range, no-route, blackhole, unreachable or
-    prohibit.
+    """What happens to the packets: overlap, pods-hidden, own-range, no-route, blackhole,
+    unreachable or prohibit.
     """
     decision: Decision
     devs: tuple[str, ...] = ()
     hidden: Route | None = None
-    """The route to a pod of this node that they miss (`PODS_HIDDEN`)."""
+    """The route to pods of this node that the packets do not reach (`PODS_HIDDEN`)."""
 
     @property
     def prefixes(self) -> tuple[Prefix, ...]:
@@ -152,8 +152,8 @@ class Escape(NamedTuple):
 
     @property
     def _fate(self) -> str:
-        """What happens to the packets. They only may leave by these devices if the route has
-        others, too, or an equal default route has these.
+        """What happens to the packets, in words. They only "may leave through" these devices if the
+        route has others, too, or if some of them are those of an equal default route.
         """
         if not self.devs:
             return FATES.get(self.kind) or FATES[self.decision.kind]
@@ -184,13 +184,13 @@ class Why(NamedTuple):
 
     reason: Reason
     cause: str
-    """The same in words that follow a colon, with the route or the rule."""
+    """The reason in words that follow a colon, with the route or the rule."""
     rule: Rule | None = None
-    """The rule that repairs it instead, before those there."""
+    """The rule to add, which repairs the address instead of a route; None if no rule does."""
 
 
 class Unrepairable(NamedTuple):
-    """A range that no route can repair."""
+    """A range that escapes, and that no route can repair."""
 
     why: Why
     first: int
@@ -203,12 +203,12 @@ class Repair(NamedTuple):
     resolved: tuple[Route, ...] = ()
     """The routes with device and gateway, as they are added on this host."""
     dev: str | None = None
-    """The device that they name in a configuration."""
+    """The device that the routes name in a configuration; None if they need none there."""
     unrepairable: tuple[Unrepairable, ...] = ()
 
     @property
     def routes(self) -> tuple[StaticRoute, ...]:
-        """The same routes, as a configuration has them."""
+        """The static routes for a configuration."""
         return tuple(
             StaticRoute(route.prefix.to_network(), dev=self.dev) for route in self.resolved
         )
@@ -246,7 +246,9 @@ class FamilyReport(NamedTuple):
 
     @property
     def node_ip(self) -> IP | None:
-        """The address of the expected devices; None if there is none, or several."""
+        """The address of the expected devices that is not link-local; None if there is none, or if
+        there are several.
+        """
         ips: set[IP] = set()
         for address in self.snapshot.addresses:
             is_expected = address.dev in self.expected_devs
@@ -264,21 +266,19 @@ class FamilyReport(NamedTuple):
 
     @property
     def missing_default(self) -> str:
-        """That there is no default route that counts, as a short sentence; empty with any other
-        verdict.
-        """
+        """A short sentence if no default route counts; empty with any other verdict."""
         if self.verdict != "no-default-route":
             return ""
         return f"there is no IPv{self.family} default route"
 
     def sentence_of(self, escape: Escape) -> str:
-        """What escapes there, and through which devices its packets should leave."""
+        """The sentence of the finding: what escapes, and by which devices it should leave."""
         expected = self.expected_devs if escape.hidden is None else escape.hidden.devs
         return f"{escape}; expected: {spoken(expected, last='or')}"
 
     @property
     def sentence(self) -> str:
-        """The verdict in one sentence, without the verdict's own word."""
+        """Why the verdict is what it is, in one sentence that does not repeat its name."""
         if self.verdict == "no-default-route":
             return f"{self.missing_default}, so no device is expected"
         if self.verdict == "ok":
@@ -314,8 +314,8 @@ class CheckReport(NamedTuple):
 
     @property
     def node_ips(self) -> dict[int, IP]:
-        """The address of the expected device, by family (4, 6) if there is exactly one: kubelet's
-        `--node-ip`.
+        """By family (4, 6): the address of the expected devices, for kubelet's `--node-ip`.
+        Families without exactly one are left out.
         """
         return {each.family: each.node_ip for each in self.families if each.node_ip is not None}
 
@@ -336,12 +336,12 @@ class CheckReport(NamedTuple):
 
     @property
     def routes(self) -> tuple[StaticRoute, ...]:
-        """The routes that repair it, for a configuration."""
+        """The routes that repair what escapes, for a configuration."""
         return tuple(chain.from_iterable(report.repair.routes for report in self.families))
 
     @property
     def resolved(self) -> tuple[Route, ...]:
-        """The routes that repair it, with device and gateway, as they are added on this host."""
+        """The routes that repair what escapes, with device and gateway, as this host adds them."""
         return tuple(chain.from_iterable(report.repair.resolved for report in self.families))
 
     def __repr__(self) -> str:
@@ -352,6 +352,7 @@ class CheckReport(NamedTuple):
 
 
 def _ok_sentence(report: FamilyReport) -> str:
+    # Each way in which an address of the CIDRs is fine, but only those that occur.
     cidrs = spoken([str(cidr) for cidr in report.cidrs])
     fates = [f"leaves through {spoken(report.expected_devs, last='or')}"]
     allowed = dict.fromkeys(part.allowance for part in report.parts if part.allowance)

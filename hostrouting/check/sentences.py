@@ -1,8 +1,8 @@
 """The findings of a check, in the order in which they are read: what is wrong, what repairs it, and
 what limits the verdict.
 
-All commands and logs say what stands here. A report comes in, and its findings go out. `flaws`
-makes whole findings, and `results` words escapes and verdicts.
+All commands and logs use these sentences. The findings are made from a report alone; only those of
+`flaws` are in the report already. `results` has the sentences of escapes and verdicts.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from hostrouting.model.rule import Rule
 
 RangeInDoubt: TypeAlias = tuple[Opinion, int, int]
-"""A doubt, and the first and the last address of a range that it is about."""
+"""The opinion that is the doubt, and the first and the last address of the range it is about."""
 _SEVERITIES: dict[Mode, Severity] = {"WARN": "warning", "STRICT": "error"}
-"""By mode: how bad it is that something escapes."""
+"""By mode: the severity of findings about an escape."""
 
 
 def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding, ...]:
@@ -51,7 +51,7 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
 
 
 def _describe_missing_default(family: FamilyReport, severity: Severity) -> Finding:
-    """That no device is expected."""
+    """The finding that no device is expected."""
     remedy = TO_HAVE_DEFAULT
     looked_up = {(rule.family, rule.table) for rule in family.snapshot.rules}
     if (family.family, TABLE_MAIN) not in looked_up:
@@ -69,7 +69,7 @@ def _describe_missing_default(family: FamilyReport, severity: Severity) -> Findi
 
 
 def _describe_escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding:
-    """A range that escapes, with what to do about it."""
+    """The finding about a range that escapes, with what to do about it."""
     where = extent(family.family, escape.first, escape.last)
     facts = _facts_of(escape)
     remedy: Remedy | None = None
@@ -89,8 +89,8 @@ def _describe_escape(escape: Escape, family: FamilyReport, severity: Severity) -
 
 
 def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> bool:
-    """Whether only the end of this route, by which packets escape, repairs that: it refuses them or
-    keeps them here, or no route of ours is right or longer there.
+    """Whether only the deletion of this route, by which packets escape, repairs that: it refuses
+    them or keeps them on this host, or no static route could be right or decide instead of it.
     """
     if not escape.devs:
         return True
@@ -100,15 +100,15 @@ def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> boo
 
 
 def _is_stuck(escape: Escape, family: FamilyReport) -> bool:
-    """Whether no route of ours is right there, or longer, whatever the rules say."""
+    """Whether a static route would be wrong there, or could not decide, whatever the rules are."""
     why = family.why_unrepaired(escape.first)
     return why is not None and why.reason in {"below-a-cni", "not-proven"}
 
 
 def _may_be_intended(escape: Escape, family: FamilyReport) -> bool:
-    """Whether packets leave by tunnels or bridges of guests alone, and hide nothing by that. To
-    allow a network card, InfiniBand or a dummy would only silence the check: these are the outage
-    that it is for.
+    """Whether the operator may have intended this: packets leave only by tunnels or bridges of
+    guests, and hide no better route. Other devices are not proposed for `allowedDevs`: a card,
+    InfiniBand or a dummy is probably the very outage that the check is for.
     """
     if escape.kind != OVERLAP or _is_stuck(escape, family):
         return False
@@ -121,10 +121,11 @@ def _may_be_intended(escape: Escape, family: FamilyReport) -> bool:
 
 
 def _cni_that_leads_there(escape: Escape, family: FamilyReport) -> str:
-    """The CNI of this host that has made the route to a neighbour by which packets escape; empty if
-    there is none. It knows its pods, and the default gateway need not.
+    """The name of the CNI that has added the route by which packets escape: the route has a gateway
+    and the protocol of a CNI on this host. Empty if there is no such CNI. The CNI knows how its
+    pods are reached, and the default gateway need not.
 
-    Field state: calico-routes-by-a-second-card.
+    Field state in tests/hosts: calico-routes-by-a-second-card.
     """
     route = escape.decision.route
     if route is None or not route.has_gateway or escape.kind != OVERLAP:
@@ -137,14 +138,16 @@ def _cni_that_leads_there(escape: Escape, family: FamilyReport) -> str:
 
 
 def finding_name(escape: Escape) -> Name:
-    """The name of the finding about it; its kind says more, if packets are refused."""
+    """The name of the finding about this escape: its kind, or "refused" if a route or a rule
+    refuses the packets (blackhole, unreachable or prohibit).
+    """
     if escape.kind in NAMES:
         return escape.kind
     return "refused"
 
 
 def _facts_of(escape: Escape) -> dict[str, Any]:
-    """The escape for programs."""
+    """The facts of the finding, for programs."""
     family = escape.cidr.family
     decision = escape.decision
     return {
@@ -163,7 +166,10 @@ def _facts_of(escape: Escape) -> dict[str, Any]:
 
 
 def _describe_repair(report: CheckReport) -> Iterator[Finding]:
-    """The routes that repair what escapes, if there are any, and what they cost."""
+    """Yield a finding about the routes that repair what escapes, if there are any. Its sentence
+    says what that costs: hosts behind the devices by which packets escape now are no longer
+    reached.
+    """
     if not report.routes:
         return
     mappings = [route.to_mapping() for route in report.routes]
@@ -183,10 +189,11 @@ def _describe_repair(report: CheckReport) -> Iterator[Finding]:
 
 
 def repair_commands(report: CheckReport) -> tuple[str, ...]:
-    """The commands that repair this host until the next boot. Their routes have no protocol of
-    ours, so nothing takes them away, and `apply` leaves one that leads where ours would.
+    """The commands that repair this host until the next boot. The routes do not get our protocol,
+    so we do not delete them; `apply` keeps those that lead where its own would.
 
-    None if a route of ours has the place of one: then only a configuration repairs the host.
+    There are no commands if a route of ours has the key of one of them: it cannot be added beside
+    ours, so only a configuration repairs the host.
     """
     ours = {route.key for route in report.snapshot.routes if route.protocol == OURS}
     if any(route.key in ours for route in report.resolved):
@@ -203,7 +210,7 @@ def _addition_command(route: Route) -> str:
 
 
 def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
-    """What no route repairs, all ranges with one cause together."""
+    """Yield a finding for each reason why no route repairs a range, with all of its ranges."""
     by_why = grouped((each.why, (each.first, each.last)) for each in family.repair.unrepairable)
     for why, ranges in by_why.items():
         extents = [extent(family.family, *each) for each in ranges]
@@ -218,12 +225,12 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
 
 
 def _command_to_add(rule: Rule) -> str:
-    """The command that adds this rule for table main."""
+    """The command that adds this rule, which looks up table main."""
     return _command_for(rule.family, f"rule add pref {rule.priority} {rule.selection} lookup main")
 
 
 def _command_for(family: int, words: str) -> str:
-    """The command with these words that changes the rules of this family."""
+    """The command `ip`, or `ip -6`, with these words."""
     return command_of("ip" if family == IPV4 else "ip -6", words)
 
 
@@ -231,12 +238,13 @@ def _command_for(family: int, words: str) -> str:
 
 
 class Wording(NamedTuple):
-    """What is said about a doubt, with {holes}, and what to do."""
+    """The texts of the finding about a doubt."""
 
     sentence: str
+    """{where} stands for the addresses, and {reason} for `Opinion.reason`."""
     remedy: str
     command: str = ""
-    """What to type then, behind `ip` or `ip -6`."""
+    """The words to type after `ip` or `ip -6`, if a command is the remedy."""
 
 
 DOUBTS = {
@@ -270,11 +278,11 @@ DOUBTS = {
         "run it again; if it stays so, look for programs that redirect packets, such as BPF",
     ),
 }
-"""By the name of a doubt."""
+"""The texts by the name of the doubt."""
 
 
 def describe_doubts(family: int, doubts: Iterable[RangeInDoubt]) -> Iterator[Finding]:
-    """A finding for all ranges about which there is the same doubt."""
+    """Yield a finding for each doubt, with all ranges that it is about."""
     by_opinion = grouped((opinion, (first, last)) for opinion, first, last in doubts)
     for opinion, ranges in by_opinion.items():
         where = spoken([extent(family, *each) for each in ranges], most=3)
@@ -290,8 +298,8 @@ def describe_doubts(family: int, doubts: Iterable[RangeInDoubt]) -> Iterator[Fin
 
 
 def _describe_allowances(report: CheckReport) -> Iterator[Finding]:
-    """Which ranges leave through devices that are only allowed, and what allows these, in one line:
-    nothing is wrong there.
+    """Yield one note about all ranges that leave through devices that are allowed and not expected,
+    with what allows them. There is none if no range does.
     """
     allowed: list[tuple[str, str]] = []
     for family in report.families:

@@ -14,15 +14,17 @@ if TYPE_CHECKING:
 
 
 def run() -> int:
-    """Run the command line of this process, which ends afterwards."""
+    """Run the command line of this process and return the exit code. The process has to exit then,
+    because its settings of signals and of the garbage collector are changed.
+    """
     import gc  # noqa: PLC0415  as in `main`
     import signal  # noqa: PLC0415  as in `main`
 
     if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # else nohup ignores it
         # A closed terminal ends a run as SIGTERM does: routes are rolled back.
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
-    # A check makes 35,000 objects, which stay. Looking for garbage among them took a sixth of its
-    # time.
+    # A check makes 35,000 objects that are in use to its end. The search for garbage among them
+    # took a sixth of its time.
     gc.set_threshold(50_000)
     code = main()
     gc.freeze()  # Python would look for garbage once more when it exits
@@ -34,7 +36,7 @@ def main(argv: Sequence[str] | None = None, *, host: Host | None = None) -> int:
     # Nothing is loaded before the `try`, so Ctrl-C is also handled while modules load.
     as_json = False
     try:
-        from hostrouting.cli.parser import command_of, make_parser  # noqa: PLC0415  see above
+        from hostrouting.cli.parser import make_parser, module_of  # noqa: PLC0415  see above
 
         parser = make_parser()
         if "_ARGCOMPLETE" in os.environ:  # a shell asks for what may be typed
@@ -46,7 +48,7 @@ def main(argv: Sequence[str] | None = None, *, host: Host | None = None) -> int:
         from hostrouting.cli.output import write  # noqa: PLC0415  the help needs less
         from hostrouting.host.host import Host  # noqa: PLC0415  the help needs no host
 
-        page = command_of(arguments.command).run(arguments, host or Host.local())
+        page = module_of(arguments.command).run(arguments, host or Host.local())
         return write(page, as_json=as_json)
     except KeyboardInterrupt:
         from hostrouting.cli.output import say  # noqa: PLC0415  it may not be loaded yet

@@ -17,11 +17,11 @@ _COLOURS = {
     **dict.fromkeys(("OK", "DONE", "NOTHING TO DO", "IN FORCE", "RUNS"), 32),  # green
     **dict.fromkeys(("OVERLAP", "FAILED", "DIFFERS", "STUCK", "MASKED"), 31),  # red
 }
-"""By the first words of a line; others are yellow."""
+"""The colours of a terminal, by the first words of a line; others are yellow."""
 
 
 class Page(NamedTuple):
-    """The answer of a command: its exit code, and the same as a document and as lines."""
+    """The answer of a command: its exit code, and what it prints, as JSON and as lines."""
 
     code: int
     document: dict[str, Any]
@@ -46,7 +46,10 @@ def write_error(error: Exception, *, as_json: bool) -> int:
     else:
         from traceback import format_exc  # noqa: PLC0415  only a bug needs it
 
-        ask = "this is a bug in hostrouting; please report it with the following text"
+        ask = (
+            "if a module is missing, install the package python3 (python3-minimal is not enough); "
+            "else this is a bug in hostrouting: please report it with the following text"
+        )
         say(ask, *format_exc().splitlines())
     return write(Page(code, error_document(error), ()), as_json=as_json)
 
@@ -63,7 +66,7 @@ def write(page: Page, *, as_json: bool) -> int:
         else:
             _print(page.lines, sys.stdout)
     except BrokenPipeError:
-        # Otherwise Python would try again when it exits, and complain.
+        # Otherwise Python writes again when it exits, and prints that this failed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return page.code
 
@@ -75,7 +78,7 @@ def say(first: str, *others: str) -> None:
 
 def _print(lines: Iterable[str], stream: TextIO | None) -> None:
     """Print the lines, each escaped: the name of a file or device could control a terminal."""
-    if stream is None:  # it was closed when this process was started
+    if stream is None:  # this process was started with the stream closed
         return
     encoding = stream.encoding or "utf-8"
     is_plain = not stream.isatty() or "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
@@ -89,8 +92,8 @@ def _print(lines: Iterable[str], stream: TextIO | None) -> None:
 
 
 def _coloured(line: str) -> str:
-    """The line as a terminal shows it: capitals before a colon, which say what is so, in colour."""
+    """The line with its first words in colour, if they are in capitals and a colon follows."""
     words, colon, others = line.partition(":")
     if not colon or not words.isupper():
         return line
-    return f"\x1b[1;{_COLOURS.get(words, 33)}m{words}\x1b[0m:{others}"
+    return f"\x1b[1;{_COLOURS.get(words, 33)}m{words}\x1b[0m:{others}"  # 33 is yellow

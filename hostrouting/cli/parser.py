@@ -1,4 +1,4 @@
-"""What may be typed: the commands with their arguments and their help.
+"""The commands, their arguments and their help.
 
 A new command is one row in COMMANDS and one module in `commands`, which is loaded when the command
 is typed.
@@ -160,7 +160,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Wraps each paragraph of a description, and leaves lists, which are indented, as they are."""
+    """Wraps the paragraphs of a description, but not its lists, which are indented."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         paragraphs: list[str] = []
@@ -178,7 +178,7 @@ class _Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         name = self.prog.rpartition(" ")[2]
         if name in COMMANDS:
-            self.description = command_of(name).__doc__
+            self.description = module_of(name).__doc__
         return super().format_help()
 
 
@@ -186,13 +186,13 @@ class _Version(argparse.Action):
     """Prints the version."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from hostrouting.boot.program import version  # noqa: PLC0415  nothing else needs it
+        from hostrouting.boot.program import version  # noqa: PLC0415  only --version needs it
 
         sys.stdout.write(f"hostrouting {version()}\n")
         parser.exit()
 
 
-def command_of(name: str) -> Any:
+def module_of(name: str) -> Any:
     """The module of the command."""
     return import_module(f"hostrouting.cli.commands.{name}")
 

@@ -14,7 +14,7 @@ from hostrouting.text import printable_lines
 from phases.observers import FIELDS
 
 _ON_THE_PAGE = {"verdict", "finding", "status"}
-"""The fields of log lines that the page repeats."""
+"""Log lines with one of these fields say what the page says later."""
 
 
 class TaskRun(NamedTuple):
@@ -27,7 +27,7 @@ class TaskRun(NamedTuple):
     wrote: tuple[str, ...]
     """The changed files that are there now."""
     removed: tuple[str, ...]
-    """Those that are gone."""
+    """The changed files that are gone."""
 
     @property
     def errors(self) -> list[BaseException]:
@@ -37,9 +37,9 @@ class TaskRun(NamedTuple):
     def lines(
         self, done: str = "", nothing: str = "", *, told: Sequence[Finding] = ()
     ) -> Iterator[str]:
-        """How the run ended, and what it changed. If it is ok, the first line ends with `done`, or
-        with `nothing` (the same, unless given) if it changed nothing. If not, the page goes on with
-        the findings `told`.
+        """How the run ended, and what it changed. After a success, the first line has the words
+        `done` or, if nothing was changed, `nothing` (if that is empty, also `done`). After a
+        failure, the remedies of the findings `told` are left out, because the page has them below.
         """
         if not self.report.ok:
             yield from self._failure_lines({finding.sentence for finding in told})
@@ -71,7 +71,7 @@ class TaskRun(NamedTuple):
             yield "Nothing was changed."
 
     def document(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """What `--json` prints, as plain values."""
         return {
             "ok": self.report.ok,
             "changed": self.effects.changed,
@@ -90,8 +90,8 @@ def run_task(task: phases.AnyTask, host: Host) -> TaskRun:
     report = phases.run(task)  # what became of each task is on the page
     effects = Effects()
     for step in report.walk():
-        if not step.children:  # the result of a group repeats theirs
-            effects += effects_of(step.result) + effects_of(step.error)  # it has one of the two
+        if not step.children:  # the result of a group repeats those of its tasks
+            effects += effects_of(step.result) + effects_of(step.error)  # a step has one of these
     wrote = tuple(path for path in effects.files if host.files.look(path) is not None)
     removed = tuple(path for path in effects.files if path not in wrote)
     return TaskRun(report, report.exit_code, effects, wrote, removed)
@@ -105,7 +105,7 @@ class _Escaped(logging.Formatter):
 
 
 def _log_to_standard_error() -> None:
-    """Log the lines that the page does not repeat, unless the program logs already."""
+    """Log to standard error what the page does not say, unless logging is set up already."""
     handler = logging.StreamHandler()
     handler.addFilter(lambda record: _ON_THE_PAGE.isdisjoint(getattr(record, FIELDS, ())))
     handler.setFormatter(_Escaped("%(message)s"))

@@ -1,5 +1,5 @@
-"""What the arguments of a command mean: the configuration that is known, from a file or from this
-host, and the one to check or to repair, with the CIDRs and devices that are typed.
+"""The configuration that a command is about: from a file or from this host, with the CIDRs and
+devices that are typed.
 """
 
 import argparse
@@ -22,7 +22,7 @@ def bad_input(name: str, rule: str, remedy: str, value: str = "") -> ConfigError
 
 
 def typed_options(arguments: argparse.Namespace) -> str:
-    """The CIDRs, devices and file as they were typed, for a proposed command."""
+    """The CIDRs, devices and file as they were typed, to repeat them in a proposed command."""
     options = "".join(f" {shlex.quote(cidr)}" for cidr in arguments.cidrs)
     options += typed("--dev", arguments.dev)
     options += typed("--allow", getattr(arguments, "allow", []))
@@ -47,7 +47,7 @@ def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
 
 @contextmanager
 def _faults_of(argument: str) -> Iterator[None]:
-    """In the block, what is wrong with a value is a fault of this argument."""
+    """In the block, the faults of a ConfigError get the name of this argument as their path."""
     try:
         yield
     except ConfigError as error:

@@ -17,16 +17,17 @@ Use: TypeAlias = Literal["network", "pod", "bridge", "marked"]
 - network: it leads to the pods of other nodes, or to all pods;
 - pod: it leads to one pod, so it is fine for single addresses only;
 - bridge: it leads to the pods of this node;
-- marked: only packets that a mark or a pod's device selects leave by it.
+- marked: it leads out only packets that a rule selects by their mark or their incoming device.
 """
 
 
 Proof: TypeAlias = Literal["inside", "device", "first"]
 """What proves that a route that refuses packets is a CNI's:
 
-- inside: the prefix has in it a pod behind a device of the CNI, or an address of such a device;
-- device: a device of the CNI is on this node: no other program uses the protocol for such routes;
-- first: such a device has the address at the beginning of the prefix: the CNI refuses only the
+- inside: the prefix contains a pod behind a device of the CNI, or an address of such a device;
+- device: a device of the CNI is on this node, because no other program uses the protocol for such
+  routes;
+- first: a device of the CNI has the first address of the prefix, because the CNI refuses only the
   subnet of this node.
 """
 
@@ -35,27 +36,27 @@ class Device(NamedTuple):
     """Devices of a CNI, by their names and kinds."""
 
     pattern: str
-    """For their names: `*` is any text, and `#` a decimal digit."""
+    """The pattern of their names: `*` is any text, and `#` a decimal digit."""
     kinds: tuple[str, ...]
-    """`""` is the kind of hardware, which a CNI can rename."""
+    """Their kinds as in `Link.kind`; "" is hardware, which a CNI can rename."""
     use: Use
 
 
 class Refusal(NamedTuple):
-    """Routes with which a CNI refuses packets to addresses of its own that no pod has."""
+    """Routes with which a CNI refuses packets to those of its addresses that no pod has."""
 
     protocol: int
     types: tuple[RouteType, ...]
     lengths: dict[int, tuple[int, int]]
-    """The shortest and longest prefix, by family; one without such routes is left out."""
+    """By family: the shortest and the longest prefix. A family without such routes is left out."""
     proof: Proof = "inside"
     """What proves that such a route is the CNI's."""
     is_shown_by_protocol: bool = False
-    """Whether other routes of the protocol that have a gateway are the CNI's, too."""
+    """Whether each route with this protocol and a gateway is the CNI's, too."""
 
 
 class Cni(NamedTuple):
-    """One CNI."""
+    """What is known about a CNI."""
 
     name: str
     devices: tuple[Device, ...]
@@ -67,17 +68,17 @@ class Cni(NamedTuple):
 
     @property
     def protocols(self) -> set[int]:
-        """The protocols of its routes through gateways, where these are known."""
+        """The protocols by which its routes with a gateway are recognised."""
         return {row.protocol for row in self.refusals if row.is_shown_by_protocol}
 
 
 POD_NETWORKS = ("cilium_host",)
-"""Devices with the use `network` that also show which CNI has the pods of the node: as with the
-device of a pod, it is the CNI that has routes by them.
+"""Devices with the use `network` whose routes show which CNI has the pods of the node, as routes by
+the device of a pod do.
 """
 
 BRIDGE_PLUGIN = "bridge"
-"""The name of the plain bridge plugin, whose pods may be those of many other CNIs."""
+"""The name of the plain bridge plugin. Many CNIs attach their pods with it."""
 
 BIRD, CALICO = 12, 80
 _BLOCKS = {4: (20, 32), 6: (116, 128)}
@@ -87,7 +88,9 @@ _BLOCKS = {4: (20, 32), 6: (116, 128)}
 def _devices(
     network: str = "", *, pod: str = "", bridge: str = "", marked: str = ""
 ) -> tuple[Device, ...]:
-    """The devices of each use, from a text: "PATTERN KIND [KIND…]", with commas between devices."""
+    """Make the rows for the devices of each use. A device is the text "PATTERN KIND [KIND…]", with
+    a comma before the next one.
+    """
     texts: dict[Use, str] = {"network": network, "pod": pod, "bridge": bridge, "marked": marked}
     devices: list[Device] = []
     for use, text in texts.items():
@@ -187,7 +190,9 @@ CNIS = (
 
 @lru_cache(4096)  # the devices of pods come and go, each with a new name
 def cni_row(name: str, kind: str) -> tuple[Cni, Device] | None:
-    """The CNI that makes devices with this name and kind, and the row for these."""
+    """The CNI that makes devices with this name and kind, and the row for them; None if no CNI
+    does.
+    """
     for cni in CNIS:
         for device in cni.devices:
             if _fits(device, name, kind):
@@ -198,7 +203,8 @@ def cni_row(name: str, kind: str) -> tuple[Cni, Device] | None:
 def _fits(device: Device, name: str, kind: str) -> bool:
     if kind not in device.kinds:
         return False
-    # To compile every pattern for the first device would take a seventieth of the whole command.
+    # Most names differ here already. Else every pattern would be compiled for the first device,
+    # which takes a seventieth of a whole check.
     beginning = device.pattern.partition("*")[0].partition("#")[0]
     if not name.startswith(beginning):
         return False

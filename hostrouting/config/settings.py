@@ -1,13 +1,14 @@
 """The configuration: every setting as a field of a frozen value, with its rules; and the rules
-about several.
+about several settings together (`faults_between`).
 
 Values from Python and from a file follow the same rules, and are refused with the same faults, all
 at once.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from ipaddress import IPv4Network, IPv6Address, IPv6Network
+from itertools import compress
 from os import PathLike
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -35,21 +36,21 @@ Mode: TypeAlias = Literal["WARN", "STRICT"]
 starting.
 """
 
-Part: TypeAlias = Literal["static_routes", "probe_rewrite", "route_overlap"]
+PassPart: TypeAlias = Literal["static_routes", "probe_rewrite", "route_overlap"]
 """A part of a pass (`upkeep.passes`), which has the name of its section of the configuration."""
-PARTS: tuple[Part, ...] = get_args(Part)
+PARTS: tuple[PassPart, ...] = get_args(PassPart)
 
 MACHINES = "systemd-nspawn@.service"
 """The template of the units of machines, which are the containers of systemd-nspawn."""
 
 _OUR_KEY = "hostRouting"
-"""Where an agent's own file has the configuration, beside the settings of the agent."""
+"""The key under which an agent's own file has the configuration, beside the agent's settings."""
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-# int() would also read 08, and the digits of other alphabets.
+# A table and not int(), which would also accept 08, and the digits of other alphabets.
 _LENGTHS = {str(length): length for length in range(256)}
 _WIDEST_PODS = {4: 8, 6: 32}
-"""By family: the shortest prefix of a network of pods."""
+"""By family: the shortest prefix that `managed` may have. It protects against a mistyped length."""
 
 _OUR_UNITS = (
     "static-routes.service",
@@ -59,7 +60,7 @@ _OUR_UNITS = (
 )
 """As in `HostLayout`, which this module may not import."""
 _EARLY = {
-    # the bus and the devices, by which systemd's own are reached
+    # the devices; and the bus, by which systemd is reached
     "udev", "dbus", "dbus-broker", "messagebus",
     # what gives this host its addresses and its default route
     "NetworkManager", "NetworkManager-wait-online", "NetworkManager-dispatcher",
@@ -78,9 +79,10 @@ _EARLY = {
     "nftables", "nftables-flush", "iptables", "ip6tables", "firewalld", "ufw",
     "netfilter-persistent",
 }  # fmt: skip
-"""The services that the network, or the gate itself, needs: each by its whole name, and those of a
-template up to the @. Those of systemd, and of netplan for a device, are known by their beginning.
+"""The services that the network or the gate itself needs, without ".service"; of a template, up to
+the @. `_precedes_gate` knows those of systemd and netplan by the beginning of their names.
 """
+# Services that start the containers of the whole host: to gate them would hold back too much.
 _RUNTIMES = ("containerd.service", "crio.service", "snap.microk8s.daemon-containerd.service")
 
 
@@ -93,8 +95,9 @@ for _kind in (IPv4Network, IPv6Network):
 
 
 def _network(text: str, *, needs_length: bool = True, masks_host_bits: bool = True) -> Network:
-    """The network that the text means. Its host bits are masked, or refused if not. Without a
-    length, it is one address, or refused if it needs one.
+    """The network that the text means. Host bits are masked if `masks_host_bits`, else they are a
+    fault. A text without a length is a single address, unless it `needs_length`. The arguments of
+    a ValueError are the rule that is broken and the remedy.
     """
     host, slash, length = text.partition("/")
     try:
@@ -116,21 +119,27 @@ def _network(text: str, *, needs_length: bool = True, masks_host_bits: bool = Tr
 
 
 def _require_no_ipv4(block: Network | IP) -> None:
-    """Raise ValueError if this is IPv4 written as IPv6: Linux routes no IPv4 packet by it."""
-    plain = as_ipv4(Prefix.of(block))
-    if plain is not None:
-        text = plain.ip if isinstance(block, IPv6Address) else plain
+    """Raise ValueError if this is IPv4 written as IPv6 (::ffff:10.0.0.0): Linux would route IPv6
+    packets by it, and never IPv4 ones.
+    """
+    ipv4 = as_ipv4(Prefix.of(block))
+    if ipv4 is not None:
+        text = ipv4.ip if isinstance(block, IPv6Address) else ipv4
         raise ValueError("is IPv4, written as IPv6", f'write "{text}"')
 
 
 def _router(ip: IP) -> IP:
+    # A rule for `Annotated`, which returns the value.
     _require_no_ipv4(ip)
     return ip
 
 
 def _precedes_gate(unit: str) -> bool:
-    """Whether the unit starts before the gate opens: it is one of ours, or the network needs it."""
+    """Whether the unit must start before the gate lets any unit start: it is one of ours, or the
+    network needs it.
+    """
     name, at, _ = unit.removesuffix(".service").partition("@")
+    # systemd-nspawn@ is the template of machines, which wait for the gate.
     is_early = name.startswith(("systemd-", "netplan-wpa-")) and name != "systemd-nspawn"
     return unit in _OUR_UNITS or is_early or f"{name}{at}" in _EARLY
 
@@ -139,8 +148,8 @@ def _is_not_reserved(block: Network | IP) -> bool:
     return not is_reserved(Prefix.of(block))
 
 
-# In `Annotated`, the type is followed by the rules through which a value goes, in their order. Each
-# returns the value for the next one. `must` makes one of a condition: the value stays as it is.
+# In `Annotated`, rules follow the type. Each is a function that returns the value for the next
+# rule, or raises ValueError. `must` makes a rule from a condition, which leaves the value as it is.
 
 Masked: TypeAlias = Annotated[
     Network,
@@ -167,12 +176,12 @@ Router: TypeAlias = Annotated[
     ),
 ]
 is_configurable_dev = matches(r"(?!\.\.?$)[\w.-]{1,15}")
-"""Whether a configuration can name this device: for Linux, a name can have almost any character."""
+"""Whether a configuration can name this device. Linux allows nearly every character in a name."""
 DeviceName: TypeAlias = Annotated[
     str,
     must(is_configurable_dev, "is not a device name: 1 to 15 letters, digits, '_', '.' and '-'"),
 ]
-# Only * and ?. Without its *, a pattern has at most 15 characters, as the names that it allows.
+# Only * and ? have a meaning. Without its *, a pattern has at most 15 characters, like the names.
 Pattern: TypeAlias = Annotated[
     str,
     must(
@@ -195,6 +204,11 @@ Unit: TypeAlias = Annotated[
         'write one such as "kubelet.service"',
     ),
     must(
+        # The folder of its drop-ins has ".d" behind that, and Linux allows names of 255 characters.
+        lambda unit: len(unit) <= 253,
+        "is longer than 253 characters, so the folder of its drop-ins cannot be made",
+    ),
+    must(
         lambda unit: not _precedes_gate(unit),
         "is needed for the network, or by the gate itself, so this unit and the gate would "
         "wait for each other",
@@ -210,19 +224,19 @@ _SELECTOR = rf"({'|'.join(SELECTORS)}|attribute-\d+) [\w./:-]+"
 Selection: TypeAlias = Annotated[
     str,
     must(
-        matches(rf"(not )?{_SELECTOR}( {_SELECTOR})*"),
+        matches(rf"(?!.*from all)(not )?{_SELECTOR}( {_SELECTOR})*"),
         "is not a list of selectors",
-        'write it as "ip rule" does: "fwmark 0x1/0xff"',
+        'write it as "ip rule" does, but without "from all": "fwmark 0x1/0xff"',
     ),
 ]
 
 
-# The settings. `faults_between` is asked once each value of the section is right.
+# The settings. `faults_between` is called when each single value of the section is right.
 
 
 @section
 class StaticRoute(NamedTuple):
-    """One route that the host must have."""
+    """A route that the host must have."""
 
     destination: Annotated[
         Network,
@@ -266,7 +280,7 @@ class StaticRoute(NamedTuple):
         return " ".join(words)
 
     def faults_between(self) -> Iterator[Fault]:
-        """A gateway of the other family, or a link-local one without a device."""
+        """Yield a fault if the gateway is of the other family, or link-local without a device."""
         gateway = self.gateway
         if gateway is None:
             return
@@ -287,14 +301,16 @@ class StaticRoutesConfig(NamedTuple):
     routes: tuple[StaticRoute, ...] = ()
 
     def faults_between(self) -> Iterator[Fault]:
-        """Routes that are the same one for Linux, and routes that are not enabled."""
-        places: dict[RouteKey, int] = {}
-        for place, route in enumerate(self.routes):
-            first = places.setdefault(route.key, place)
-            if first != place:
+        """Yield a fault for each route with the key of an earlier one, which Linux would not
+        accept, and a fault if there are routes but they are not enabled.
+        """
+        index_by_key: dict[RouteKey, int] = {}
+        for index, route in enumerate(self.routes):
+            first = index_by_key.setdefault(route.key, index)
+            if first != index:
                 rule = f"has the destination and the metric of routes[{first}]"
                 remedy = "remove one of the two, or give them different metrics"
-                yield Fault(f"routes[{place}]", show(str(route.destination)), rule, remedy)
+                yield Fault(f"routes[{index}]", show(str(route.destination)), rule, remedy)
         if self.routes and not self.enabled:
             yield Fault("enabled", "", "there are routes", 'set "enabled": true')
 
@@ -309,7 +325,7 @@ class RouteOverlapConfig(NamedTuple):
     undecided: Literal["warn", "refuse"] = "warn"
     """What STRICT does about a verdict that is UNDECIDED."""
     expected_devs: tuple[DeviceName, ...] = ()
-    """If empty, the devices of the default route, for the CIDRs of each family its own."""
+    """If empty, the devices of the default route: for each CIDR, that of its family."""
     allowed_devs: tuple[Pattern, ...] = ()
     """Patterns (`*`, `?`) for devices that may carry part of an expected CIDR, beside those of
     known CNIs.
@@ -324,7 +340,7 @@ class RouteOverlapConfig(NamedTuple):
     """
 
     def faults_between(self) -> Iterator[Fault]:
-        """A mode that would protect nothing."""
+        """Yield a fault if STRICT has nothing to check, or if "refuse" has no effect."""
         if self.mode == "STRICT" and not self.cidrs:
             rule = "STRICT, but no CIDRs are given, so nothing is checked"
             yield Fault("mode", "", rule, "add expectedCidrs or serviceCidrs")
@@ -334,7 +350,7 @@ class RouteOverlapConfig(NamedTuple):
 
     @property
     def cidrs(self) -> tuple[Network, ...]:
-        """All that must leave through the expected devices."""
+        """All networks that must leave through the expected devices."""
         return tuple(dict.fromkeys((*self.expected_cidrs, *self.service_cidrs)))
 
     @property
@@ -344,16 +360,16 @@ class RouteOverlapConfig(NamedTuple):
 
     @property
     def effect(self) -> str:
-        """What the mode means for a start, in words."""
+        """What the mode means for the start of a gated unit, in words."""
         if not self.is_strict:
             return "gated units start even while an address escapes"
         doubt = " or may escape" if self.undecided == "refuse" else ""
         return f"the gate refuses every start while an address escapes{doubt}"
 
     def refuses(self, verdict: str) -> bool:
-        """Whether no gated unit starts with this verdict of a check, and a run fails."""
+        """Whether this verdict of a check makes a run fail and keeps gated units from starting."""
         if verdict == "undecided":
-            return self.undecided == "refuse"  # so it is STRICT
+            return self.undecided == "refuse"  # only possible with STRICT
         return self.is_strict and verdict != "ok"
 
 
@@ -381,7 +397,9 @@ class ProbeRewriteConfig(NamedTuple):
     """Whether to add a route to the global address, so that replies leave through the uplink."""
 
     def faults_between(self) -> Iterator[Fault]:
-        """Interfaces without the rewrite, a rewrite without interfaces, or a route with several."""
+        """Yield a fault if interfaces are given but not enabled, if none is given, or if several
+        are given and the route needs exactly one.
+        """
         enabled, interfaces = self.enabled, self.interfaces
         if interfaces and not enabled:
             yield Fault("enabled", "", "there are interfaces", 'set "enabled": true')
@@ -399,7 +417,7 @@ class ProbeRewriteConfig(NamedTuple):
 
 @section
 class AzureVnetCleanupConfig(NamedTuple):
-    """Which state of azure-vnet is stale, and what the cleanup may change."""
+    """What the clean-up after azure-vnet may delete."""
 
     managed: Annotated[
         tuple[Pods, ...],
@@ -449,36 +467,36 @@ class HostRoutingConfig(NamedTuple):
     """Whether systemd-networkd is told to keep routes and rules that it does not know."""
 
     def faults_between(self) -> Iterator[Fault]:
-        """A guard that has nothing to guard."""
-        if self.guard.enabled and not self.has_work:
+        """Yield a fault if the guard has nothing to guard."""
+        if self.guard.enabled and not self.parts:
             rule = "there is nothing to guard: no routes, no expected CIDRs and no probe rewrite"
             yield Fault("guard", "", rule, "add staticRoutes, routeOverlap or probeRewrite")
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "HostRoutingConfig":
-        """The configuration in a file or pipe; `-` is standard input. A ConfigError names the file
-        as its `source`.
+        """Read the configuration in a file or pipe; `-` is standard input. A ConfigError names the
+        file as its `source`.
         """
         return load(path, cls.from_json)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "HostRoutingConfig":
-        """The configuration in a JSON text, as `from_mapping` reads it."""
+        """Read the configuration in a JSON text, as `from_mapping` does."""
         return cls.from_mapping(parse(text))
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, object]) -> "HostRoutingConfig":
-        """The configuration in parsed JSON: the whole of it, or in an agent's larger file the value
-        of its key `hostRouting`. Raises a ConfigError with all faults at once.
+        """Read the configuration in parsed JSON. It is the whole mapping or, in an agent's own
+        file, the value of the key `hostRouting`. Raises a ConfigError with all faults at once.
         """
-        given: object = mapping  # JSON can be anything
+        given: object = mapping  # JSON need not be an object, whatever the type of `mapping` says
         known = fields_of(cls)
         if isinstance(given, Mapping) and _OUR_KEY in given:
             ours = [key for key in known if key in mapping and key not in _AGENTS_MAY_HAVE]
             if ours:
                 rule = f"is beside {_OUR_KEY}, where it would be ignored"
                 raise ConfigError(Fault(key, "", rule, f"move it into {_OUR_KEY}") for key in ours)
-            if _OUR_KEY in getattr(mapping, "twice", ()):
+            if _OUR_KEY in getattr(mapping, "repeated", ()):
                 raise ConfigError([Fault(_OUR_KEY, "", "given more than once")])
             return read(cls, mapping[_OUR_KEY], key=_OUR_KEY)
         try:
@@ -495,9 +513,9 @@ class HostRoutingConfig(NamedTuple):
         return dict(json_value(self))
 
     @property
-    def parts(self) -> tuple[Part, ...]:
-        """The parts of a pass that have anything to set or to check, in their order. The route for
-        replies to probes is one of the static routes.
+    def parts(self) -> tuple[PassPart, ...]:
+        """The parts of a pass that have anything to set or to check, in their order. The part of
+        the static routes also sets the route for replies to probes.
         """
         probes = self.probe_rewrite
         has_reply_route = probes.enabled and probes.ensure_route
@@ -506,41 +524,38 @@ class HostRoutingConfig(NamedTuple):
             probes.enabled,
             self.route_overlap.cidrs,
         )
-        return tuple(part for part, has_work in zip(PARTS, work, strict=True) if has_work)
-
-    @property
-    def has_work(self) -> bool:
-        """Whether there is anything to wait for, or to guard."""
-        return bool(self.parts)
+        return tuple(compress(PARTS, work))
 
     @property
     def asks_for_nothing(self) -> bool:
-        """Whether the configuration asks for no file on a host: it gates no unit, as any with
-        something to do does, and keeps no foreign routes.
+        """Whether the configuration needs no file on a host: it gates no unit, so it has nothing to
+        do either, and keeps no foreign routes.
         """
         return not gated_units(self) and self.manage_foreign != "keep"
 
-    def replaced(self, section: str, other: "HostRoutingConfig") -> "HostRoutingConfig":
-        """The same configuration with one section (the name of its attribute) of the other one. A
+    def replaced(self, names: Iterable[str], other: "HostRoutingConfig") -> "HostRoutingConfig":
+        """Take the attributes of these names from the other configuration, and keep the rest. A
         guard that would have nothing left to guard is turned off.
         """
-        # First without a guard: one that has nothing to guard would be refused.
-        changed = self._replace(guard=GuardConfig(), **{section: getattr(other, section)})
-        if not changed.has_work:
+        taken = {name: getattr(other, name) for name in names}
+        guard = taken.pop("guard", self.guard)
+        # First without the guard: this would fail if the guard had nothing left to guard.
+        changed = self._replace(guard=GuardConfig(), **taken)
+        if not changed.parts:
             return changed
-        return changed._replace(guard=self.guard)
+        return changed._replace(guard=guard)
 
 
 _AGENTS_MAY_HAVE = ("gate", "guard")
-"""The keys that an agent may also use for something else."""
+"""The keys of ours that an agent's own file may have beside `hostRouting`, with another meaning."""
 
 
 def gated_units(config: HostRoutingConfig) -> tuple[str, ...]:
-    """The units that wait for the gate: those of the section, or machines if there is anything to
-    wait for.
+    """The units that wait for the gate: those of the section `gate`. Without this section, they are
+    the machines if there is anything to wait for, and else none.
     """
     if config.gate is not None:
         return tuple(sorted(set(config.gate.units)))
-    if config.has_work:
+    if config.parts:
         return (MACHINES,)
     return ()

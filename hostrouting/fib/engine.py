@@ -4,7 +4,7 @@ address, or for every address of a prefix.
 Theory of operation.
 
 One lookup. Linux goes through the policy rules in the order of their priority. A rule that does not
-select the packet is passed over. A rule that selects the packet refuses it or looks up a table, in
+select the packet is skipped. A rule that selects the packet refuses it or looks up a table, in
 which the route with the longest prefix is used, and of several routes to this prefix the one with
 the lowest metric. The lookup ends with this route. Linux goes on with the next rule if the table
 has no route for the packet, if the route has the type throw, or if the rule suppresses the route.
@@ -18,34 +18,32 @@ Every packet. Rules select by more than the destination. The plain packet has no
 protocol or port that a rule selects, and no device or source that it is bound to. (IPv4 compares
 the `from` of a rule with 0.0.0.0 then; in IPv6 no `from` matches.) Of all packets that this host
 sends, a rule selects every one, none, or those that meet its conditions, such as a mark. So one
-pass over the rules follows all of them at once: a rule with conditions captures some packets, and
-the others go on; a rule without captures those that are left, and the pass is over. The result is
-the decision for the plain packet, and the other ends: the decisions for packets that differ
-from the plain one at some rule. No end is missed, because each capture adds one. Some may be
-the end of no packet at all, because conditions of different rules can exclude each other; that
-errs on the safe side.
+pass over the rules follows all of them at once: a rule with conditions captures some packets (it
+decides about them, and they go no further), and the others go on to the next rule; a rule without
+conditions captures those that are left, and the pass is over. The result is the decision for the
+plain packet, and the other ends: the decisions for packets that differ from the plain one at some
+rule. No end is missed, because each capture adds one. Some may be the end of no packet at all,
+because conditions of different rules can exclude each other; that errs on the safe side.
 
-What this host forwards is not followed: a rule for sources that this host does not have (`from
-10.244.1.7`), or for all but what arrives on a device (`not iif eth0`), is as if that did not exist.
-What a rule for a device selects (`iif cni0`) has an end, as packets with a mark have, also
-behind a rule for all that this host sends (`iif lo`).
+What this host forwards is not followed. So a rule for sources that this host does not have (`from
+10.244.1.7`) selects nothing, and a rule for all but what arrives on a device (`not iif eth0`)
+selects everything. There is one exception: what a rule selects by its incoming device (`iif cni0`)
+has an end, as packets with a mark have, even after a rule for all that this host sends (`iif lo`).
 
-What the engine does not look at is named in `hostrouting.fib.not_judged`. Where such a rule or
-route would decide, the kind of the decision is not-judged. Whether a decision is right is the
-question of `hostrouting.check`.
+The rules and routes that the engine does not evaluate are named in `hostrouting.fib.not_judged`.
+Where such a rule or route would decide, the kind of the decision is not-judged. Whether a decision
+is right is the question of `hostrouting.check`.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip, borders_of, width_of
 from hostrouting.model.route import REFUSING, TABLE_MAIN, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
-
-T = TypeVar("T")
 
 Condition: TypeAlias = tuple[str, str]
 """A selector of a rule, with its value, in the words of `ip rule`: ("fwmark", "0x1/0xff")."""
@@ -71,60 +69,63 @@ class Decision(NamedTuple):
 
 
 NO_ROUTE = Decision("no-route")
-"""The decision for a packet that no rule ends."""
+"""The decision if no rule decides."""
 NOT_JUDGED = "not-judged"
-"""The kind of a decision that is not computed: for a goto, a group of devices, or an IPv6 route for
-some sources.
+"""The kind of a decision that is not computed, because of a rule with goto or suppress_ifgroup, or
+of an IPv6 route for some sources only.
 """
 
 
 class OtherEnd(NamedTuple):
-    """Where packets end that differ from the plain packet to the same destination at this rule."""
+    """The decision for packets that this rule treats differently from the plain packet to the same
+    destination.
+    """
 
     rule: Rule
     decision: Decision
     met: tuple[Condition, ...]
-    """The conditions of the rule that these packets meet, and the plain one does not. Empty if
-    these are the packets that do not meet them: no more is known.
+    """The conditions of the rule that these packets meet, and the plain one does not. Empty if it
+    is the other way round: the packets differ by not meeting all conditions.
     """
 
 
 # One table.
 
 
-class ByPrefix(Generic[T]):
-    """Routes by a prefix, so that those around an address are found without asking all."""
+class ByPrefix:
+    """Routes in an index: those to an address are found without a look at all the others."""
 
-    def __init__(self, family: int, pairs: Iterable[tuple[Prefix, T]]) -> None:
-        """Each item comes after its prefix; those of one prefix stay in this order."""
-        by_length: dict[int, dict[int, list[T]]] = {}
-        for (_, first, length), item in pairs:
-            by_length.setdefault(length, {}).setdefault(first, []).append(item)
+    def __init__(self, family: int, routes: Iterable[Route]) -> None:
+        """The routes to one prefix stay in this order."""
+        by_length: dict[int, dict[int, list[Route]]] = {}
+        for route in routes:
+            _, first, length = route.prefix
+            by_length.setdefault(length, {}).setdefault(first, []).append(route)
         every_bit = (1 << width_of(family)) - 1
-        self._by_netmask: list[tuple[int, dict[int, list[T]]]] = []
-        """By the netmask, the longest first, and by the first address of the prefix."""
+        self._by_netmask: list[tuple[int, dict[int, list[Route]]]] = []
+        """Each netmask, the longest first, with the routes by the first address of their prefix."""
         for length in sorted(by_length, reverse=True):
             netmask = every_bit ^ (every_bit >> length)
             self._by_netmask.append((netmask, by_length[length]))
 
-    def around(self, address: int) -> list[T]:
-        """Those whose prefix contains the address, the longest prefix first."""
-        items: list[T] = []
+    def covering(self, address: int) -> list[Route]:
+        """The routes whose prefix contains the address, the longest prefix first."""
+        routes: list[Route] = []
         for netmask, by_first in self._by_netmask:
-            items += by_first.get(address & netmask, ())
-        return items
+            routes += by_first.get(address & netmask, ())
+        return routes
 
 
-class Table(ByPrefix[Route]):
-    """One routing table: the routes that Linux may use for plain packets. Those for a type of
-    service, and those that it passes over because they are dead or have expired, are left out.
+class Table(ByPrefix):
+    """A routing table: the routes that Linux may use for plain packets. Routes with a tos are left
+    out, and so are routes that Linux does not use because they are dead or have expired.
     """
 
     def __init__(self, family: int, routes: Iterable[Route]) -> None:
-        """The routes are in the kernel's order, which counts for those of one rank."""
+        """The routes are in the kernel's order: of those with one rank, Linux uses the first."""
         usable = [route for route in routes if not route.tos and not route.is_passed_over]
         usable.sort(key=_rank)
-        super().__init__(family, [(route.prefix, route) for route in usable])
+        super().__init__(family, usable)
 
     def best(self, address: int) -> Route | None:
         """The route that Linux uses for this address: of those with the longest prefix that
@@ -138,8 +139,8 @@ class Table(ByPrefix[Route]):
 
     def routes_to(self, prefix: Prefix) -> list[Route]:
         """The routes to exactly this prefix that are for any source, the preferred one first."""
-        around = self.around(prefix.first)
-        return [route for route in around if route.prefix == prefix and route.source is None]
+        covering = self.covering(prefix.first)
+        return [route for route in covering if route.prefix == prefix and route.source is None]
 
 
 def _rank(route: Route) -> tuple[bool, int, int]:
@@ -157,22 +158,22 @@ def _rank(route: Route) -> tuple[bool, int, int]:
 
 
 def suppresses(rule: Rule, route: Route) -> bool:
-    """Whether the rule passes over this route because its prefix is too short. Linux suppresses no
-    refusal.
+    """Whether the rule does not use this route because its prefix is too short
+    (`suppress_prefixlength`). Linux never suppresses a route that refuses packets.
     """
     limit = rule.suppress_prefixlength
     return limit is not None and route.prefix.length <= limit and route.type not in REFUSING
 
 
 def decide(rule: Rule, route: Route | None) -> Decision | None:
-    """The decision for packets that the rule selects, if this is the route that its table has for
-    them; None if they go on to the next rule.
+    """The decision for packets that the rule selects and for which its table has this route; None
+    if they go on to the next rule.
     """
     if rule.action in REFUSING:
         return Decision(rule.action, None, rule)
     if rule.action == "goto":
         return Decision(NOT_JUDGED, None, rule)
-    if route is None:  # also with the action nop
+    if route is None:  # the table has none, or the action is nop
         return None
     if route.source is not None:
         return Decision(NOT_JUDGED, None, rule)
@@ -187,7 +188,7 @@ def decide(rule: Rule, route: Route | None) -> Decision | None:
 
 
 class AppliedRule(NamedTuple):
-    """One rule, as it is for the packets that this host sends."""
+    """A policy rule, with what decides whether it selects a packet that this host sends."""
 
     rule: Rule
     to: Prefix | None
@@ -222,7 +223,7 @@ class AppliedRule(NamedTuple):
 
     @property
     def is_for_a_device(self) -> bool:
-        """Whether it selects what arrives on a device, which this host forwards."""
+        """Whether it selects packets by their incoming device: this host forwards them."""
         return self.rule.iif not in {None, "lo"} and not self.invert
 
     def _is_inside(self, address: int) -> bool:
@@ -239,28 +240,30 @@ class AppliedRule(NamedTuple):
 
 
 def conditions_of(rule: Rule) -> tuple[Condition, ...]:
-    """The selectors of a rule, except the destination, and `iif lo`, which all packets of this host
-    meet.
+    """The selectors of a rule, but without the destination (`to`), and without `iif lo`, which all
+    packets of this host meet.
     """
     selectors = rule.selectors()
     return tuple(each for each in selectors if each[0] != "to" and each != ("iif", "lo"))
 
 
 def _is_never_met(rule: Rule, condition: Condition, own: Iterable[IP]) -> bool:
-    """Whether no packet that is followed meets the condition: it is for sources that are not
-    addresses of this host, or excludes what arrives on a device.
+    """Whether no packet meets the condition: it is a `from` without an address of this host, or the
+    `iif` of an inverted rule. Packets that meet the `iif` of another rule are followed.
     """
     name, _ = condition
     sources = rule.src
     if name != "from" or sources is None:
         return name == "iif" and rule.invert
     is_for_no_source = rule.family == IPV4 and sources.first == 0
+    # Packets from a loopback address never leave this host.
     return not is_for_no_source and not any(ip in sources for ip in own if not ip.is_loopback)
 
 
 def _plain_meets(rule: Rule, condition: Condition) -> bool:
-    """Whether the plain packet meets this condition. While a packet has no source, IPv4 compares
-    `from` with 0.0.0.0.
+    """Whether the plain packet meets this condition. It has no mark, user 0, and no source yet:
+    IPv4 compares `from` with 0.0.0.0 then, and in IPv6 no `from` matches. It meets no other
+    selector.
     """
     name, value = condition
     if name == "fwmark":
@@ -279,17 +282,17 @@ class Fib:
     """The rules and tables of one host for one family."""
 
     def __init__(self, snapshot: Snapshot, family: int) -> None:
-        """Make table main, and each that a rule looks up; the others are left out."""
+        """Make the tables that a rule looks up, and table main."""
         self.snapshot = snapshot
         self.family = family
         self.width = width_of(family)
         rules = [rule for rule in snapshot.rules if rule.family == family and not rule.l3mdev]
         rules.sort(key=lambda rule: rule.priority)
         self.rules = tuple(rules)
-        """In the order of the lookup. The rule for VRFs is left out: packets in a VRF are not
-        judged.
+        """In the order of the lookup. The rule for VRFs is left out: it never selects packets
+        outside a VRF, and those in a VRF are not followed.
         """
-        # Table main is always there: its routes to pods are missed if no rule looks it up.
+        # Always with table main: if no rule looks it up, its routes to pods are hidden.
         by_table: dict[int, list[Route]] = {TABLE_MAIN: []}
         for rule in self.rules:
             if rule.action == "to_table":
@@ -303,7 +306,7 @@ class Fib:
 
     @cached_property
     def applied(self) -> list[AppliedRule]:
-        """The rules that select packets of this host, in order."""
+        """The rules that select any packets of this host, in order."""
         own = [each.ip for each in self.snapshot.addresses if each.ip.version == self.family]
         applied: list[AppliedRule] = []
         for rule in self.rules:
@@ -312,7 +315,7 @@ class Fib:
             if not any(_is_never_met(rule, condition, own) for condition in conditions):
                 met = all(_plain_meets(rule, condition) for condition in conditions)
                 applied.append(AppliedRule(rule, rule.dst, rule.invert, conditions, met, table))
-            elif rule.invert:  # what it excludes, this host does not send
+            elif rule.invert:  # this host sends nothing that the rule excludes
                 everything = AppliedRule(
                     rule, None, invert=False, conditions=(), is_met_by_plain=True, table=table
                 )
@@ -320,8 +323,8 @@ class Fib:
         return applied
 
     def lookup(self, destination: IP | str) -> Decision:
-        """What happens to the plain packet. Raises ValueError for an address of the other
-        family.
+        """The decision for the plain packet to this address. ValueError if the address is of the
+        other family.
         """
         address = as_ip(destination)
         if address.version != self.family:
@@ -330,13 +333,13 @@ class Fib:
         return decision
 
     def cells(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """The first and last address of each cell that these addresses consist of, in order."""
+        """Yield the first and the last address of each cell from `first` to `last`, in order."""
         return pieces(first, last, self.borders)
 
     @cached_property
     def borders(self) -> list[int]:
-        """Where each prefix of a route or of a rule begins, and the address after its last one, in
-        order.
+        """The first address of each prefix of a route or of a rule, and the address after its last
+        one, sorted.
         """
         prefixes = [route.prefix for route in self.routes]
         prefixes += [rule.dst for rule in self.rules if rule.dst is not None]
@@ -348,20 +351,22 @@ class Fib:
 
         For example, wg-quick has these rules, and both tables have a default route:
 
-            50: lookup main suppress_prefixlength 0   passes over it: all packets go on
-            51: not fwmark 51820 lookup 51820         captures the plain packet, and leaves the
-                                                      packets with the mark
+            50: lookup main suppress_prefixlength 0   does not use it: all packets go on
+            51: not fwmark 51820 lookup 51820         captures the plain packet; the packets with
+                                                      the mark go on
             32766: lookup main                        captures all packets that are left
 
         So the decision is that of rule 51. The packets with the mark differ there, and have the
         decision of rule 32766: the only other end.
         """
         plain: Decision | None = None
-        leaves: AppliedRule | None = None
-        """The rule that captures the plain packet, and leaves others."""
+        by_conditions: AppliedRule | None = None
+        """The rule that captures the plain packet, if it does not capture all packets."""
         others: list[OtherEnd] = []
         rest: Decision | None = None
+        """The decision for the packets of this host that no rule has captured by conditions."""
         captured: set[tuple[bool, tuple[Condition, ...]]] = set()
+        """The conditions of the rules before: a second rule with equal ones captures nothing."""
         for applied in self.applied:
             selection = (applied.invert, applied.conditions)
             is_all = applied.selects_all(address)
@@ -373,24 +378,24 @@ class Fib:
             if is_all:
                 rest = decision if rest is None else rest
                 if applied.rule.iif != "lo":
-                    break  # else, what this host forwards goes on
+                    break  # after `iif lo`, forwarded packets are left
             elif rest is None or applied.is_for_a_device:
                 captured.add(selection)
                 if plain is None and applied.selects_plain(address):
                     plain = decision
-                    leaves = applied
+                    by_conditions = applied
                 else:
                     met = () if applied.invert else applied.conditions
                     others.append(OtherEnd(applied.rule, decision, met))
         rest = NO_ROUTE if rest is None else rest
-        if plain is None or leaves is None:
+        if plain is None or by_conditions is None:
             return rest, tuple(others)
-        met = leaves.conditions if leaves.invert else ()
-        return plain, (*others, OtherEnd(leaves.rule, rest, met))
+        met = by_conditions.conditions if by_conditions.invert else ()
+        return plain, (*others, OtherEnd(by_conditions.rule, rest, met))
 
     def possible_devs(self, decision: Decision) -> tuple[str, ...]:
-        """The devices by which packets may leave: those of the route and, while the gateway of a
-        default route does not answer, those of equal ones.
+        """The devices by which packets with this decision may leave. For a default route, these are
+        also the devices of equal ones, which Linux uses while its gateway does not answer.
         """
         route = decision.route
         if route is None or route.prefix.length:
@@ -403,21 +408,23 @@ class Fib:
 
     @cached_property
     def tables_for_plain(self) -> set[int]:
-        """The tables that a rule looks up for plain packets, at least to some addresses."""
+        """The tables that a rule looks up for plain packets to any addresses."""
         rules = [each for each in self.applied if each.is_met_by_plain or each.invert]
         return {each.rule.table for each in rules}
 
     def with_routes(self, added: Iterable[Route]) -> "Fib":
-        """The same host with more routes."""
+        """The same host after these routes were added (`Snapshot.with_routes`)."""
         return Fib(self.snapshot.with_routes(added), self.family)
 
     def with_rules(self, added: Iterable[Rule]) -> "Fib":
-        """The same host with more rules; of one priority, they are the last."""
+        """The same host after these rules were added, each as the last of its priority."""
         return Fib(self.snapshot._replace(rules=(*self.snapshot.rules, *added)), self.family)
 
 
 def pieces(first: int, last: int, borders: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The range, cut at these borders, which are in order."""
+    """Cut the range at these borders, which are sorted: the first and the last address of each
+    piece, in order.
+    """
     inside = borders[bisect_right(borders, first) : bisect_right(borders, last)]
     for border in inside:
         yield first, border - 1

@@ -1,7 +1,5 @@
-"""What the engine does not look at, named one by one, so that readers of a verdict know what it
-does not cover.
-
-A rare shape is named, and not modelled. A verdict that such a shape could change is UNDECIDED.
+"""The rules and routes that the engine does not evaluate. They are rare, and a verdict that one of
+them could change is UNDECIDED and names it.
 """
 
 from __future__ import annotations
@@ -22,24 +20,26 @@ KEEPS_DESTINATION = {"encap ip", "encap ip6", "encap mpls"}
 
 
 def not_judged(fib: Fib) -> Iterator[tuple[str, Prefix]]:
-    """Each rule and route that the engine does not look at, and the addresses that it is about.
+    """Yield each rule and route that the engine does not evaluate, as text, with the addresses to
+    which it applies.
 
-    Of the rules, those that select plain packets. Other packets, such as marked ones, have an
+    Rules are named here if they select plain packets. Other packets, such as marked ones, have an
     end of their own (`Fib.ends`), which is not-judged if such a rule decides about them.
     """
     for applied in fib.applied:
         rule = applied.rule
-        is_unjudged = rule.action == "goto" or rule.suppress_ifgroup is not None
-        if is_unjudged and (applied.is_met_by_plain or applied.invert):
-            about = Prefix(fib.family, 0, 0)
+        is_not_judged = rule.action == "goto" or rule.suppress_ifgroup is not None
+        if is_not_judged and (applied.is_met_by_plain or applied.invert):
+            addresses = Prefix(fib.family, 0, 0)
             if applied.to is not None and not applied.invert:
-                about = applied.to
-            yield f"rule {rule}", about
+                addresses = applied.to
+            yield f"rule {rule}", addresses
     usual = default_rules(fib.family)
-    is_unruled = set(usual).issuperset(fib.rules) and usual[1] not in fib.rules
+    lacks_main_only = set(usual).issuperset(fib.rules) and usual[1] not in fib.rules
     has_routes = any(route.table == TABLE_MAIN for route in fib.routes)
-    if fib.family == IPV6 and is_unruled and has_routes:
-        # Linux uses table main until a rule is added for the first time.
+    if fib.family == IPV6 and lacks_main_only and has_routes:
+        # Linux uses table main without its rule until any rule is added for the first time, and
+        # does not say whether one ever was.
         yield "IPv6 without the rule for table main", Prefix(IPV6, 0, 0)
     for route in fib.routes:
         reason = why_not_judged(route)
@@ -48,7 +48,7 @@ def not_judged(fib: Fib) -> Iterator[tuple[str, Prefix]]:
 
 
 def why_not_judged(route: Route) -> str:
-    """Why the engine does not look at this route; empty if it does."""
+    """Why the engine does not evaluate this route; empty if it does."""
     if route.tos:
         return f"for packets with tos {route.tos:#x}"
     if route.source is not None:

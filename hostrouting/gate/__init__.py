@@ -1,3 +1,3 @@
-"""The gate of a host as systemd, and whoever looks at the host, see it: which units it holds back,
-and what is wrong with it. Nothing is changed here.
+"""The state of the gate on a host: which units it holds back, and what is wrong with it. The gate
+is the command in our drop-ins that systemd runs before it starts a unit. Nothing is changed here.
 """

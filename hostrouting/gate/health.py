@@ -1,7 +1,6 @@
-"""What is wrong with the gate of the installed configuration, beside files that are not as `apply`
-would write them: what makes it refuse every start, and what lets units start unchecked.
-
-Nothing is changed here; `install` repairs the gate.
+"""What is wrong with the gate of the installed configuration: what makes it refuse every start (the
+gate is shut), and what lets units start unchecked (the gate is open). Files that differ from those
+that `apply` would write are found elsewhere (`install`).
 """
 
 from __future__ import annotations
@@ -24,29 +23,32 @@ if TYPE_CHECKING:
 def find_faults(
     host: Host, units: Sequence[str], faults: Iterable[Finding] = ()
 ) -> tuple[Finding, ...]:
-    """What is wrong with the gate of these units. With faults of config.json, it lets none of them
-    pass.
+    """What is wrong with the gate of these units, the worst first. `faults` are those of
+    config.json, with which the gate refuses every start.
+
+    Findings about a gate that is shut get the name gate-shut if a unit has to pass the gate, and
+    keep their own if all gates are open.
     """
-    shutting = [*faults]
+    reasons_to_refuse = [*faults]
     if units:
         try:
-            shutting += find_untrusted(host.files)
-            shutting += _unusable_program(host)
-        except HostError:  # this user may not look into our folders
-            shutting = [*faults]
+            reasons_to_refuse += find_untrusted(host.files)
+            reasons_to_refuse += _unusable_program(host)
+        except HostError:  # this user may not read our folders
+            reasons_to_refuse = [*faults]
     gates = judge_gates(host, units)
     if gates.held:
-        shutting = [finding._replace(name="gate-shut") for finding in shutting]
-    return worst_first((*shutting, *gates.findings))
+        reasons_to_refuse = [each._replace(name="gate-shut") for each in reasons_to_refuse]
+    return worst_first((*reasons_to_refuse, *gates.findings))
 
 
 def _unusable_program(host: Host) -> Iterator[Finding]:
-    """That the program cannot be run as the gate runs it."""
+    """Yield an error if the program does not run as the gate runs it."""
     if host.is_image:  # its interpreter does not run here
         return
     reason = host.interpreter.why_not_run()
     if reason:
         sentence = f"{HostLayout.python_path} cannot run {HostLayout.program_path}: {reason}"
-        # `apply` does not write a program again that is as it should be.
+        # `apply` would not write the program again if its content is right.
         remedy = APPLY if Program().differs(host.files) else TO_INSTALL
         yield Finding("file", "error", sentence, HostLayout.program_path, remedy)

@@ -1,5 +1,5 @@
-"""What root runs or believes when a unit starts, and who else could have written it. The gate
-refuses a start rather than run what a user other than root can change; `status` and `plan` say it.
+"""Finds the files that root runs or reads when a unit starts, and that others can write. The gate
+refuses every start because of them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ _OURS = {
     HostLayout.config_path: "file",
     HostLayout.program_path: "file",
 }
-"""What has to be a folder or a file that only root can change."""
+"""The paths that only root may be able to change, each with the kind of entry that must be there.
+"""
 
 
 def find_untrusted(files: Files) -> Iterator[Finding]:
-    """Why the gate refuses every start: a folder or a file of ours that others can change."""
+    """Yield an error for each folder or file of ours that others can change: the gate refuses every
+    start because of it.
+    """
     for path, kind in _OURS.items():
         entry = files.look(path)
         if entry is not None:
@@ -31,11 +34,11 @@ def find_untrusted(files: Files) -> Iterator[Finding]:
 
 
 def _faults_of(path: str, entry: Entry, kind: str) -> Iterator[Finding]:
-    """Why root does not run, or believe, what is at this path, which has to be of this kind.
-    `is_open_to_others` includes another owner.
+    """Yield an error if the entry at this path is not of this kind, or not root's, or if others can
+    write to it. The order counts: `is_open_to_others` is also true with another owner.
     """
-    words = "look first at what others may have written there, then"
-    remedy = Remedy(words, f"chown root {path} && chmod go-w {path}")
+    look_first = "look first at what others may have written there, then"
+    remedy = Remedy(look_first, f"chown root {path} && chmod go-w {path}")
     if entry.kind != kind:
         reason = f"{path} is a {entry.kind}, and not a {kind}"
         remedy = Remedy(f"put a {kind} in its place")

@@ -1,10 +1,11 @@
-"""Whether systemd runs the gate when it starts a unit: what lets gated units start unchecked.
+"""Whether systemd runs the gate when it starts a unit. If it does not, or ignores a refusal, the
+gate of this unit is open: the unit starts unchecked.
 
-systemd is asked what it has loaded, of each unit and of each instance of a template that is loaded.
-Nothing is changed here. Not judged: drop-ins that systemd has not read yet, so also those in an
-image; whether systemd ignores a failure of the gate (`ExecCondition=-`); a drop-in that empties
-`UnsetEnvironment=`; a gate that a signal kills, where the unit has `SuccessExitStatus=SIGKILL` or
-the like.
+systemd is asked what it has loaded, of each unit and of each loaded instance of a template. Nothing
+is changed here. Not judged: drop-ins that systemd has not read yet, so also those in an image;
+whether systemd ignores a failure of the gate (`ExecCondition=-`); a drop-in that empties
+`UnsetEnvironment=`; a gate that a signal kills, if the unit has `SuccessExitStatus=SIGKILL` or the
+like.
 """
 
 from __future__ import annotations
@@ -29,33 +30,33 @@ if TYPE_CHECKING:
 
 _PROPERTIES = ("Id", "LoadState", "NeedDaemonReload", "ExecCondition", "SuccessExitStatus")
 _NEVER_STARTS = {"masked", "not-found", "bad-setting", "error"}
-"""The states of a unit that systemd does not start."""
+"""The values of LoadState with which systemd does not start a unit."""
 _REFUSAL = "255"
 """The exit status of a gate that refuses a start; `boot.units` says why it is this one."""
 _BLANKS = " \t\r\v\f"
-"""What a shell takes for space in the C locale, which the gate has."""
+"""The characters that `[[:space:]]` means for the shell of the gate, which runs in the C locale."""
 APPLY = Remedy(command=call(f"apply --config {HostLayout.config_path}"))
-"""The remedy where files are not as the installed configuration asks."""
+"""The remedy if files are not as the installed configuration asks."""
 RELOAD = Remedy(command="systemctl daemon-reload")
-"""The remedy where systemd has not read its files as they are now."""
+"""The remedy if systemd has not read the files as they are now."""
 
 
 class UnitGates(NamedTuple):
-    """What systemd makes of the gates of some units."""
+    """The units whose gates are not open, and why the others' are."""
 
     findings: tuple[Finding, ...]
-    """Why gates are open, or why an opening is ignored; the worst first."""
+    """Why gates are open, or why the file that should open them is ignored; the worst first."""
     held: tuple[str, ...]
-    """The units that are not open: they start only if the gate lets them."""
+    """The units whose gates are not open: they start only if the gate lets them."""
 
 
 def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
-    """What there is to say about the gates of these units, which are gated."""
+    """Find out which of these gated units have an open gate, and why."""
     findings: list[Finding] = []
     opened: set[str] = set()
     if units:
         findings += _find_what_opens_all(host, units)
-    # An opening that the gate ignores is there as "file", and opens nothing.
+    # Another finding has the name "file": the gate ignores the file that should open it.
     if any(finding.name == "gate-open" for finding in findings):
         opened.update(units)
     for unit in units:
@@ -68,10 +69,12 @@ def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
 
 
 def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
-    """What lets gated units start unchecked also after an apply of this configuration: something of
-    another program's, that systemd has loaded. An error in STRICT, a warning in WARN.
+    """Yield a finding for each gate that is open even after an apply of this configuration, because
+    of something that systemd has loaded from another program: an error in STRICT, a warning in
+    WARN.
 
-    Not the opening, which an administrator makes on purpose.
+    The file that opens all gates is left out, because an administrator makes it on purpose.
+    Findings about it are warnings before, too.
     """
     severity: Severity = "error" if config.route_overlap.is_strict else "warning"
     for finding in judge_gates(host, gated_units(config)).findings:
@@ -81,7 +84,7 @@ def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Find
 
 
 def systemd_does_not_run(units: Sequence[str]) -> Finding:
-    """The warning that without a systemd, these units are not held back."""
+    """The warning that these units are not held back, because systemd does not run here."""
     sentence = (
         f"systemd does not run here: nothing holds {spoken(units)} back, and nothing sets the "
         "routes at boot"
@@ -91,7 +94,9 @@ def systemd_does_not_run(units: Sequence[str]) -> Finding:
 
 
 def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
-    """What opens the gates of all units: that no systemd runs, or the file of an administrator."""
+    """Yield a warning if no systemd runs, and one about the file by which an administrator opens
+    all gates: they are open, or the file is ignored because of a wrong owner, mode or content.
+    """
     if host.running_manager is None:
         yield systemd_does_not_run(units)
     path = HostLayout.opening_path
@@ -113,12 +118,12 @@ def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
 
 def _reason_to_open(files: Files, entry: Entry) -> str:
     """The reason in the file that opens the gate. Empty if the gate does not accept the file: it
-    has to be a file of root that root can read, only root can write, and nobody can execute, with
-    the reason in its first line. One test holds both to the same cases.
+    must be a file of root that root can read, only root can write, and nobody can execute, with the
+    reason in its first line. The shell in the drop-in has the same rule, and a test compares both.
     """
     is_readable = bool(entry.mode & 0o400)
-    has_more = bool(entry.mode & ~0o644)
-    if entry.kind != "file" or not entry.is_trusted or not is_readable or has_more:
+    has_other_bits = bool(entry.mode & ~0o644)
+    if entry.kind != "file" or not entry.is_trusted or not is_readable or has_other_bits:
         return ""
     try:
         text = files.read(HostLayout.opening_path) or ""
@@ -128,7 +133,7 @@ def _reason_to_open(files: Files, entry: Entry) -> str:
 
 
 def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
-    """Why the gate of this unit, or of an instance of it, is open."""
+    """Yield an error if the gate of the unit is open, or else one for each open instance of it."""
     drop_in = HostLayout.drop_in_path(unit)
     runs_gate = _runs_gate(host.files, drop_in)
     manager = host.running_manager
@@ -151,7 +156,7 @@ def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
 
 
 def _runs_gate(files: Files, drop_in: str) -> bool:
-    """Whether our drop-in is there, and has the gate of some release."""
+    """Whether our drop-in is there and runs the gate, of whichever release."""
     entry = files.look(drop_in)
     if entry is None or entry.kind != "file":
         return False
@@ -161,6 +166,11 @@ def _runs_gate(files: Files, drop_in: str) -> bool:
 def _why_open(
     name: str, properties: Mapping[str, str], drop_in: str, *, runs_gate: bool
 ) -> tuple[str, Remedy]:
+    """Why the gate of this unit is open, and the remedy. The reason is empty if it is not open.
+
+    `properties` are what systemd has loaded, and `runs_gate` is what the drop-in on disk says: an
+    old gate that is still loaded holds the unit back.
+    """
     see = Remedy("see", command_of("systemctl cat", name), needs_root=False)
     is_loaded = GATE_MARK in properties["ExecCondition"]
     is_outdated = properties["NeedDaemonReload"] == "yes"

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 
 def is_template(unit: str) -> bool:
-    """Whether this is a template: systemd starts only its instances."""
+    """Whether this is a template, such as `a@.service`: systemd starts only its instances."""
     return "@" in unit and template_of(unit) == unit
 
 
 def template_of(unit: str) -> str:
-    """The template of an instance; any other unit itself."""
+    """The template of an instance; any other unit unchanged."""
     return _with_instance(unit, "")
 
 
 def plain_instance(unit: str) -> str:
-    """The unit; for a template, an instance without settings of its own."""
+    """The unit; for a template, an instance that nobody uses: it has no settings of its own."""
     return _with_instance(unit, "hostrouting-probe") if is_template(unit) else unit
 
 
 def instance_pattern(unit: str) -> str:
-    """The unit; for a template, a pattern for its instances. `systemctl show` takes that for those
-    that are loaded.
-    """
+    """The unit; for a template, the pattern for `systemctl show` of its loaded instances."""
     return _with_instance(unit, "*") if is_template(unit) else unit
 
 
 def _with_instance(unit: str, instance: str) -> str:
-    """The unit of the same template with this instance; any other unit itself. The name of an
-    instance is what stands between the first @ and the last dot, and may have both in it.
+    """The unit of the same template with this instance; a unit without an @ unchanged. The instance
+    is the text between the first @ and the last dot, and may contain both characters.
     """
     prefix, at, rest = unit.partition("@")
     if not at:

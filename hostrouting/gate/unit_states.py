@@ -1,5 +1,5 @@
-"""How a unit is, as systemd says it, and what it has logged as errors if its last start failed: the
-gate that refuses a start fails it, and the journal has the reasons.
+"""The state of a unit, from systemd, and the errors in its journal if its last start failed: a gate
+that refuses a start makes it fail, and logs the reasons there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PREDICATES: dict[State, str] = {
     "runs": "runs",
     "not gated": "is not gated: it starts whatever the routes are",
 }
-"""What each state says of a unit."""
+"""The words for each state, after the name of the unit."""
 _PROPERTIES = (
     "Id",
     "LoadState",
@@ -47,14 +47,14 @@ _RESTARTING = {"auto-restart", "auto-restart-queued"}
 
 
 class UnitState(NamedTuple):
-    """A unit, as it is now."""
+    """The state of a unit now."""
 
     unit: str
     state: State
     since: str = ""
-    """When systemd last saw it change, in systemd's words; empty if it never has."""
+    """When the state last changed, as systemd prints it; empty if it never has."""
     reasons: tuple[str, ...] = ()
-    """What the gate, or the unit itself, has logged as errors since its last start, if it fails."""
+    """The errors that the gate or the unit itself has logged since its last start, if it failed."""
     remedy: Remedy | None = None
 
     @property
@@ -78,13 +78,13 @@ def unit_states(
     manager: Manager, units: Collection[str], gated: Collection[str] | None = None
 ) -> list[UnitState]:
     """The states of these units; of a template, those of the instances that systemd has loaded.
-    Without `gated`, all of these are gated, or ours.
+    Units that are neither in `gated` nor ours have the state "not gated"; without `gated`, none.
     """
     states: dict[str, UnitState] = {}
     for unit in units:
         for properties in manager.show(_PROPERTIES, instance_pattern(unit)):
             name = properties["Id"]
-            # Nobody starts the plain instance: systemd knows it because `unit_gates` asks about it.
+            # Nobody starts the plain instance: systemd loaded it because `unit_gates` asked.
             if is_template(unit) and name == plain_instance(unit):
                 continue
             state = _state_of(manager, properties)
@@ -96,22 +96,24 @@ def unit_states(
 
 
 def is_active(manager: Manager, unit: str) -> bool:
-    """Whether this unit, which is not a template, is active. One that is being reloaded is not: for
-    the guard, which has no reload, that makes no difference.
+    """Whether this unit, which is not a template, is active. A unit that reloads is not, but the
+    guard, for which this is used, never does.
     """
     [properties] = manager.show(("ActiveState",), unit)
     return properties["ActiveState"] == "active"
 
 
 def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
+    # The state with these properties; for one that fails, also with the errors in the journal.
     unit = properties["Id"]
-    state = UnitState(unit, _name_of(properties), properties["StateChangeTimestamp"])
+    state = UnitState(unit, _state_from(properties), properties["StateChangeTimestamp"])
     if state.state == "masked":
         return state._replace(remedy=_to_unmask(unit, properties))
     if state.state not in {"stuck", "fails"}:
         return state
-    # systemd 249 also notes the condition of a start that it then refuses, at the limit of starts.
-    # The guard has no gate: whatever it logs comes from its main process.
+    # The conditions are checked just before the gate runs. (systemd 249 checks them also for a
+    # start that it then refuses because of the limit of starts.) The guard has no gate, so all that
+    # it logs comes from its main process.
     is_guard = unit == HostLayout.guard_unit
     began = "ExecMainStartTimestamp" if is_guard else "ConditionTimestamp"
     errors = manager.errors_of(unit, properties[began])
@@ -123,14 +125,15 @@ def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
 
 
 def _to_unmask(unit: str, properties: Mapping[str, str]) -> Remedy:
-    """How to end that the unit is masked."""
+    """The command that unmasks the unit; a mask until the next boot needs --runtime."""
     command = "systemctl unmask"
     if properties["UnitFileState"] == "masked-runtime":
         command = f"{command} --runtime"
     return Remedy(command=command_of(command, unit))
 
 
-def _name_of(properties: Mapping[str, str]) -> State:
+def _state_from(properties: Mapping[str, str]) -> State:
+    # In this order, because a unit can be masked while it runs, and failed before it was masked.
     active = properties["ActiveState"]
     if active in {"active", "reloading"}:
         return "runs"

@@ -1,5 +1,5 @@
-"""What the files of a host and their locks have to do, whatever they are. `files` has those of a
-machine or an image, and `hostrouting.testing` those for tests.
+"""The contract of a host's files and their locks. `host.files` has those of a machine or an image,
+and `hostrouting.testing` those for tests.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ class Files(Protocol):
     """The files of a host. Paths are absolute, as the host sees them; a HostError names the path
     and the remedy. A path that no host could have is a ValueError.
 
-    No method waits, whatever is at the path. Whoever writes, links or removes holds the lock of the
-    host (`Host.locked`), if another process may do so at the same time.
+    No method waits, even if a fifo is at the path. A caller that writes, links or removes holds the
+    lock of the host (`Host.locked`), unless no other process can do so at the same time.
     """
 
     def read(self, path: str) -> str | None:
         """The text of a file; None if it is absent, or a link to a missing file. Bytes that are not
-        UTF-8 become lone surrogates, of which `write` makes the same bytes.
+        UTF-8 become lone surrogates, and `write` makes the same bytes of these.
 
         A link to /dev/null, by which systemd masks a unit, is read as an empty file. Anything else
         that is not a regular file raises HostError.
         """
 
     def read_bytes(self, path: str) -> bytes | None:
-        """The content of a file, as `read` has its text."""
+        """The content of a file, where `read` returns its text."""
 
     def look(self, path: str) -> Entry | None:
-        """What the path is; None if it is absent."""
+        """What is at the path, without following a link there (lstat); None if it is absent."""
 
     def names(self, folder: str) -> tuple[str, ...]:
         """The names in a folder, sorted; empty if the folder is absent."""
@@ -49,21 +49,21 @@ class Files(Protocol):
         """
 
     def remove(self, path: str) -> bool:
-        """Remove whatever is at the path, and what a killed writer of it has left; False if it was
-        absent, HostError for a folder.
+        """Remove what is at the path, and the temporary file of a writer that was killed. Return
+        False if nothing was at the path. HostError for a folder.
         """
 
     def is_writable(self, folder: str) -> bool:
-        """Whether root can write into this folder, which exists: not on a read-only file system."""
+        """Whether the folder, which exists, is on a file system that root can write to."""
 
     def remove_empty(self, folder: str) -> None:
         """Remove the folder if it exists and is empty. A link to a folder stays."""
 
     def lock(self, path: str, wake: Callable[[], object]) -> Lock:
-        """Take the lock of this file, or begin to wait for it if another process has it; `wake` is
-        called in another thread when it is held.
+        """Take the lock of this file, or begin to wait for it if another process has it. At the end
+        of such a wait, `wake` is called in another thread.
 
-        A missing file is created. The path "/" is the lock of the root folder. The end of the
+        A missing file is created. The path "/" means the lock of the root folder. The end of the
         process releases a lock.
         """
 
@@ -72,7 +72,7 @@ class Lock(Protocol):
     """The lock of a file: held, or awaited."""
 
     def is_held(self) -> bool:
-        """Whether it is held by now; quick, so that a wait can ask."""
+        """Whether this process holds the lock by now. Quick: a wait asks it again and again."""
 
     def release(self) -> None:
-        """Give it back, or end the wait for it. Only once."""
+        """Release the lock, or end the wait for it. Call it only once."""

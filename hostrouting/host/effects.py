@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
 if TYPE_CHECKING:
     from hostrouting.finding import Finding
+    from hostrouting.host.operation import Operation
     from hostrouting.kernel.base import RouteRequest
 
 T = TypeVar("T", bound="Effects")
@@ -20,26 +21,12 @@ def each_once(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(paths))
 
 
-class Operation(NamedTuple):
-    """One action, in words and with the reason, that is not about a static route or a file. Effects
-    have those that a task has done; a plan has those that it would do.
-    """
-
-    verb: str
-    object: str
-    """The object of the action, such as `nftables table ip6 hostrouting_slb`."""
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.verb} {self.object}    # {self.reason}"
-
-
 @attrs.frozen
 class Effects:
     """The effects of a task: the result of most tasks, and the base class of the other results.
 
-    The changes of static routes that the kernel has made, in order; the paths of the changed files;
-    and other operations.
+    `changes` are those of static routes, in the order in which the kernel has made them; `files`
+    are the paths of changed files.
     """
 
     changes: tuple[RouteRequest, ...] = ()
@@ -59,9 +46,7 @@ class Effects:
         return "\n".join(lines) or "nothing was changed"
 
     def log_fields(self) -> dict[str, object]:
-        """How many routes, operations and files were changed, and how many warnings there are; only
-        those that are not 0.
-        """
+        """The numbers of routes, operations, files and warnings, for a log; none that is 0."""
         fields = {
             "routes": len(self.changes),
             "operations": len(self.operations),
@@ -71,8 +56,8 @@ class Effects:
         return {name: value for name, value in fields.items() if value}
 
     def to_mapping(self) -> dict[str, object]:
-        """The effects as plain values, for JSON: those of an error, and of a command among keys of
-        its own, such as `changed`.
+        """The effects as plain values, for JSON. An error has these keys, and so has a command,
+        beside keys of its own such as `changed`.
         """
         return {
             "changes": [str(change) for change in self.changes],
@@ -82,8 +67,8 @@ class Effects:
         }
 
     def __add__(self, other: T) -> T:
-        """What both have changed, this one first; and what else the other has, such as the report
-        of a check. What else this one has is lost.
+        """Join the effects of two, this one first. All other fields, such as the report of a check,
+        are those of `other`: it was later.
         """
         return attrs.evolve(
             other,
@@ -95,7 +80,9 @@ class Effects:
 
 
 def effects_of(outcome: object) -> Effects:
-    """The effects of a result or an error, or of the failures in it; empty if there are none."""
+    """The effects of a result, of an error, or of the errors in a `phases.TaskFailed`; empty if it
+    has none.
+    """
     if isinstance(outcome, Effects):
         return outcome
     own = getattr(outcome, "effects", None)
@@ -114,17 +101,17 @@ def recorded_in_errors(
     operations: Iterable[Operation] = (),
     warnings: tuple[Finding, ...] = (),
 ) -> Iterator[None]:
-    """Add these effects to any error that leaves the block, even `phases.Cancelled`, before the
-    effects that the error has.
+    """Add these effects to any error that leaves the block, even `phases.Cancelled`; they come
+    before those that the error already has.
 
-    The arguments are read only when there is an error, so lists may grow in the block.
+    The arguments are read when the error comes, so lists may grow in the block.
     """
     try:
         yield
     except BaseException as error:
         earlier = Effects(tuple(changes), tuple(files), tuple(operations), warnings)
-        # Any error, also of Python's own, gets the attribute that `effects_of` reads. It is written
-        # this way because mypy knows no such attribute of an error.
+        # Any error, even one of Python, gets the attribute that `effects_of` reads. As this class
+        # does not declare it, mypy would refuse an assignment.
         if earlier != Effects():
             vars(error)["effects"] = earlier + effects_of(error)
         raise

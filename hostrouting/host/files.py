@@ -1,7 +1,8 @@
 """The files of a host, each written whole or not at all, and the locks of files.
 
-Only this module knows where a host's root folder is: all paths are those that the host itself sees,
-and `LocalFiles("/mnt/image")` finds them below the folder where the image is mounted.
+Only this module knows where a host's root folder is. A `path` is what the host itself sees, and a
+`place` is where that is on this machine: `LocalFiles("/mnt/image")` finds all paths below the
+folder where the image is mounted.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class Entry(NamedTuple):
     """The permissions; 0 for a link, which has none of its own."""
     target: str = ""
     owner: int = 0
-    """The number of the user; in an image, 0 also for the one who prepares it."""
+    """The number of the user who owns it. In an image, 0 stands also for the user of this process,
+    who prepares it.
+    """
 
     @property
     def is_trusted(self) -> bool:
@@ -47,7 +50,7 @@ class Entry(NamedTuple):
 
     @property
     def is_open_to_others(self) -> bool:
-        """Whether somebody else than root can write to it."""
+        """Whether a user other than root can write to it."""
         return bool(self.mode & 0o022) or not self.is_trusted
 
     def __str__(self) -> str:
@@ -55,15 +58,15 @@ class Entry(NamedTuple):
 
 
 def leftover(path: str) -> str:
-    """The temporary file that a process leaves if it is killed while it writes this path. One name
-    is enough, because writers hold the lock of the host.
+    """The path of the temporary file that a process leaves if it is killed while it writes `path`.
+    It is the same each time, which is safe because writers hold the lock of the host.
     """
     return f"{path}.new"
 
 
 def follow_links(files: Files, path: str) -> Iterator[str]:
-    """The path, and those to which the links at it lead, one after the other. The last one that is
-    given is a link only if there are too many: those of Debian's alternatives are two.
+    """Yield the path and, while a link is there, the path to which that leads. After 40 links, as
+    many as Linux follows, it ends with a link.
     """
     for _ in range(_LINKS):
         yield path
@@ -74,22 +77,22 @@ def follow_links(files: Files, path: str) -> Iterator[str]:
 
 
 def as_text(content: bytes) -> str:
-    """The content of a file as a text, of which `as_bytes` makes the same bytes: those that are not
-    UTF-8 become lone surrogates.
+    """The content of a file as a text. Bytes that are not UTF-8 become lone surrogates, from which
+    `as_bytes` makes the same bytes.
     """
     return content.decode("utf-8", "surrogateescape")
 
 
 def as_bytes(text: str) -> bytes:
-    """The text as a file has it; UnicodeEncodeError for what no file can have."""
+    """The content of a file with this text; UnicodeEncodeError for other surrogates."""
     return text.encode("utf-8", "surrogateescape")
 
 
 class LocalFiles:
     """The files of this machine, or those of an image that is mounted at `root`.
 
-    Links are followed as in the booted image: an absolute link starts at the image's root, and none
-    leads out of it. A missing folder is created even if it is the target of a link.
+    Links are followed as in the booted image: an absolute link starts at the image's root, and
+    `..` stops there. A missing folder is created even if it is the target of a link.
     """
 
     def __init__(self, root: str | os.PathLike[str] = "/") -> None:
@@ -106,7 +109,7 @@ class LocalFiles:
         with _host_errors("read", place):
             try:
                 require_kind("read", place, _entry(place, os.stat(place)), "file")
-                with open(place, "rb") as stream:
+                with open(place, "rb", opener=_open_without_waiting) as stream:
                     return stream.read()
             except _ABSENT:
                 return None
@@ -140,7 +143,8 @@ class LocalFiles:
 
     def remove(self, path: str) -> bool:
         place = self._place(path)
-        require_removable(place, _look(place))
+        # A folder is not removed: nobody knows what is in it.
+        require_kind("remove", place, _look(place), "file", "link", "fifo", "special file")
         with _host_errors("remove", place):
             _unlink(leftover(place))
             is_there = _unlink(place)
@@ -158,7 +162,7 @@ class LocalFiles:
             return
 
     def lock(self, path: str, wake: Callable[[], object]) -> Lock:
-        """See Files. The root folder is locked only in an image, which nobody else uses."""
+        """See Files. Only runs on an image lock its root folder, which needs no file for that."""
         from hostrouting.host.lock import FileLock  # noqa: PLC0415  some systems lack fcntl
 
         place = self._place(path)
@@ -170,15 +174,15 @@ class LocalFiles:
             return FileLock(descriptor, wake)
 
     def _place(self, path: str) -> str:
-        """The file's path on this machine, with links in its folder followed; the file itself may
-        be a link.
+        """Where this path is on this machine, with the links in its folder followed. What is there
+        may itself be a link.
         """
         folder, name = os.path.split(path)
         return f"{self._followed(folder).rstrip('/')}/{name}"
 
     def _followed(self, path: str) -> str:
-        """The path on this machine, with all links followed: Linux would follow an absolute link
-        out of an image.
+        """Where this path is on this machine, with all links followed. They are followed here one
+        by one, because Linux would look for an absolute link of an image on this machine.
         """
         parts: list[str] = []
         names = path.split("/")[::-1]
@@ -204,6 +208,11 @@ class LocalFiles:
         return "/".join((self._root, *parts)) or "/"
 
 
+def _open_without_waiting(place: str, flags: int) -> int:
+    """Open the file. If a fifo has come there meanwhile, this does not wait for a writer."""
+    return os.open(place, flags | os.O_NONBLOCK)
+
+
 def _look(place: str) -> Entry | None:
     with _host_errors("read", place):
         try:
@@ -225,16 +234,11 @@ def require_kind(verb: str, place: str, entry: Entry | None, *kinds: str) -> Non
         raise _error(place, f"cannot {verb} {place}: it is a {entry}; remove it")
 
 
-def require_removable(place: str, entry: Entry | None) -> None:
-    """Raise HostError if this is a folder, which is not removed: nobody knows what is in it."""
-    require_kind("remove", place, entry, "file", "link", "fifo", "special file")
-
-
 def open_lock(place: str) -> int:
-    """Open the file whose lock is taken with flock(2), and return the descriptor; the file and its
-    folder are created. Raises OSError.
+    """Open a file to lock it with flock(2); return its descriptor. The file and its folder are
+    created if they are missing. Raises OSError.
 
-    Only root can open the file, because whoever can open a file can lock it.
+    Only root may open the file, because whoever can open a file can lock it.
     """
     _make_folder(os.path.dirname(place))
     descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -243,8 +247,8 @@ def open_lock(place: str) -> int:
 
 
 def _replace(place: str, make: Callable[[str], object]) -> None:
-    """Replace the file with the one that `make` makes at a temporary path. If it fails, the file is
-    as it was; if the disk fails after the renaming, the new file may be there.
+    """Have `make` make the new file at a temporary path, and rename it to `place`. If that fails,
+    the file is as it was. Only if the disk fails after the rename, the new file may be there.
     """
     temporary = leftover(place)
     folder = os.path.dirname(place)
@@ -271,8 +275,8 @@ def _write(place: str, content: bytes, mode: int) -> None:
 
 
 def _make_folder(place: str) -> None:
-    """Make the folder and its parents, also on the disk. Only the owner may write there, and all
-    users may read, whatever the umask.
+    """Make the folder and its parents if they are missing, so that they survive a power loss. Only
+    the owner may write there, and all users may read, whatever the umask.
     """
     if os.path.isdir(place):
         return
@@ -319,7 +323,7 @@ _REMEDIES = {
 
 @contextmanager
 def _host_errors(verb: str, place: str) -> Iterator[None]:
-    """Raise errors of the system as a HostError, with the path and the remedy."""
+    """Turn an OSError of the block into a HostError with the path and a remedy."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A file as it is wanted on a host, and what would change."""
+"""A file as it is wanted on a host, and the changes of files that a plan has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hostrouting.host.base import Files
 
 _ORIGINAL = ("ExecStart=/etc/aks-flex-node/", "Before=systemd-nspawn@.service")
-"""The words in the units of the Go original. Our units replace these, and removal leaves them."""
+"""Words by which a unit of the Go original is known. Ours may replace it; removal leaves it."""
 
 
 @attrs.frozen
@@ -28,16 +28,16 @@ class File:
     """Where the link leads; empty for a file."""
 
     def content(self) -> str | bytes:
-        """What is written."""
+        """What `write` writes."""
         return self.text
 
     def has_content(self, files: Files) -> bool:
-        """Whether the file that is there says what is wanted."""
+        """Whether the file that is on the host says what is wanted."""
         return files.read(self.path) == self.text
 
     def differs(self, files: Files) -> bool:
-        """Whether something else is there. A file of another owner differs
-        (`Entry.is_trusted`): root runs some of our files.
+        """Whether the path is absent, or anything but this file is there. A file of another owner
+        differs, too, because root runs some of our files.
         """
         entry = files.look(self.path)
         if self.target:
@@ -45,16 +45,16 @@ class File:
         return entry != Entry("file", self.mode) or not self.has_content(files)
 
     def write(self, files: Files) -> None:
-        """Write the file or link, atomically. `find_obstacle` is asked before."""
+        """Write the file or link, atomically. The caller has asked `find_obstacle` before."""
         if self.target:
             files.link(self.path, self.target)
         else:
             files.write(self.path, self.content(), mode=self.mode)
 
     def find_obstacle(self, files: Files) -> Finding | None:
-        """What is at the path that we do not replace: a mask, a folder, a link in the place of a
-        file, or, in systemd's folders, another program's file. And, as a note, that only the mode
-        of our file is another.
+        """Return an error if something is at the path that we do not replace: a mask, a folder, a
+        link in the place of a file, or, in systemd's folders, another program's file. Return a note
+        if our file differs only in its mode; None if nothing is to be said.
         """
         entry = files.look(self.path)
         if entry is None:
@@ -62,7 +62,7 @@ class File:
         if entry.kind != "file" and not (self.target and entry.kind == "link"):
             sentence = f"{self.path} is a {entry}, where a file of hostrouting has to be"
             return Finding("file", "error", sentence, self.path, Remedy("move it away"))
-        if self.target:  # by its path, systemd starts a unit of ours, whatever is there
+        if self.target:  # what is at the path of a link of ours may always be replaced
             return None
         if entry.mode != self.mode and self.has_content(files):
             sentence = f"{self.path} has the mode {entry.mode:o}, and not {self.mode:o}"

@@ -1,4 +1,5 @@
-"""A host as the tasks see it: kernel, files, service manager and packet filters. No decisions here.
+"""A host as the tasks see it: kernel, files, service manager and packet filters. Nothing is decided
+here.
 
 `Host.local()` is this host, `Host.offline(root)` a mounted image, and
 `hostrouting.testing.FakeHost` a host in memory.
@@ -33,7 +34,7 @@ _LOCKED = (
     "this host is locked by another run, the guard, or the start of a gated unit (to see the "
     "process: lslocks)"
 )
-_LOCK_WAIT = 150.0  # seconds: a start or a pass of the guard holds the lock for up to 80
+_LOCK_WAIT = 150.0  # seconds: a start, or a pass of the guard, holds the lock for up to 80
 
 
 def _netlink() -> NetlinkBackend:
@@ -42,29 +43,29 @@ def _netlink() -> NetlinkBackend:
     return NetlinkBackend()
 
 
-_FILES = LocalFiles()
+_LOCAL_FILES = LocalFiles()
 _MANAGER = SystemdManager()
 
 
 class Host:
-    """The edges of one host. Each argument replaces one of them. Without a backend, the host is an
-    image.
+    """One host, through which tasks reach its kernel, files and service manager. Each argument
+    replaces one of these. Without a backend, the host is an image.
     """
 
     def __init__(
         self,
         *,
         backend: Callable[[], AbstractContextManager[RouteBackend]] | None = _netlink,
-        files: Files = _FILES,
+        files: Files = _LOCAL_FILES,
         manager: Manager | None = _MANAGER,
     ) -> None:
-        """Take the edges; the defaults are those of this host.
+        """Use these; the defaults are those of this machine.
 
-        `backend` connects to the kernel's routing for a `with` block. An image has no
-        kernel, and no manager unless one is given: enabled units start at its next boot.
+        `backend` connects to the kernel's routing for a `with` block. An image has no kernel, and
+        no manager unless one is given: its units start when it boots.
         """
         if backend is None and manager is _MANAGER:
-            manager = None  # the systemd of this machine knows nothing of the units in an image
+            manager = None  # the systemd of this machine does not run the units of an image
         self.backend = backend
         self.files = files
         self.manager = manager
@@ -88,20 +89,23 @@ class Host:
 
     @property
     def nftables(self) -> Nftables:
-        """The packet filter of this machine. An image's is never asked; a FakeHost has its own."""
+        """The packet filter of this machine, not used for an image. A FakeHost has its own."""
         from hostrouting.kernel.nftables import NftProgram  # noqa: PLC0415  most hosts never need it
 
         return NftProgram()
 
     @property
     def interpreter(self) -> Interpreter:
-        """The Python of this machine, or of the image. A FakeHost has its own."""
+        """The Python of this machine or, without a backend, of the image. On a machine it is run,
+        so it is not looked for in `files`, which may be others. A FakeHost has its own.
+        """
         from hostrouting.host.interpreter import NodeInterpreter  # noqa: PLC0415  only to install
 
-        return NodeInterpreter(self.files if self.backend is None else _FILES)
+        return NodeInterpreter(self.files if self.is_image else _LOCAL_FILES)
 
     @property
     def running_manager(self) -> Manager | None:
+        """The service manager; None if the host has none, or it does not run."""
         if self.manager is None or not self.manager.is_running():
             return None
         return self.manager
@@ -131,28 +135,18 @@ class Host:
         and no start of a gated unit changes it.
 
         Raises NotReady if the lock is not free within 150 seconds; the deadline of the run may come
-        first. In an image, the root folder is locked, so that no file is left there.
+        first. An image's root folder is locked, so that no lock file is left in the image.
         """
-        files = self.files
-        path = HostLayout.lock_path
-        if self.backend is None:
-            path = "/"
-        until = ctx.clock.now() + _LOCK_WAIT
-        with _locked(files, path, ctx, until):
+        clock = ctx.clock
+        until = clock.now() + _LOCK_WAIT
+        lock = self.files.lock("/" if self.is_image else HostLayout.lock_path, clock.wake)
+        try:
+            if not lock.is_held():
+                ctx.log.info("%s; waiting up to %.0f s", _LOCKED, until - clock.now())
+                with ctx.on_cancel(clock.wake):
+                    clock.wait(lambda: lock.is_held() or ctx.cancelled, until)
+            if not lock.is_held():
+                raise NotReady(f"{_LOCKED}, still after {_LOCK_WAIT:g} s", kind="busy")
             yield
-
-
-@contextmanager
-def _locked(files: Files, path: str, ctx: phases.Context, until: float) -> Iterator[None]:
-    """Hold the lock of this file during the block; wait for it until then."""
-    lock = files.lock(path, ctx.clock.wake)
-    try:
-        if not lock.is_held():
-            ctx.log.info("%s; waiting up to %.0f s", _LOCKED, until - ctx.clock.now())
-            with ctx.on_cancel(ctx.clock.wake):
-                ctx.clock.wait(lambda: lock.is_held() or ctx.cancelled, until)
-        if not lock.is_held():
-            raise NotReady(f"{_LOCKED}, still after {_LOCK_WAIT:g} s", kind="busy")
-        yield
-    finally:
-        lock.release()
+        finally:
+            lock.release()

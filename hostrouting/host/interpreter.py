@@ -1,4 +1,6 @@
-"""The Python of a node: which interpreter runs hostrouting.pyz there, and what it makes of it."""
+"""The Python of a node: which interpreter runs hostrouting.pyz there, and which files it compiles
+for that program.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,19 @@ _TIMEOUT = 60.0
 """Seconds in which a slow disk has read everything."""
 _NEEDED = "Python {}.{} or newer".format(*OLDEST_PYTHON)
 TO_INSTALL = Remedy(f"install {_NEEDED}, as the package python3 or python3.N")
-_COMPILE = ("-m", "compileall", "-b", "-q", "--invalidation-mode=unchecked-hash", "-s")
-"""What precedes the prefix that is left out of the names in compiled files, and the folder."""
+# Not -m, which loads modules from the present folder, as root; nor -I, which ignores the hash seed.
+_COMPILE_CODE = "import sys; del sys.path[0]; import compileall; sys.exit(not compileall.main())"
+_COMPILE = (
+    *("-S", "-s", "-c", _COMPILE_CODE),
+    *("-b", "-q", "--invalidation-mode=unchecked-hash", "-s"),
+)
+"""The arguments of Python for compileall. Two follow: the folder that is left out of the names in
+the compiled files, and the folder to compile.
+"""
 _TRIAL = HostLayout.call_code.format("trial")
 _ENVIRONMENT = {"PATH": ":".join(BOOT_PATH), "PYTHONHASHSEED": "0"}
-"""Of the agent's own environment nothing is for the interpreter of the node. Sets of constants are
-compiled in the order of their hashes: with the seed, the bytes are the same each time.
+"""The whole environment of the interpreter: nothing in the agent's own is meant for it. Constant
+sets are compiled in the order of their hashes, so the seed has the bytes be the same each time.
 """
 
 
@@ -40,17 +49,19 @@ class Interpreter(Protocol):
     """The Python of a node."""
 
     def find(self) -> str:
-        """The path of the interpreter that is to run the program; empty if there is none."""
+        """The path of the interpreter that is to run hostrouting.pyz; empty if there is none."""
 
     def compile(self, path: str, sources: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """These sources by their names, and the files that this interpreter compiles of them, with
-        which a start takes a quarter of the time. Another version of Python passes over these.
-        RequirementError if it cannot load what the gate needs.
+        """Return these sources and the files that the interpreter at `path` compiles from them, all
+        by their names. With the compiled files, a start takes a quarter of the time. A Python of
+        another version ignores them, and reads the sources.
+
+        Raises RequirementError if the interpreter cannot load what the gate needs.
         """
 
     def why_not_run(self) -> str:
-        """Why the installed program cannot be run by the installed interpreter, as the gate runs
-        it; empty if it can.
+        """Why the interpreter at `HostLayout.python_path` cannot run the installed program as the
+        gate runs it; empty if it can.
         """
 
 
@@ -61,8 +72,9 @@ class NodeInterpreter:
         self._files = files
 
     def find(self) -> str:
-        """The usual one, unless its name says that it is too old (RHEL 9 has 3.9 as python3): then
-        the newest. A usual one whose name says nothing is tried when it compiles.
+        """Return /usr/bin/python3, unless the name of its target says that it is too old, as on
+        RHEL 9 (python3.9): then the newest python3.N beside it. If no name says the version, it is
+        found out when the interpreter has to compile.
         """
         *_, end_of_links = follow_links(self._files, USUAL)
         if self._files.look(end_of_links) is not None:
@@ -83,7 +95,7 @@ class NodeInterpreter:
 
 @cache
 def _compile(path: str, sources: tuple[tuple[str, bytes], ...]) -> Mapping[str, bytes]:
-    """See Interpreter. An agent may plan and install several times."""
+    """See Interpreter. The result is kept: an agent may plan and install several times."""
     with tempfile.TemporaryDirectory(prefix="hostrouting-") as folder:
         for name, source in sources:
             place = os.path.join(folder, name)
@@ -104,21 +116,25 @@ def _compile(path: str, sources: tuple[tuple[str, bytes], ...]) -> Mapping[str, 
 
 
 def _why_not_run(path: str, program: str) -> str:
-    """Why this interpreter cannot run the program, which may be a folder; empty if it can."""
+    """Why this interpreter cannot load the gate from the program, an archive or a folder; empty if
+    it can.
+    """
     return _why_not_run_with(path, "-I", "-S", "-c", _TRIAL, "", program, code=PASSED)
 
 
-def _why_not_run_with(*words: str, code: int) -> str:
+def _why_not_run_with(*command: str, code: int) -> str:
     """Why this command does not end with this code; empty if it does."""
     try:
-        ended = run_program(*words, timeout=_TIMEOUT, environment=_ENVIRONMENT)
+        ended = run_program(*command, timeout=_TIMEOUT, environment=_ENVIRONMENT)
     except OSError as error:
         return error.strerror or str(error)
     return "" if ended.code == code else _reason_of(ended)
 
 
 def _reason_of(ended: Ended) -> str:
-    """Why a process failed: the last line that it has printed, if it has ended by itself."""
+    """Why a process failed: the signal that ended it, the last line that it has printed, or its
+    exit code.
+    """
     if ended.code < 0:
         return f"signal {-ended.code} ended it"
     lines = ended.err.strip().splitlines()
@@ -128,7 +144,9 @@ def _reason_of(ended: Ended) -> str:
 
 
 def minor_version(files: Files, path: str) -> int | None:
-    """The N of the python3.N to which the links at this path lead; None if no name says it."""
+    """The N of the first name python3.N among this path and those to which its links lead; None if
+    there is no such name.
+    """
     for place in follow_links(files, path):
         minor = _minor_in(posixpath.basename(place))
         if minor is not None:
@@ -149,6 +167,6 @@ def cannot_run(path: str, reason: str) -> RequirementError:
 
 
 def missing_interpreter() -> Finding:
-    """That a node has no interpreter that could run the program."""
+    """The finding that a node has no interpreter that could run the program."""
     sentence = f"{_FOLDER} has no {_NEEDED}, which hostrouting needs on a node"
     return Finding("requirement", "error", sentence, "python3", TO_INSTALL)

@@ -19,38 +19,43 @@ class HostLayout:
 
     config_path = "/etc/hostrouting/config.json"
     program_path = "/etc/hostrouting/hostrouting.pyz"
-    """The library, as the units of the node run it, and an operator: see `node_command`."""
+    """The library as one file: units of the node run it, and so may an operator (`node_command`).
+    """
     python_path = "/etc/hostrouting/python"
-    """A link to the interpreter that runs it."""
+    """A link to the interpreter that runs the program."""
     networkd_path = "/etc/systemd/networkd.conf.d/50-hostrouting.conf"
     lock_path = "/run/hostrouting/lock"
     """Held by whatever changes the host: a run, a start of a gated unit, a pass of the guard."""
     fight_path = "/run/hostrouting/fight"
-    """How often the guard has repaired what another program takes away; exists while that lasts."""
+    """Exists while another program takes away what the guard repairs; says how often (`Fight`)."""
     run_directory = "/run/hostrouting"
     opening_path = "/run/hostrouting/gate.open"
-    """Break glass: while this file exists, belongs to root and contains a reason, gated units start
-    unchecked.
+    """For an emergency: while this file exists, belongs to root and contains a reason, gated units
+    start unchecked.
     """
     of_this_boot = (opening_path, fight_path)
-    """What an apply leaves there, and a removal takes away."""
-    opening_command = f"echo REASON >{opening_path} && chmod 644 {opening_path}"
-    """How root opens the gate: with some umasks, the group could write to the file otherwise."""
+    """The files under /run that an apply keeps, and a removal removes."""
+    opening_command = (
+        f"mkdir -pm 755 {run_directory} && echo REASON >{opening_path} && chmod 644 {opening_path}"
+    )
+    """How root opens the gate. With some umasks, the group could write to the file without the
+    chmod, and such a file does not open the gate. After a boot, the folder need not be there yet.
+    """
     node_command = f"{python_path} {program_path}"
     """How an operator calls the program on the node."""
     call_code = (
         "import sys; sys.path[:0] = sys.argv[2:]; from hostrouting.node import run_{0}; run_{0}()"
     )
-    """How a unit calls it: the code with which the interpreter runs a function of
-    `hostrouting.node` from the program that the second argument names.
+    """How a unit calls it: the code for `python -c`, with the name of a function of
+    `hostrouting.node` to be filled in. Its second argument is the program.
     """
     ok_path = "/run/aks-flex-node/route-overlap.ok"
     """The marker for a check without findings."""
     detected_path = "/run/aks-flex-node/route-overlap.detected"
     """The marker with the findings of a check that has some."""
     undecided_path = "/run/aks-flex-node/route-overlap.undecided"
-    """The file with the doubts of a check that is undecided. An agent that knows the two markers
-    finds neither.
+    """The file with the doubts of a check that is undecided. It is not one of the two markers of
+    the Go original, so an agent that knows only these finds none.
     """
     markers = (ok_path, detected_path, undecided_path)
     """The files that the check writes; at most one of them exists."""

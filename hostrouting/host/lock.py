@@ -1,4 +1,4 @@
-"""The lock of a file, as flock(2) and flock(1) take it: how it is awaited."""
+"""The lock of a file, as flock(2) and flock(1) take it, and the thread that waits for it."""
 
 import fcntl
 import os
@@ -7,19 +7,20 @@ from collections.abc import Callable
 
 
 class FileLock:
-    """The lock of an open file, which this process alone has, or waits for.
+    """The lock of an open file: this process holds it, or waits for it.
 
-    A thread waits in flock(2), because Linux wakes it when the lock is free: whoever asks from time
-    to time instead waits long beside processes that lock the file again and again. Nothing ends
-    such a wait, so a thread whose lock is released before it has it stays until it has it, and then
-    gives it back.
+    A thread waits in flock(2), where Linux wakes it when the lock is free. A process that tried
+    from time to time could wait long beside others that lock the file again and again. Nothing can
+    end the wait of the thread. If the lock is released before the thread has it, the thread waits
+    on, and unlocks the file as soon as it has the lock.
     """
 
     def __init__(self, descriptor: int, wake: Callable[[], object]) -> None:
-        """Take the lock, or begin to wait for it. See `Files.lock`; the descriptor is closed when
-        the lock is released.
+        """Take the lock, or begin to wait for it (`Files.lock`). The descriptor is closed when the
+        lock is released.
         """
         self._descriptor = descriptor
+        self._process = os.getpid()
         self._wake = wake
         self._changes = threading.Lock()
         self._is_held = False
@@ -38,12 +39,19 @@ class FileLock:
         with self._changes:
             self._is_released = True
             if self._is_held:
-                os.close(self._descriptor)
+                self._unlock()
 
     def _wait(self) -> None:
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         with self._changes:
             self._is_held = True
             if self._is_released:
-                os.close(self._descriptor)
+                self._unlock()
         self._wake()
+
+    def _unlock(self) -> None:
+        # A process that this one has forked has the file open, too: it does not keep the lock, and
+        # does not give it back either.
+        if os.getpid() == self._process:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        os.close(self._descriptor)

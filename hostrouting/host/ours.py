@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from hostrouting.host.base import Files
 
 MARK = "Written by hostrouting"
-"""The words in each of our files in systemd's folders, where other programs also have files."""
+"""Words that each of our files in systemd's folders has: other programs have files there, too."""
 SHARED = "/etc/systemd/"
 """Systemd's folders, into which other programs write, too. All our other folders are ours alone."""
 
 
 def is_ours(files: Files, path: str) -> bool:
-    """Whether what is at this path, where we may write, is ours: in systemd's folders, a file with
-    our mark; elsewhere, everything.
+    """Whether what is at this path is ours; the path is one that we write to. In systemd's folders,
+    the file must have our mark. In our own folders, everything is ours.
     """
     entry = files.look(path)
     if entry is None:
@@ -28,5 +28,5 @@ def is_ours(files: Files, path: str) -> bool:
 
 
 def existing(files: Files, paths: Iterable[str]) -> list[str]:
-    """Those of the paths at which something is."""
+    """Return those of the paths at which something is."""
     return [path for path in paths if files.look(path) is not None]

@@ -1,7 +1,7 @@
-"""The lock of this host, for a process that makes passes.
+"""The lock of this host, for a process of the node: a gate, a service at boot or the guard.
 
-It waits for the lock in its main thread, where a signal or an alarm ends flock(2). A task can run
-in any thread, which no signal reaches, so `lock` waits in a thread of its own.
+Such a process waits in its main thread, where a signal or an alarm ends flock(2). A task can run in
+any thread, which no signal reaches, so for tasks `lock` waits in a thread of its own.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ _WARNING, _INFO = 4, 6  # as the journal counts
 
 
 class ProcessLock:
-    """Held during its block, and awaited without a limit. `say` logs a line of this level.
+    """Held during its block, and awaited without a limit. `say` logs a text with a level.
 
-    If /run is full or read-only, there may be no lock, but then no writer can have one either.
+    If /run is full or read-only, the lock file may not exist. The block runs without it then: a
+    run, which would change files, cannot have the lock either.
     """
 
     _descriptor: int | None = None
     _has_said: ClassVar[bool] = False
-    """Whether this process has said that there is no lock."""
+    """Whether this process has logged that there is no lock: once is enough."""
 
     def __init__(self, say: Callable[[int, str], object]) -> None:
         self._say = say

@@ -1,4 +1,4 @@
-"""systemd, the service manager of a host: the commands of systemctl, and why a unit failed."""
+"""systemd, the service manager of a host: what systemctl does for us, and why a unit failed."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from typing import Protocol
 from hostrouting.errors import HostError
 from hostrouting.kernel.programs import (
     Ended,
-    Run,
+    RunProgram,
     run_program,
     run_tool,
     tool_environment,
 )
 from hostrouting.text import command_of
 
-# A caller in a chroot that has the /run of this machine reaches its systemd, as intended: an image
-# is written with `Host.offline`, which has no manager. In any other chroot `is_running` says no.
 _TURN_SYSTEMCTL_OFF = {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"}
-"""With one of these variables, systemctl succeeds and does nothing."""
+"""Variables with which systemctl succeeds and does nothing. They are not passed on: a caller in a
+chroot that has the /run of this machine is meant to reach its systemd, because an image is written
+with `Host.offline`, which has no manager. In any other chroot `is_running` says no.
+"""
 # Without ignore-dependencies, a machine that was made to require our unit would be stopped or
 # restarted with the unit. And a start must not wait for a target that may itself be waiting for the
 # caller.
 _OPTIONS = ("--no-ask-password", "--no-pager", "--job-mode=ignore-dependencies")
 _EXIT_CODES = range(10)
-"""What systemctl exits with, whatever has become of the unit; a signal is a number below zero."""
+"""The exit codes of a systemctl that ran to its end. A signal is a number below zero."""
 _EXIT_NOT_LOADED = 5
 """The exit code for a unit that does not exist."""
 _TIMEOUT = 30.0  # seconds, for every command but a start; our units stop within 10
@@ -40,17 +41,17 @@ _SHOWN = 10  # lines of a unit's log in one message
 
 
 def unit_failed(unit: str, *, result: str, status: str, lines: tuple[str, ...]) -> HostError:
-    """The error for a unit that failed when it was started: systemd's reason, the exit status, and
-    its log lines.
+    """Make the error of a unit that failed when it was started: systemd's result, the exit status
+    of the main process, and the lines of its log.
     """
     printed = ""
     if lines:
         printed = f": {' | '.join(lines[-_SHOWN:])}"
-    how = result
+    reason = result
     if status != "0":  # 0 if the main process was not started, for example because the gate refused
-        how += f", exit status {status}"
+        reason += f", exit status {status}"
     log = command_of("journalctl -u", unit)
-    sentence = f"{unit} failed ({how}){printed}; see `{log}`"
+    sentence = f"{unit} failed ({reason}){printed}; see `{log}`"
     return HostError(sentence, what="systemd", kind="unit-failed", target=unit, lines=lines)
 
 
@@ -67,34 +68,35 @@ class Manager(Protocol):
 
     def start(self, unit: str, *, timeout: float) -> None:
         """Start the unit and wait, at most `timeout` seconds; for a oneshot, until its end.
-        HostError gives the reason and the output.
+        If the unit fails, HostError has the reason and the output.
 
         A unit that is active stays as it is: to restart it, stop it first. A start that is given
-        up, after the timeout or by Ctrl-C, is ended by a stop, unless the unit
-        was being started already. Units that depend on this unit are not touched. A unit whose
-        failures have reached its limit of starts is started all the same. A start that systemd
-        skips because a condition of the unit is not met is not an error.
+        up, after the timeout or by Ctrl-C, is ended by a stop, unless the unit was being started
+        already. Units that depend on this unit are not touched. A unit whose failures have reached
+        its limit of starts is started all the same. A start that systemd skips because a condition
+        of the unit is not met is not an error.
         """
 
     def stop(self, unit: str) -> None:
         """Stop the unit, if it exists and runs. Units that require it are not touched."""
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
-        """The given properties of each unit, as systemd prints them. A pattern (`a@*.service`)
-        means the loaded units: these come last, after all units that are named, in their order.
+        """The given properties of each unit, as systemd prints them: first those of the named
+        units, in their order, then those of the loaded units that match a pattern (`a@*.service`).
 
         If a property has several commands, the value is all of them, separated by spaces.
         """
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
-        """What a unit has logged as errors since that time, in systemd's words, such as the value
-        of ConditionTimestamp; nothing if that is empty, or if no journal answers.
+        """The lines that a unit has logged as errors since that time, which is a value of a
+        property such as ConditionTimestamp. Empty if the time is, or if the journal does not
+        answer.
         """
 
 
 def unit_name(name: str) -> str:
-    """The whole name of the unit that this name, or a pattern, means: a service, if the name does
-    not have a type. The name of a machine may have dots.
+    """The name with its suffix: a name without one means a service. A pattern stays as it is. Only
+    suffixes of systemd count, because the name of a machine may have dots.
     """
     if name.endswith(_SUFFIXES) or "*" in name:
         return name
@@ -104,7 +106,7 @@ def unit_name(name: str) -> str:
 class SystemdManager:
     """The systemd of this host."""
 
-    def __init__(self, *, run: Run = run_program) -> None:
+    def __init__(self, *, run: RunProgram = run_program) -> None:
         self._run_program = run
 
     def is_running(self) -> bool:
@@ -128,9 +130,9 @@ class SystemdManager:
         try:
             started = self._run("start", unit, fine=_EXIT_CODES, timeout=timeout)
         except BaseException:
-            # After a timeout, a signal or Ctrl-C, systemctl no longer waits, but
-            # systemd continues the job. If it was at it before, the start is somebody else's, such
-            # as the boot's.
+            # After a timeout, a signal or Ctrl-C, systemctl no longer waits, but systemd continues
+            # the job. If the unit was being started before, that job is not ours, but the boot's or
+            # an operator's.
             if before != "activating":
                 with suppress(HostError):
                     self.stop(unit)
@@ -139,8 +141,9 @@ class SystemdManager:
             raise self._failure(unit, started)
 
     def _failure(self, unit: str, started: Ended) -> HostError:
-        """The error for a start that has failed, with the unit's log of it, or with what systemctl
-        printed: if the unit has not failed, its job was canceled, or there is no such unit.
+        """Make the error for a start that has failed. If the unit itself has failed, the error has
+        its log of this start. Else the job was cancelled, or there is no such unit, and the error
+        has what systemctl printed.
         """
         [failed] = self.show(("Result", "ExecMainStatus", "ConditionTimestamp"), unit)
         lines: tuple[str, ...] = ()
@@ -176,8 +179,8 @@ class SystemdManager:
     def _journal(self, unit: str, since: str, *options: str) -> tuple[str, ...]:
         if not since:
             return ()
-        # Both programs have the time zone of this process, and write times in English.
-        # The last lines may not be in the journal yet; if that hangs, we do without them.
+        # journalctl understands the time: as systemctl, it has the time zone of this process.
+        # --sync, because the last lines may not be in the journal yet. If it hangs, they may lack.
         with suppress(OSError):
             self._run_program("journalctl", "--sync", timeout=2.0)
         query = (
@@ -187,8 +190,8 @@ class SystemdManager:
             "--lines=20",
             f"--since={since}",
             *options,
-            # Not its InvocationID: a busy journal may read a line when its process has ended, and
-            # then knows the unit only.
+            # Not by the InvocationID: a busy journal reads some lines when their process has ended,
+            # and then stores only the unit with them.
             f"_SYSTEMD_UNIT={unit}",
         )
         with suppress(OSError):
@@ -198,7 +201,7 @@ class SystemdManager:
 
     def _run(
         self,
-        *words: str,
+        *arguments: str,
         fine: Collection[int] = (0,),
         timeout: float = _TIMEOUT,
     ) -> Ended:
@@ -209,8 +212,8 @@ class SystemdManager:
         return run_tool(
             "systemctl",
             *_OPTIONS,
-            *words,
-            purpose=" ".join(words),
+            *arguments,
+            purpose=" ".join(arguments),
             what="systemd",
             package="systemd, or write into an image (the command render)",
             fine=fine,

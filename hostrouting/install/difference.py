@@ -1,5 +1,5 @@
-"""What differs between a host and a configuration: files, and what systemd does. Nothing is changed
-here.
+"""What differs between a host and a configuration: files, and what systemd has read and runs. No
+function here changes anything.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from hostrouting.boot.units import UNITS
 from hostrouting.config.settings import MACHINES, gated_units
 from hostrouting.gate.unit_names import instance_pattern
 from hostrouting.gate.unit_states import is_active
-from hostrouting.host.effects import Operation
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.layout import HostLayout
+from hostrouting.host.operation import Operation
 from hostrouting.host.ours import existing
 
 if TYPE_CHECKING:
@@ -29,21 +29,21 @@ _UNIT_FOLDERS = (HostLayout.unit_directory, "/run/systemd/system")
 _LINK_FOLDERS = (f"{MACHINES}.requires", f"{MACHINES}.wants", "multi-user.target.requires")
 _ORIGINAL_UNITS = (HostLayout.routes_unit, HostLayout.check_unit)
 ORIGINAL_LINKS = tuple(map("/".join, product(_UNIT_FOLDERS, _LINK_FOLDERS, _ORIGINAL_UNITS)))
-"""The links with which the Go original (docs/original.md) makes running machines depend on the
-oneshots.
+"""The links by which, on a host with the Go original (docs/original.md), running machines depend on
+its units. Our units have the names of these.
 """
 
 
 def find_file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
-    """The files that have to be written, and the paths that have to be removed."""
+    """Return the files that have to be written, and the paths that have to be removed."""
     files = host.files
     wanted = files_on(host, config)
     kept = {file.path for file in wanted}
     removes: list[str] = []
     if wanted:
-        kept.update(HostLayout.of_this_boot)  # the administrator ends the opening, or the boot
-        # The Go original makes running machines depend on its units by these links. Where we want
-        # nothing, it stays as it is.
+        # An opening of the gate ends with the boot, or when the administrator ends it.
+        kept.update(HostLayout.of_this_boot)
+        # Our units replace those of the Go original, so its links go. A removal leaves it as it is.
         removes += existing(files, ORIGINAL_LINKS)
     removes += [path for path in owned_paths(files) if path not in kept]
     writes = tuple(file for file in wanted if file.differs(files))
@@ -56,10 +56,11 @@ def find_systemd_changes(
     former: HostRoutingConfig | None,
     changes: FileChanges,
 ) -> tuple[Operation, ...]:
-    """What systemd has to do besides reading the files that change: read those that it has not read
-    yet, and start or stop the guard.
+    """Return what systemd has to do apart from the reload that `changes` bring: a reload, if files
+    of ours have changed earlier and systemd has not read them; and what the guard needs.
 
-    `former` is what is installed, or None if it could not be read.
+    `former` is what is installed, or None if it could not be read. Then nobody knows which units
+    were gated, and systemd reloads in any case.
     """
     if manager is None:
         return ()
@@ -72,38 +73,39 @@ def find_systemd_changes(
         reload.append(Operation("reload", "systemd", "its files have changed"))
     if config.guard.enabled:
         return (*reload, *guard)
-    return (*guard, *reload)  # it is stopped, before its files go
+    return (*guard, *reload)  # the guard is stopped before its files go
 
 
 def _guard_operations(
     manager: Manager, config: HostRoutingConfig, changes: FileChanges
 ) -> Iterator[Operation]:
-    """What has to be done about the guard, if anything. It reads config.json itself; but one of an
-    earlier release does not end when its program was replaced, and none sees a new unit.
+    """Yield the start, restart or stop that the guard needs, if any. A new config.json needs none:
+    each pass reads it. A new program or unit does: the process that runs is that of the old one.
     """
     guard = HostLayout.guard_unit
     runs = is_active(manager, guard)
-    its_files = {HostLayout.program_path, HostLayout.unit_path(guard)}
+    files_of_guard = {HostLayout.program_path, HostLayout.unit_path(guard)}
     if not config.guard.enabled:
         if runs:
             yield Operation("stop", guard, "it is no longer wanted")
     elif not runs:
         yield Operation("start", guard, "it does not run")
-    elif not its_files.isdisjoint(changes.written_paths):
+    elif not files_of_guard.isdisjoint(changes.written_paths):
         yield Operation("restart", guard, "its files are new")
 
 
 def needs_reload(manager: Manager, *configs: HostRoutingConfig) -> bool:
-    """Whether a file of these configurations has changed or gone since systemd last read it.
+    """Return whether a file of these configurations has changed or gone since systemd last read it.
 
-    A masked unit with drop-ins is not asked: systemd says of it at all times that it has to reload.
+    A masked unit with drop-ins does not count: systemd says of it, even after a reload, that it has
+    to reload.
     """
     gated: set[str] = set()
     for config in configs:
         gated.update(gated_units(config))
     names = ("NeedDaemonReload", "LoadState", "DropInPaths")
     for properties in manager.show(names, *UNITS, *map(instance_pattern, sorted(gated))):
-        is_asked = properties["LoadState"] != "masked" or not properties["DropInPaths"]
-        if is_asked and properties["NeedDaemonReload"] == "yes":
+        counts = properties["LoadState"] != "masked" or not properties["DropInPaths"]
+        if counts and properties["NeedDaemonReload"] == "yes":
             return True
     return False

@@ -1,4 +1,4 @@
-"""The check of a host, with what else there is to tell about this host."""
+"""The check of a host for an operator: its findings have the commands for this host."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 class HostCheck(NamedTuple):
-    """The report of a check with its findings."""
+    """The report of a check, with the findings that an operator reads."""
 
     report: CheckReport
     mode: Mode
     findings: tuple[Finding, ...]
     repair_options: str = ""
-    """What an operator types behind `repair` for this host (`repair_line`)."""
+    """The options that a command `hostrouting repair` needs for this host (`repair_line`)."""
 
     @classmethod
     def of_snapshot(
         cls, report: CheckReport, config: HostRoutingConfig, *, repair_options: str = ""
     ) -> HostCheck:
-        """The check of a snapshot against this configuration."""
+        """Make the HostCheck of this report: a snapshot was checked against `config`."""
         findings = tuple(_findings_of(report, config, repair_options))
         return cls(report, config.route_overlap.mode, findings, repair_options)
 
@@ -43,15 +43,16 @@ class HostCheck(NamedTuple):
 
     @property
     def doubts(self) -> list[Finding]:
-        """The findings because of which a verdict is undecided, or would be. Each has the name and
-        the target of a doubt of the report, and perhaps another remedy.
+        """The findings because of which a verdict is undecided, or would be if nothing escaped.
+        They are found by the name and the target of each doubt of the report, because here they may
+        have another remedy.
         """
         doubts = {(doubt.name, doubt.target) for doubt in self.report.doubts}
         return [finding for finding in self.findings if (finding.name, finding.target) in doubts]
 
     def code(self) -> int:
-        """The exit code of the verdict. A host without a default route is wrong, but has the code
-        of a doubt: through which device addresses should leave is not known.
+        """The exit code of the verdict. Without a default route it is that of a doubt, although
+        that is an error: nobody knows through which device addresses should leave.
         """
         if self.named(*ESCAPES):
             return PROBLEM
@@ -74,15 +75,15 @@ def check_host(config: HostRoutingConfig, host: Host, *, repair_options: str = "
 def _findings_of(
     report: CheckReport, config: HostRoutingConfig, repair_options: str
 ) -> Iterator[Finding]:
-    """The findings of the check, with the commands that are typed, and what hinders the probe
-    rewrite.
+    """Yield the findings of the check, with the commands that fit this host; then what hinders the
+    probe rewrite.
     """
     configured = {route.key for route in config.static_routes.routes}
     for finding in check_findings(report, mode=config.route_overlap.mode):
         remedy = finding.remedy
         if finding.name == "action":
             if configured.issuperset(route.key for route in report.routes):
-                remedy = None  # they are configured, and `apply` moves them
+                remedy = None  # all of them are configured already, and `apply` sets them
             remedy = Remedy("for good", repair_line(repair_options), otherwise=remedy)
         elif remedy is not None and "mayAllow" in finding.facts:
             line = line_to_allow(repair_options, finding.facts["mayAllow"])

@@ -22,10 +22,11 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import phases
+from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import ConfigError, HostError, NotReady, RequirementError
 from hostrouting.gate.unit_gates import find_cancelled_gates
-from hostrouting.host.effects import Effects, Operation, effects_of, recorded_in_errors
+from hostrouting.host.effects import Effects, effects_of, recorded_in_errors
 from hostrouting.install.difference import find_file_changes, find_systemd_changes
 from hostrouting.install.installed import read_installed
 from hostrouting.install.losses import find_losses
@@ -35,30 +36,35 @@ from hostrouting.install.results import CheckResult
 from hostrouting.install.ungated import find_ungated
 from hostrouting.install.wanted import read_wanted
 from hostrouting.install.write import start_guard, write_files
-from hostrouting.probe.load import find_difference
+from hostrouting.probe.load import find_operation
 from hostrouting.probe.obstacles import find_probe_obstacles
-from hostrouting.probe.table import TABLE
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
-from hostrouting.upkeep.passes import SHOWN, await_pass, run_pass
+from hostrouting.upkeep.passes import (
+    LOGGED,
+    Done,
+    await_pass,
+    markers_removed_on_failure,
+    run_pass,
+)
 from phases.execution import raise_together
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import Part
+    from hostrouting.config.settings import PassPart
     from hostrouting.errors import Fault
     from hostrouting.finding import Finding
     from hostrouting.host.host import Host
+    from hostrouting.host.operation import Operation
     from hostrouting.install.wanted import Request, Wanted
-    from hostrouting.kernel.base import RouteBackend, RouteRequest
-    from hostrouting.probe.load import Difference
+    from hostrouting.kernel.base import RouteBackend
     from hostrouting.upkeep.passes import PassOutcome
 
-STEPS: dict[Part, str] = {
+STEPS: dict[PassPart, str] = {
     "static_routes": "configure-static-routes",
     "probe_rewrite": "rewrite-probe-source",
     "route_overlap": "check-route-overlap",
 }
-"""By part of a pass: the name of its step in a run, and of the task that is about it alone."""
+"""By part of a pass: the name of its step in a run. The task for this part alone has it, too."""
 _NOTHING = "nothing is configured, and nothing is installed"
 _RIGHT = "everything is as it should be"
 _IMAGE = "an image has no kernel; this is done when it boots"
@@ -69,34 +75,30 @@ _REPLACED = (
 )
 
 _WOULD_REMOVE = f"this would remove protection (to allow it: {ALLOWED_BY}):"
-_TABLE = f"nftables table ip6 {TABLE}"
-_OPERATIONS: dict[Difference, tuple[Operation, ...]] = {
-    "": (),
-    "missing": (Operation("create", _TABLE, "it was missing"),),
-    "different": (Operation("replace", _TABLE, "it differed from this configuration"),),
-    "unwanted": (Operation("delete", _TABLE, "it is no longer wanted"),),
-}
-"""By what is wrong with the table for probes: what is done about it."""
 _SHARE = 0.95
-"""How much of the time until the deadline of the run is used for waiting."""
+"""The share of the time until the run's deadline in which a part waits. In the rest, it fails with
+an error that says what was missing.
+"""
 
 
 def install(  # noqa: C901  eight steps, which are read in one piece
     host: Host,
     request: Request,
-    all_parts: Sequence[Part],
+    all_parts: Sequence[PassPart],
     ctx: phases.Context,
     *,
     wait: float,
     as_steps: bool,
     before: dict[str, HostRoutingConfig | None],
 ) -> CheckResult | phases.Skip:
-    """Make the host what is wanted: the files, the guard, then these parts of a pass, each of which
-    waits so many seconds for what it needs, and may be a step of its own.
+    """Bring what is wanted onto the host: the files, the guard, then these parts of a pass. Each
+    part waits for what it needs, for up to `wait` seconds; with `as_steps`, it is a step of its
+    own.
 
-    Before the first change, `before` gets what is installed, by the id of the run: an undo installs
-    that again. It is None if it cannot be read. Without a change, the host is still checked:
-    another run may have just changed it. An error has what was done before it.
+    Before the first change, `before` gets the installed configuration under the id of the run, for
+    an undo to install again; None if it cannot be read. A run that changes nothing makes the parts,
+    too, because another run may have just changed the host. An error has the effects of all that
+    was done before it.
     """
     parts = [part for part in all_parts if STEPS[part] not in ctx.skip]
 
@@ -110,7 +112,7 @@ def install(  # noqa: C901  eight steps, which are read in one piece
     errors: list[BaseException] = []
     with ExitStack() as locked:
         with phases.inner_step("install-files", ctx) as step:
-            if plan.files or plan.systemd:  # 4; each pass takes the lock itself
+            if plan.files or plan.systemd:  # 4; otherwise not yet: each pass takes the lock itself
                 locked.enter_context(host.locked(step.ctx))
                 wanted = read_wanted(host, request)
                 plan = plan_install(host, wanted, parts)
@@ -129,14 +131,16 @@ def install(  # noqa: C901  eight steps, which are read in one piece
                 step.result = start_guard(host, plan)
             results.append(step.result)
 
-    def make(part: Part, ctx: phases.Context) -> object:
+    def make(part: PassPart, ctx: phases.Context) -> object:
         result = _make_part(host, part, wanted, plan, ctx, wait=wait)
         results.append(result)
         return result
 
     try:
-        if as_steps or errors:  # 7; as steps, no failure hides another
-            # One that the run leaves out is a skipped step.
+        if errors:  # each failure is to be that of a step: `raise_together` joins only these
+            as_steps = True
+        if as_steps:  # 7
+            # Not `parts`: a part that the run leaves out is reported as a skipped step.
             steps = [phases.task(STEPS[part])(partial(make, part)) for part in all_parts]
             phases.serial(*steps).do(ctx)
         else:
@@ -161,17 +165,17 @@ def install(  # noqa: C901  eight steps, which are read in one piece
 def plan_install(
     host: Host,
     wanted: Wanted,
-    parts: Sequence[Part],
+    parts: Sequence[PassPart],
     *,
     is_dry_run: bool = False,
     earlier: Sequence[Plan] = (),
 ) -> Plan:
-    """What a run with these parts would change, and why it must not. The plan of a dry run has also
-    the check, if that is a part: of the host as it would be after this plan, and after those of the
-    tasks before this one (`earlier`).
+    """Return what a run with these parts would change, and what makes it fail. If the check is one
+    of the parts, a dry run has it, too: of the host as it would be after this plan, and after those
+    of the tasks before this one (`earlier`).
 
-    If the run must not take anything away, a config.json that cannot be read raises its error:
-    nobody knows what it protects.
+    Raises the error of a config.json that cannot be read, unless the run may take protection away:
+    nobody knows what that file protects.
     """
     if host.is_image:
         parts = ()  # an image has no kernel
@@ -183,34 +187,37 @@ def plan_install(
     routes = RoutePlan()
     if "static_routes" in parts:
         routes = plan_static_routes(config, read_snapshot())
-    operations: tuple[Operation, ...] = ()
+    operations: list[Operation] = []
     if "probe_rewrite" in parts:
-        operations = _OPERATIONS[_find_difference(host, wanted)]
+        operations += _find_operations(host, wanted)
         obstacles += find_probe_obstacles(config, read_snapshot())
     losses: list[Fault] = []
     if not wanted.allow_removal:
-        # If it could not be read, this raises why.
-        losses += find_losses(wanted.former or read_installed(host), config)
-    plan = Plan(files, systemd, routes, operations, tuple(obstacles), tuple(losses))
+        # A configuration that could not be read is read again, which raises the reason.
+        former = wanted.former or read_installed(host)
+        losses += find_losses(former, gated_on_disk(host.files), config)
+    plan = Plan(files, systemd, routes, tuple(operations), tuple(obstacles), tuple(losses))
     if is_dry_run and "route_overlap" in parts:
         plan = plan.with_check(config, read_snapshot(), earlier)
     return plan
 
 
-def _find_difference(host: Host, wanted: Wanted) -> Difference:
-    """What is wrong with the table for probes now."""
+def _find_operations(host: Host, wanted: Wanted) -> Iterator[Operation]:
+    """Yield what has to be done to the table for probes, if anything."""
     try:
-        return find_difference(host.nftables, wanted.config.probe_rewrite)
+        operation = find_operation(host.nftables, wanted.config.probe_rewrite)
     except HostError:
-        # Where nobody has asked for a table, nft need not be there, and Linux need not have it.
+        # The host may lack nft if no table is wanted, and none was before: nothing is to be done.
         if any(each and each.probe_rewrite.enabled for each in (wanted.config, wanted.former)):
             raise
-        return ""
+        return
+    if operation is not None:
+        yield operation
 
 
 def require_possible(wanted: Wanted, plan: Plan) -> None:
-    """Raise the error of a run that must fail before its first change. The order is that in which
-    an operator has to solve it.
+    """Raise the error of a run that must fail before its first change. What an operator has to
+    solve first is raised first.
 
     ========================  ================================================
     What the host lacks       raises
@@ -244,8 +251,9 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
 
 @contextmanager
 def _later_failures(errors: list[BaseException]) -> Iterator[None]:
-    """Keep the error of the block for the end of the run: what comes next does not need it, and the
-    run has changed something. A cancelled run does not begin its next step.
+    """Put the error of the block into `errors`, to be raised at the end of the run. The steps after
+    it do not need this one, and they are due because files have changed. If the run was cancelled,
+    its next step is not begun.
     """
     try:
         yield
@@ -254,8 +262,9 @@ def _later_failures(errors: list[BaseException]) -> Iterator[None]:
 
 
 def _require_gates(host: Host, wanted: Wanted, plan: Plan, ctx: phases.Context) -> Effects:
-    """Ask systemd, which has read the files, whether each gate is in force. If another program
-    cancels one, that is an error in STRICT, but not in an undo; else a warning.
+    """Ask systemd, which has read the files by now, whether each gate is in force. If another
+    program cancels one, raise an error in STRICT, except in an undo; else return a warning, unless
+    the plan already has it.
     """
     cancelled = tuple(find_cancelled_gates(host, wanted.config))
     if cancelled and wanted.config.route_overlap.is_strict and wanted.purpose != "undo":
@@ -266,13 +275,13 @@ def _require_gates(host: Host, wanted: Wanted, plan: Plan, ctx: phases.Context) 
 
 
 def _make_part(
-    host: Host, part: Part, wanted: Wanted, plan: Plan, ctx: phases.Context, *, wait: float
+    host: Host, part: PassPart, wanted: Wanted, plan: Plan, ctx: phases.Context, *, wait: float
 ) -> CheckResult | phases.Skip:
-    """Make this part of a pass until nothing is awaited any more. Raise what failed the last time,
-    with all changes.
+    """Make passes of this part until nothing is awaited any more. Raise the error of the last pass,
+    if it has one, with the changes of all passes.
 
-    If the run has an earlier deadline, the wait ends shortly before it, because DeadlineExceeded
-    does not say what was missing.
+    If the deadline of the run comes before `wait` is over, the wait ends shortly before that,
+    because DeadlineExceeded does not say what was missing.
     """
     if host.is_image:
         return phases.Skip(_IMAGE)
@@ -281,13 +290,15 @@ def _make_part(
     remaining = ctx.remaining()
     if remaining is not None:
         wait = min(wait, _SHARE * remaining)
-    done: list[RouteRequest] = []
+    done = Done()
+    began = ctx.clock.now()
 
     def make_pass(backend: RouteBackend) -> PassOutcome:
         with host.locked(ctx):
-            config = read_installed(host)  # other sections say something about the part, too
+            with markers_removed_on_failure(host.files):
+                config = read_installed(host)  # as it is now: a part obeys other sections, too
             if getattr(config, part) != getattr(wanted.config, part):
-                raise NotReady(_REPLACED, kind="busy")
+                raise HostError(_REPLACED, what="file")
             return run_pass(
                 host,
                 backend,
@@ -295,28 +306,28 @@ def _make_part(
                 done=done,
                 parts=[part],
                 purpose=wanted.purpose,
-                check=ctx.check,
+                raise_if_cancelled=ctx.check,
             )
 
-    with recorded_in_errors(done):
+    with recorded_in_errors(done.changes, operations=done.operations):
         outcome = await_pass(host, make_pass, clock=_RunClock(ctx), wait=wait, say=ctx.log.info)
         error = outcome.error
-        told = error.findings if error is not None else ()
-        _log(ctx, [finding for finding in outcome.to_log if finding not in told])
+        in_error = error.findings if error is not None else ()
+        _log(ctx, [finding for finding in outcome.to_log if finding not in in_error])
         if isinstance(error, NotReady):
-            sentence = f"gave up after {round(wait, 1):g} s: {error}"
+            # The time is measured: the lock was awaited beyond `wait`.
+            sentence = f"gave up after {round(ctx.clock.now() - began, 1):g} s: {error}"
             raise NotReady(sentence, findings=error.findings) from error
         if error is not None:
             raise error
-    operations = _OPERATIONS[outcome.table_was]
     report = outcome.report
     warnings = outcome.findings if report is None else ()
-    result = CheckResult(outcome.changes, (), operations, warnings, report=report)
+    result = CheckResult(tuple(done.changes), (), tuple(done.operations), warnings, report=report)
     return phases.Skip(_RIGHT) if result == CheckResult() else result
 
 
 class _RunClock:
-    """The time of a run, as a pass waits for it."""
+    """The clock of a run, as `await_pass` takes it (`WaitClock`)."""
 
     def __init__(self, ctx: phases.Context) -> None:
         self.for_watch = ctx.clock
@@ -325,7 +336,7 @@ class _RunClock:
 
 
 def _log(ctx: phases.Context, findings: Sequence[Finding]) -> None:
-    for finding in findings[:SHOWN]:
+    for finding in findings[:LOGGED]:
         ctx.log.warning("%s", finding.line, extra={"finding": finding.name})
-    if len(findings) > SHOWN:
-        ctx.log.warning("and %d more findings", len(findings) - SHOWN)
+    if len(findings) > LOGGED:
+        ctx.log.warning("and %d more findings", len(findings) - LOGGED)

@@ -1,13 +1,12 @@
-"""The configuration that is installed on a host, which is what config.json says.
+"""Reads the configuration that is installed on a host, which is what config.json says.
 
-Every check of a host reads it, so this module and what it imports load fast.
+The gate and every check of a host do that, so this module imports only what loads fast.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.on_disk import proof_of_installation
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.finding import Remedy
@@ -29,36 +28,35 @@ _REMEDY = Remedy(
         ),
     ),
 )
-"""What to do about a config.json that cannot be used, or is not there: nothing else says what was
-installed.
+"""What to do about a config.json that cannot be used, or is missing. hostrouting cannot make it
+again, because nothing else says what was installed.
 """
 
 
 def read_installed(host: Host) -> HostRoutingConfig:
-    """The configuration that is installed on this host, which asks for nothing if none is.
+    """Return the configuration that is installed on this host; an empty one if none is.
 
-    Raises ConfigError if files of ours exist, but config.json is missing, unusable or empty. An
-    empty configuration would be wrong then: a run would remove all that is installed.
+    Raises ConfigError if files of ours exist, but config.json is missing, unusable or empty: if
+    that counted as an empty configuration, a run would remove all that is installed.
     """
-    files = host.files
     path = HostLayout.config_path
-    text = files.read(path)
-    if text is None and not proof_of_installation(files):
-        return HostRoutingConfig()
-    if text is None:  # another run may have installed it since: config.json is written first
-        text = files.read(path)
-    if text is None:
-        raise _unusable("is missing, although files of hostrouting are still there")
-    try:
-        config = HostRoutingConfig.from_json(text)
-    except ConfigError as error:
-        raise ConfigError(error.faults, path, remedy=_REMEDY) from error
-    if config.asks_for_nothing:  # `apply` writes no such file: somebody has emptied it
-        ours = proof_of_installation(files)
-        if ours:
-            raise _unusable(f"configures nothing, although {ours[0]} is still there")
-    return config
+    text = host.files.read(path)
+    config = HostRoutingConfig()
+    if text is not None:
+        try:
+            config = HostRoutingConfig.from_json(text)
+        except ConfigError as error:
+            raise ConfigError(error.faults, path, remedy=_REMEDY) from error
+    if not config.asks_for_nothing:
+        return config
 
+    from hostrouting.boot.on_disk import proof_of_installation  # noqa: PLC0415  slow to load
 
-def _unusable(rule: str) -> ConfigError:
-    return ConfigError([Fault("", "", rule)], HostLayout.config_path, remedy=_REMEDY)
+    still_there = proof_of_installation(host.files)
+    if not still_there:
+        return config
+    if text is None and host.files.read(path) is not None:
+        return read_installed(host)  # a run has just written config.json, and then the other files
+    problem = "is missing" if text is None else "configures nothing"
+    fault = Fault("", "", f"{problem}, although {still_there[0]} is still there")
+    raise ConfigError([fault], path, remedy=_REMEDY)

@@ -1,4 +1,4 @@
-"""What protects a host now, and a run would take away."""
+"""The losses of a run: what protects the host now, and would be taken away."""
 
 from __future__ import annotations
 
@@ -22,16 +22,20 @@ _REFUSALS = (
         '"refuse" is installed; without it, units start even if the verdict is UNDECIDED',
     ),
 )
-"""By setting: a verdict with which it holds units back, and what would be lost."""
+"""For each setting that holds units back: its path, the verdict that it refuses, and the loss."""
 
 
-def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iterator[Fault]:
-    """What the installed configuration has and the new one has not: a CIDR, STRICT, a gated unit,
-    the guard, or any static route.
+def find_losses(
+    installed: HostRoutingConfig, gated: Iterable[str], config: HostRoutingConfig
+) -> Iterator[Fault]:
+    """Yield a fault for each protection that the installed configuration has and the new one has
+    not: a CIDR, STRICT, the refusal of UNDECIDED, the guard, or any static route; and for the units
+    that are gated now: somebody may have edited the installed configuration.
 
-    One static route instead of another is not a loss: a run, and each start, check the addresses.
-    Nor is what only changes how the host is judged, or what else hostrouting does for it: other
-    devices or rules that are allowed, the rewrite of probes, and manageForeign.
+    Not a loss: a static route that another one replaces, because the run and each start check the
+    addresses; other devices or rules that are allowed, which only change how the host is judged;
+    the rewrite of probes, and manageForeign; in mode WARN, the gate of machines if no configuration
+    names it, because it is only a default.
     """
     old = installed.route_overlap
     new = config.route_overlap
@@ -40,11 +44,13 @@ def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iter
         rule = f"{spoken(cidrs)} would no longer be checked"
         yield Fault("routeOverlap.expectedCidrs", "", rule)
     for path, verdict, rule in _REFUSALS:
-        # Without CIDRs, that is said above.
+        # Without CIDRs nothing is checked, which is the loss above.
         if old.refuses(verdict) and new.cidrs and not new.refuses(verdict):
             yield Fault(path, "", rule)
-    units = _freed_units(installed, config)
-    if units:
+    # A template that is still gated gates its instances.
+    wanted = set(gated_units(config))
+    units = [unit for unit in gated if wanted.isdisjoint({unit, template_of(unit)})]
+    if units and (installed.gate is not None or old.is_strict):
         yield Fault("gate.units", "", f"{spoken(units)} would no longer wait for the gate")
     if installed.static_routes.routes and not config.static_routes.routes:
         yield Fault("staticRoutes.routes", "", "all static routes would be deleted")
@@ -52,15 +58,8 @@ def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iter
         yield Fault("guard.enabled", "", "the guard that repairs routes would be removed")
 
 
-def _freed_units(installed: HostRoutingConfig, config: HostRoutingConfig) -> list[str]:
-    """The units that would be gated no longer. The drop-in of a template gates its instances."""
-    gated = set(gated_units(config))
-    units = gated_units(installed)
-    return [unit for unit in units if gated.isdisjoint({unit, template_of(unit)})]
-
-
 def _outside(networks: Sequence[Network], cidrs: Iterable[Network]) -> list[str]:
-    """Those of the CIDRs that these networks, taken together, do not cover."""
+    """Return the CIDRs that these networks, taken together, do not cover."""
     return [str(cidr) for cidr in cidrs if not _covers(networks, cidr)]
 
 

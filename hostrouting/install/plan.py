@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
     from hostrouting.config.settings import HostRoutingConfig, Mode
     from hostrouting.errors import Fault
-    from hostrouting.host.effects import Operation
+    from hostrouting.host.operation import Operation
     from hostrouting.model.snapshot import Snapshot
     from hostrouting.routes.steps import RouteStep
 
@@ -30,7 +30,9 @@ _KEEP = Remedy(f"keep this in the configuration, or allow the removal ({ALLOWED_
 
 @attrs.frozen
 class Plan:
-    """What a task would do to files, routes and the rest of the host, and the check afterwards."""
+    """What a task would do to the files, the routes and the rest of a host; and the check of the
+    host as it would be afterwards.
+    """
 
     files: FileChanges = attrs.field(factory=FileChanges)
     systemd: tuple[Operation, ...] = ()
@@ -39,15 +41,14 @@ class Plan:
     operations: tuple[Operation, ...] = ()
     """Other changes of the kernel."""
     obstacles: tuple[Finding, ...] = ()
-    """What there is to tell about the host as it is. An error makes the run fail: a gate that is
-    open ("gate-open") at its end, anything else before it has changed anything.
+    """Findings about the host as it is. An error makes the run fail: a gate that another program
+    cancels ("gate-open") at its end, any other error before its first change.
     """
     losses: tuple[Fault, ...] = ()
-    """What the run would take away and must not."""
+    """The protection that the run would take away and must not."""
     report: CheckReport | None = None
-    """The check of the host as it would be.
-
-    None if nothing is expected, or if a route conflicts or waits.
+    """The check of the host as it would be. None if no CIDR is expected, or if a route conflicts or
+    waits: then nobody knows how the host would be.
     """
     mode: Mode = "WARN"
     """What happens if an address escapes in this check."""
@@ -56,8 +57,12 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
-        return not (self.files or self.systemd or self.changes_kernel)
+        """Whether there is nothing to do, also later: when a conflict is solved, or what a route
+        waits for has come.
+        """
+        routes = self.routes
+        changes_routes = routes.changes or routes.conflicts or routes.waiting
+        return not (self.files or self.systemd or self.operations or changes_routes)
 
     @property
     def work(self) -> list[str]:
@@ -66,33 +71,25 @@ class Plan:
 
     @property
     def other_work(self) -> list[str]:
-        """What there is to do beside static routes."""
+        """What there is to do apart from static routes, a line for each change."""
         lines = [*map(str, (*self.systemd, *self.operations))]
         lines += [f"write {path}" for path in self.files.written_paths]
         lines += [f"remove {path}" for path in self.files.removes]
         return lines
 
-    @property
-    def changes_kernel(self) -> bool:
-        """Whether routes or other state of the kernel would change, now or as soon as nothing is
-        missing or in the way any more.
-        """
-        routes = self.routes
-        return bool(self.operations or routes.changes or routes.conflicts or routes.waiting)
-
     def for_systemd(self, *verbs: str) -> tuple[Operation, ...]:
-        """What systemd has to do of this."""
+        """What systemd has to do, of these verbs only."""
         return tuple(operation for operation in self.systemd if operation.verb in verbs)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """All that there is to tell, the worst first; an error makes the run fail."""
+        """All findings but those of the check, the worst first; an error makes the run fail."""
         losses = [Finding("removal", "error", str(loss), loss.path, _KEEP) for loss in self.losses]
         return worst_first([*self.obstacles, *losses, *self.routes.findings()])
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        """What a run succeeds in spite of, apart from what its parts find."""
+        """The warnings about the host as it is. The run logs others when it makes its parts."""
         return tuple(finding for finding in self.obstacles if finding.severity == "warning")
 
     @property
@@ -101,9 +98,8 @@ class Plan:
 
     @property
     def failures(self) -> tuple[Finding, ...]:
-        """What would make the run fail on the host as it is now.
-
-        A run waits for what its routes need and for a default route. It fails if they do not come.
+        """What would make the run fail on the host as it is now. A route that waits is among these,
+        and so is a missing default route: the run fails unless they come in time.
         """
         failures = [*self.errors, *self.routes.route_waits]
         failures += [finding for finding in self.check_findings if finding.severity == "error"]
@@ -117,8 +113,9 @@ class Plan:
     def with_check(
         self, config: HostRoutingConfig, snapshot: Snapshot, earlier: Sequence[Plan] = ()
     ) -> Plan:
-        """The same with the check of the host of this snapshot after the plan was carried out, and
-        the earlier ones before it. A plan with routes of its own is about all of them.
+        """Return this plan with a check of the snapshot as the plan would leave it. A plan without
+        routes, such as that of the check alone, is checked after the routes of the earlier plans;
+        any other has all static routes itself.
         """
         if not config.route_overlap.cidrs:
             return self
@@ -129,8 +126,8 @@ class Plan:
             snapshot = plan.routes.apply_to(snapshot)
         report = check_snapshot(snapshot, config)
         settings = config.route_overlap
-        found = findings_of(report, settings)
-        return attrs.evolve(self, report=report, mode=settings.mode, check_findings=found)
+        findings = findings_of(report, settings)
+        return attrs.evolve(self, report=report, mode=settings.mode, check_findings=findings)
 
     def to_mapping(self) -> dict[str, object]:
         check = None

@@ -1,7 +1,8 @@
-"""What a host lacks for a configuration; a run fails because of it before its first write.
+"""What a host lacks for a configuration. A run that finds such an error fails before its first
+write.
 
-What a write, systemd or nft says itself is not asked before: a full disk, a missing right, a
-missing nft.
+Not looked for: what a write, systemd or nft reports itself, such as a full disk, a missing right or
+a missing nft.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from hostrouting.boot.program import Program
 from hostrouting.boot.units import UNSET
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
-from hostrouting.finding import Finding, Remedy, Severity
+from hostrouting.finding import Finding, Remedy
 from hostrouting.gate.trusted import find_untrusted
 from hostrouting.gate.unit_gates import find_cancelled_gates, systemd_does_not_run
 from hostrouting.gate.unit_names import is_template, plain_instance, template_of
@@ -32,13 +33,15 @@ _BEFORE_THE_GATE = {
     "network.target",
     "network-online.target",
 }
-"""The gate waits for these."""
+"""The targets that are reached before the gate runs, because it waits for the network."""
 
 
 def find_requirements(
     host: Host, config: HostRoutingConfig, changes: FileChanges
 ) -> Iterator[Finding]:
-    """What this host lacks for the configuration: errors, and for an image also warnings."""
+    """Yield a finding for each thing that this host lacks for the configuration: an error; in an
+    image, a warning for what it may still get.
+    """
     yield from _unusable_paths(host, changes)
     gated = gated_units(config)
     if not gated:
@@ -49,19 +52,21 @@ def find_requirements(
     yield from _unusable_interpreter(host, changes)
     manager = host.running_manager
     if manager is not None:
-        shown = manager.show(("Id", "Before", "Environment"), *map(plain_instance, gated))
+        shown = manager.show(
+            ("Id", "Before", "Environment", "RootDirectory"), *map(plain_instance, gated)
+        )
         for unit, properties in zip(gated, shown, strict=True):
             yield from _why_it_cannot_be_gated(unit, properties)
-            is_new = HostLayout.drop_in_path(unit) in changes.written_paths
-            yield from _lost_variables(unit, properties, "warning" if is_new else "note")
+            if HostLayout.drop_in_path(unit) in changes.written_paths:
+                yield from _lost_variables(unit, properties)
         yield from find_cancelled_gates(host, config)
     elif not host.is_image:
         yield systemd_does_not_run(gated)
 
 
 def _unusable_paths(host: Host, changes: FileChanges) -> Iterator[Finding]:
-    """Paths of ours that are masked, or where something is that we do not replace: a folder, a
-    link, or another program's file.
+    """Yield a finding for each path that we have to write, and where something is that we do not
+    replace: a mask, a folder, a link, or another program's file.
     """
     for file in changes.writes:
         obstacle = file.find_obstacle(host.files)
@@ -70,8 +75,9 @@ def _unusable_paths(host: Host, changes: FileChanges) -> Iterator[Finding]:
 
 
 def _unusable_interpreter(host: Host, changes: FileChanges) -> Iterator[Finding]:
-    """That no Python on the node can run the program: making its content tries that, before
-    anything changes. An image may get one later.
+    """Yield a finding if no Python on the node can run the program. The content of the program is
+    made to see that: for the compiled files in it, the interpreter is run. An image may get a
+    Python later.
     """
     if not host.interpreter.find():
         yield missing_interpreter()._replace(severity="warning" if host.is_image else "error")
@@ -85,38 +91,39 @@ def _unusable_interpreter(host: Host, changes: FileChanges) -> Iterator[Finding]
 
 
 def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterator[Finding]:
-    """That the network waits for the unit, while the gate waits for the network; or that this is
-    another name of a unit, because the gate knows a unit by its own. Not judged: an order that
-    leads through other units.
+    """Yield an error if the gate cannot hold this unit back: if the name is an alias, because the
+    gate compares the unit's own name; if the unit starts before something that the gate waits for;
+    or if it has RootDirectory=, from which root would run the gate. An order through other units is
+    not judged.
     """
     before = sorted(_BEFORE_THE_GATE.intersection(properties["Before"].split()))
     own_name = properties["Id"]
+    remedy = "name the unit that needs the network, such as kubelet.service, in gate.units"
     if own_name != plain_instance(unit):
         if is_template(unit):
             own_name = template_of(own_name)
         sentence = f"{unit} is another name of {own_name}, and the gate needs the unit's own"
-        words = f"name {own_name} in gate.units instead"
+        remedy = f"name {own_name} in gate.units"
     elif before:
         sentence = (
             f"{unit} starts before {before[0]}, which the gate waits for: each would wait for the "
             "other"
         )
-        words = "name the unit that needs the network, such as kubelet.service, in gate.units"
+    elif properties["RootDirectory"]:
+        sentence = f"{unit} has RootDirectory=, so root would run the gate from that folder"
     else:
         return
-    yield Finding("requirement", "error", sentence, unit, Remedy(words))
+    yield Finding("requirement", "error", sentence, unit, Remedy(remedy))
 
 
-def _lost_variables(
-    unit: str, properties: Mapping[str, str], severity: Severity
-) -> Iterator[Finding]:
-    """The variables that the unit sets itself, and that our drop-in takes away."""
-    names = {word.strip("\"'$").partition("=")[0] for word in properties["Environment"].split()}
-    lost = sorted(names.intersection(UNSET.split()))
+def _lost_variables(unit: str, properties: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield a warning if the unit sets variables that our drop-in takes away."""
+    variables = {word.strip("\"'$").partition("=")[0] for word in properties["Environment"].split()}
+    lost = sorted(variables.intersection(UNSET.split()))
     if lost:
         sentence = (
             f"{unit} loses {spoken(lost)}, which its Environment= sets: in the gate, root would "
             "obey what a user of the unit may have set"
         )
         remedy = Remedy(f"set it in the command: ExecStart=/usr/bin/env {lost[0]}=VALUE COMMAND")
-        yield Finding("requirement", severity, sentence, unit, remedy)
+        yield Finding("requirement", "warning", sentence, unit, remedy)

@@ -24,8 +24,8 @@ class CheckResult(Effects):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the check found, as in the JSON document; empty without a report. In STRICT, nothing
-        is wrong where there is a result: what was would have raised.
+        """What the check found, as in the JSON document; empty without a report. No finding is an
+        error: in STRICT, the task would have raised that, and there would be no result.
         """
         if self.report is None:
             return ()

@@ -1,4 +1,4 @@
-"""The services that run the pods of a node and do not wait for the gate."""
+"""Finds the services that run the pods of a node and are not gated."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ _KUBELETS = (
 
 
 def find_ungated(config: HostRoutingConfig, host: Host) -> Iterator[Finding]:
-    """The services that run this node's pods and are not gated, although something is expected. In
-    mode WARN, they would start all the same, and only their check would be logged.
+    """Yield a finding for each service that runs this node's pods and is not gated, although a CIDR
+    is expected. In STRICT it is a warning; in WARN only a note, because the gate would let the
+    service start in any case.
     """
     manager = host.running_manager
     gated = gated_units(config)

@@ -12,7 +12,6 @@ from hostrouting.errors import HostError, HostRoutingError
 from hostrouting.install.installed import read_installed
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import Part
     from hostrouting.host.host import Host
     from hostrouting.routes.keep import Purpose
 
@@ -22,22 +21,28 @@ class Request:
     """What a run is asked for."""
 
     config: HostRoutingConfig
-    section: Part | None = None
-    """The section that the run is about: all others stay as they are installed. None if it is about
-    the whole configuration.
+    names: tuple[str, ...] = ()
+    """The attributes of the configuration that the run replaces, a section first: all others stay
+    as they are installed. Empty if the run is about the whole configuration.
     """
     allow_removal: bool = False
     """Whether the run may take away what protects the host now."""
     undone: Request | None = None
-    """The request of the run that is taken back; `config` is what was installed before it."""
+    """In the request of an undo: the request of the run that is taken back. The `config` of the
+    undo is what was installed before that run.
+    """
 
     def own_part(self, config: HostRoutingConfig) -> object:
-        """What of a configuration the run is about."""
-        return config if self.section is None else getattr(config, self.section)
+        """The section that the run is about, or the whole configuration, to be compared."""
+        if not self.names:
+            return config
+        return getattr(config, self.names[0])
 
 
 def _as_installed(config: HostRoutingConfig) -> HostRoutingConfig:
-    """The configuration as it is read again: one that asks for no file has no config.json."""
+    """Return the configuration as it is read back after the run: one that asks for nothing puts no
+    config.json on the host, whatever else it says.
+    """
     if config.asks_for_nothing:
         return HostRoutingConfig()
     return config
@@ -54,34 +59,35 @@ class Wanted:
     allow_removal: bool
     """Whether the configuration may take away what protects the host now."""
     purpose: Purpose = "apply"
-    """An undo takes a run back: this configuration was installed before, with all that is wrong
-    with it.
+    """In an undo, the configuration was installed before. So what is wrong with it, such as a
+    conflict of its routes, does not make the run fail before its first change.
     """
 
 
 def read_wanted(host: Host, request: Request) -> Wanted:
-    """What a run brings onto this host as it is now. Where the whole configuration is replaced, the
-    installed one need not be readable.
+    """Return what a run brings onto this host as it is now. If the request is about the whole
+    configuration, the installed one need not be readable.
 
-    HostError if a run is taken back, and another one has installed something else since.
+    HostError if a run is taken back, and another run has installed something else since.
     """
     former: HostRoutingConfig | None = None
-    if request.section is None:
+    if not request.names:
         with suppress(HostRoutingError):
             former = read_installed(host)
         config = request.config
     else:
         former = read_installed(host)
-        config = former.replaced(request.section, request.config)
+        names = request.names
+        run = request.undone
+        if run is not None and former != request.config.replaced(run.names, run.config):
+            names = names[:1]  # another run has changed the host since, and may need the rest
+        config = former.replaced(names, request.config)
     if request.undone is None:
         return Wanted(config, former, request.allow_removal)
 
     undone = read_wanted(host, request.undone).config  # as that run has installed it
-    ours = (request.own_part(undone), request.own_part(request.config))
-    if former is not None and request.own_part(former) not in ours:
+    expected = (request.own_part(undone), request.own_part(request.config))
+    if former is not None and request.own_part(former) not in expected:
         sentence = "another run has installed a different configuration since, which stays"
         raise HostError(sentence, what="file")
-    if config.has_work and not (former is not None and former.has_work):
-        # The undone run has taken away all that there was to guard, and with it the guard.
-        config = config._replace(guard=request.config.guard)
     return Wanted(config, former, request.allow_removal, purpose="undo")

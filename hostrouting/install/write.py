@@ -10,8 +10,8 @@ program that is missing, and no marker is about another configuration. So the or
 3. Drop-ins and units go.
 4. systemd reads that. Until then, a unit that had a drop-in still runs the gate, so the program
    goes after this. And config.json is replaced after this: the former one tells the next run which
-   units may still have a drop-in loaded that is gone. This is also the reload that the plan may
-   have, for what an earlier run has left unread.
+   units may still have a drop-in loaded that is gone. If systemd has not read what an earlier run
+   has changed, the plan has a reload: it is this one.
 5. The files are written, in the order of `files_of`.
 6. systemd reads the units and drop-ins that were written. From here on, the gate is in force.
 7. The rest goes, and last config.json. `owned_paths` has this order.
@@ -27,22 +27,23 @@ from typing import TYPE_CHECKING
 import phases
 from hostrouting.boot.units import UNITS
 from hostrouting.check.marker import remove_markers
-from hostrouting.host.effects import Effects, Operation, recorded_in_errors
+from hostrouting.host.effects import Effects, recorded_in_errors
 from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
     from hostrouting.host.host import Host
+    from hostrouting.host.operation import Operation
     from hostrouting.install.plan import Plan
 
 _GRACE = 30.0  # seconds for the start of the guard
 
 
 def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
-    """Make the changes of this plan to the files of the host, which has to be locked if there are
-    any.
+    """Make the changes of this plan to the files of the host. If there are any, the caller holds
+    the lock of the host.
 
-    The first failure is raised, with the effects so far. Another run does the rest. The effects
-    also have the warnings of the plan.
+    Returns the effects, with the warnings of the plan. The first failure is raised, with the
+    effects so far; the next run does the rest.
     """
     if not (plan.files or plan.for_systemd("stop", "reload") or plan.warnings):
         return phases.Skip("the files are as they should be")
@@ -57,7 +58,7 @@ def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
 
 
 class _Writer:
-    """The changes of a plan, and those that were made so far."""
+    """Makes the changes of a plan, and keeps those that were made so far."""
 
     def __init__(self, host: Host, plan: Plan) -> None:
         self._host = host
@@ -121,14 +122,14 @@ def _is_of_systemd(path: str) -> bool:
 
 
 def start_guard(host: Host, plan: Plan) -> Effects:
-    """Start the guard of this plan. The lock of the host is held: the start waits only until the
-    program runs, and not for its first pass, which needs the lock.
+    """Start or restart the guard, as the plan says. The caller still holds the lock of the host:
+    systemd waits only until the guard's program runs, not for its first pass, which needs the lock.
     """
     manager = host.running_manager
     starts = plan.for_systemd("start", "restart")
     if manager is None:
         return Effects()
     for start in starts:
-        manager.stop(start.object)  # it may run an old program, or wait for its next start
+        manager.stop(start.object)  # it may run an old program, or systemd may wait to restart it
         manager.start(start.object, timeout=_GRACE)
     return Effects(operations=starts)

@@ -1,7 +1,8 @@
 """The edges through which hostrouting reads and changes the networking of a kernel.
 
-No decisions are made here. An edge has a contract, which is a Protocol, and an implementation for
-Linux. The fakes are in `hostrouting.testing`; the same tests run on both.
+An edge is an access to the host that tests replace. It makes no decisions. It has a contract, which
+is a Protocol, and an implementation for Linux. The fakes are in `hostrouting.testing`; the same
+tests run on both.
 """
 
 from hostrouting.kernel.base import (

@@ -24,7 +24,7 @@ Verb: TypeAlias = Literal["add", "append", "delete"]
 
 
 class RouteRequest(NamedTuple):
-    """One thing to do with one route; the verbs mean what they mean to the kernel.
+    """A verb and a route, for the kernel to carry out. What the verbs do is what Linux does.
 
     A refusal is a BackendError; the word in parentheses is its kind.
 
@@ -34,17 +34,17 @@ class RouteRequest(NamedTuple):
       first; refused (exists) if this route is there. In IPv6, adds the next hop to the route with
       the same key; refused (exists) if this next hop is there, whoever added it.
     - `delete`: deletes the first route that has every field of the request; refused (no-such-route)
-      if there is none. A metric or a protocol of 0 matches any, so a request to delete has both. In
-      IPv6, `delete` deletes one next hop for each next hop of the request, also if it is refused
-      because another one is not there.
+      if there is none. A metric or a protocol of 0 matches any, so give both. In IPv6, `delete`
+      deletes one next hop for each next hop of the request. If one of these is not there, it is
+      refused, and deletes the others all the same.
 
-    In IPv4, `delete` may take a similar route with the same key for the one that is meant. Linux
-    does not compare weights, `onlink`, or an mtu that the request does not have. And if a route has
-    only the first next hops of the request, that is enough.
+    In IPv4, `delete` may delete a similar route with the same key instead of the one that is meant.
+    Linux does not compare weights, `onlink`, or an mtu that the request does not have. And a route
+    matches if its next hops are only the first ones of the request.
 
-    A route by a nexthop object is added and deleted by the number of the object. Without a number,
-    `delete` takes no such route in IPv4. In IPv6 it takes one with any next hop, if that comes
-    first.
+    A route with a nexthop object is added and deleted by the number of the object. Without a
+    number, `delete` matches no such route in IPv4. In IPv6 it matches one whatever its next hops
+    are, if that route comes first.
 
     What does not fit into a message is refused (invalid, ERANGE). So is a route with what is only
     read: sources, a preference or an expiry.
@@ -83,8 +83,8 @@ class Outcome(NamedTuple):
     def is_done(self) -> bool:
         """Whether the kernel is now as the change asks, even if it was so before.
 
-        A device that is gone has taken its routes along. One that was renamed has not, so who needs
-        certainty reads back.
+        If a device is gone, Linux has deleted its routes. But a device that was renamed looks as if
+        it were gone, and has its routes: a caller that needs certainty reads them again.
         """
         return self.error is None or self.error.kind in _NOTHING_TO_DO[self.change.verb]
 
@@ -114,7 +114,7 @@ class Answer(NamedTuple):
 
 
 class RouteBackend(Protocol):
-    """A kernel's routing tables, with a few verbs.
+    """The routing of a kernel: reads it, looks up destinations, changes routes, and watches it.
 
     The only exception raised is BackendError, with the kernel's own text; its kind is `timeout` if
     no answer came in time. If something else, such as KeyboardInterrupt, ends a call, the backend
@@ -129,10 +129,10 @@ class RouteBackend(Protocol):
         Links, and the addresses of each family, are in the order of the numbers of devices, rules
         and routes in the kernel's order.
 
-        With `near`, a backend may leave out routes by a gateway that overlap none of these
-        prefixes, are longer than /1 and are not of hostrouting (protocol 213). Of those that differ
-        only in the first address of their prefix, it keeps one. So a few routes among 100,000 are
-        read fast.
+        With `near`, a backend may leave out routes that have a gateway, overlap none of these
+        prefixes, are longer than /1 and are not of hostrouting (protocol 213). At least one is kept
+        of those that differ only in the first address of their prefix. So a few routes among
+        100,000 are read fast.
 
         If anything changed while it was read, it is read again, up to three times in all. After
         that the last reading is returned, and its `restless` is true. Needs no privilege.
@@ -150,11 +150,11 @@ class RouteBackend(Protocol):
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         """Carry out each request, in order, and return the result of each.
 
-        This is not a transaction: after a refused change, the next one is still tried. Device names
-        are resolved at the time of the call. Idempotent only as far as the verbs are. Raises
-        BackendError (not-permitted) if this process lacks the privilege; then nothing was changed.
-        After any other BackendError, any number of changes may have been made: take a snapshot to
-        find out.
+        This is not a transaction: after a refused change, the next one is still tried. The names of
+        devices are resolved during the call. Not idempotent: a request that is made again is
+        refused (`Outcome.is_done` is true of it). Raises BackendError (not-permitted) if this
+        process lacks the privilege; then nothing was changed. After any other BackendError, any
+        number of changes may have been made: take a snapshot to find out.
         """
 
     @abstractmethod

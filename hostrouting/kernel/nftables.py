@@ -1,7 +1,7 @@
 """nftables: the contract of an edge that loads and lists a table, and the edge that runs nft.
 
-The text of a table, in nft's language, is loaded unchanged. nft lists the table in its own way,
-which depends on the version of nft.
+The text of a table, in nft's language, is loaded unchanged. A listing is not that text: nft prints
+the table in words of its own, which depend on its version.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol
 
 from hostrouting.errors import HostError
-from hostrouting.kernel.programs import Run, run_program, run_tool
+from hostrouting.kernel.programs import RunProgram, run_program, run_tool
 
 
 class Nftables(Protocol):
@@ -40,18 +40,18 @@ class NftProgram:
     Nothing is kept between two calls.
     """
 
-    def __init__(self, *, run: Run = run_program) -> None:
+    def __init__(self, *, run: RunProgram = run_program) -> None:
         self._nft = partial(run_tool, "nft", what="nft", package="nftables", run=run)
 
     def load(self, text: str) -> None:
         self._nft("-f", "-", purpose="load a table", text=text)
 
     def listing(self, name: str) -> str | None:
-        words = ("--numeric", "--stateless", "list", "table", "ip6", name)
+        arguments = ("--numeric", "--stateless", "list", "table", "ip6", name)
         try:
-            return self._nft(*words, purpose=f"list the table ip6 {name}").out
+            return self._nft(*arguments, purpose=f"list the table ip6 {name}").out
         except HostError as error:
-            # A loader that does not find a library of nft prints no "Error:".
+            # "Error:" is of nft. Without a library of nft, the loader says "No such file", too.
             if re.search("Error: .*No such file or directory", error.output):
                 return None
             raise

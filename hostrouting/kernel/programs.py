@@ -1,7 +1,6 @@
-"""The programs that this process can find and run on its host.
+"""Runs programs of the host: with an argument list and a timeout, and without a shell.
 
-A program is started with an argument list and a timeout, and without a shell. An edge takes any
-`Run`, so a test can pass a function.
+An edge that needs one takes a `RunProgram`, so a test can pass a function.
 """
 
 import os
@@ -25,16 +24,16 @@ class Ended(NamedTuple):
 
     @property
     def complaint(self) -> str:
-        """What the program printed about its failure: some print that on standard output."""
+        """What the program printed about its failure. Some print that on standard output."""
         return self.err or self.out
 
 
-class Run(Protocol):
+class RunProgram(Protocol):
     """Run a program to its end."""
 
     def __call__(
         self,
-        *words: str,
+        *command: str,
         timeout: float,
         text: str = "",
         environment: Mapping[str, str] | None = None,
@@ -48,19 +47,19 @@ class Run(Protocol):
 
 
 def run_program(
-    *words: str,
+    *command: str,
     timeout: float,
     text: str = "",
     environment: Mapping[str, str] | None = None,
 ) -> Ended:
-    """See Run. The program runs in its own session: Ctrl-C at the terminal reaches only this
+    """See RunProgram. The program runs in its own session: Ctrl-C at the terminal reaches only this
     process, which then kills the program.
     """
     import subprocess  # noqa: PLC0415  only needed if a program is run
 
     try:
         done = subprocess.run(  # noqa: S603  an argument list, no shell
-            words,
+            command,
             input=text,
             capture_output=True,
             encoding="utf-8",
@@ -71,7 +70,7 @@ def run_program(
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise TimeoutError(f"{words[0]} has not ended within {timeout:g} s") from error
+        raise TimeoutError(f"{command[0]} has not ended within {timeout:g} s") from error
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
@@ -89,13 +88,15 @@ _MEANING_OF_OUTPUT = (
     ("/proc/modules: No such file", "not-loaded", _LOAD_MODULE),
     ("Failed to connect to bus|Connection (refused|timed out)", "no-answer", "check that it runs"),
 )
-"""What a failed tool prints, the kind of its error, and the remedy; the first that fits counts."""
+"""A pattern of what a failed tool prints, the kind of its error, and the remedy. The first row that
+matches counts.
+"""
 
 
 def tool_environment() -> dict[str, str]:
     """The environment for an administrator's tool.
 
-    Its language is English, because its errors are recognised by their text. PATH also contains the
+    Its language is English, because the errors of a tool are known by their text. PATH also has the
     folders where the units of a node look: after `su` or ssh, a user's PATH may lack /usr/sbin.
     """
     folders = list(BOOT_PATH)
@@ -106,7 +107,7 @@ def tool_environment() -> dict[str, str]:
 
 
 def run_tool(
-    *words: str,
+    *command: str,
     purpose: str,
     what: HostPart,
     package: str,
@@ -114,7 +115,7 @@ def run_tool(
     fine: Collection[int] = (0,),
     timeout: float = 10.0,
     environment: Mapping[str, str] | None = None,
-    run: Run = run_program,
+    run: RunProgram = run_program,
 ) -> Ended:
     """Run an administrator's tool; HostError if it cannot be run, or ends with a failure.
 
@@ -125,11 +126,11 @@ def run_tool(
     not-permitted, not-loaded (the kernel does not have what the tool works on), no-answer (systemd
     does not run) and refused. `output` is what the tool printed.
     """
-    tool = words[0]
+    tool = command[0]
     if not environment:
         environment = tool_environment()
     try:
-        ended = run(*words, text=text, timeout=timeout, environment=environment)
+        ended = run(*command, text=text, timeout=timeout, environment=environment)
     except FileNotFoundError as error:
         sentence = f"the program {tool} was not found; install the package {package}"
         raise HostError(sentence, what=what, kind="missing") from error
@@ -160,7 +161,7 @@ def tool_error(ended: Ended, tool: str, *, purpose: str, what: HostPart) -> Host
 
 
 def _on_one_line(text: str) -> str:
-    """Its lines, each once, without those with which nft underlines a place."""
+    """The lines of the text, each once, without those by which nft underlines a place (^^^)."""
     lines: list[str] = []
     for line in map(str.strip, text.splitlines()):
         if line.strip("^~") and line not in lines:

@@ -35,9 +35,9 @@ class Pyroute2Backend(NetlinkBackend):
     """The routing of a kernel that a pyroute2 handle reaches: see `RouteBackend`.
 
     The handle is a `pyroute2.IPRoute`, which the caller closes; nothing else may use it at the same
-    time. A call waits for an answer as long as the handle does, and pyroute2 refuses it inside a
-    running event loop. A snapshot is restless only if the kernel says that one of the lists has
-    changed, which it says of devices, addresses and rules, but not of routes.
+    time. The handle decides how long a call waits for an answer. pyroute2 refuses calls inside a
+    running event loop. A snapshot is restless only if the kernel marks a list as changed, and it
+    does not do so for lists of routes.
     """
 
     def __init__(self, handle: Any) -> None:
@@ -46,7 +46,9 @@ class Pyroute2Backend(NetlinkBackend):
         super().__init__()
 
     def watch(self) -> PollingWatch:
-        """Begin to watch: the handle has one socket, so the host is read once a second."""
+        """Begin to watch. The handle has no second socket for reports, so the watch reads the host
+        once a second.
+        """
         return PollingWatch(self)
 
     def _connected(self, groups: int = 0) -> Netlink:  # noqa: ARG002  the handle reports nothing
@@ -54,7 +56,9 @@ class Pyroute2Backend(NetlinkBackend):
 
 
 class PollingWatch(Watch):
-    """See `Watch`. Each wait reads the host at once, and then once a second, and compares."""
+    """See `Watch`. A wait reads the host at once, then once a second, and ends when it differs from
+    what was read before.
+    """
 
     def __init__(self, backend: Pyroute2Backend) -> None:
         self._backend = backend
@@ -82,11 +86,11 @@ class PollingWatch(Watch):
 
 
 class _Pipe(Netlink):
-    """The conversations of `Netlink`, one request at a time: pyroute2 sends our messages."""
+    """A `Netlink` without a socket: pyroute2 sends our messages, one request at a time."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
-        self.is_torn = False
+        self.list_has_changed = False
 
     def close(self) -> None:
         """The caller closes the handle."""
@@ -126,13 +130,13 @@ class _Pipe(Netlink):
             if number is None:  # not pyroute2's NetlinkError
                 raise
             words = str(error.args[-1])
-            if words == os.strerror(number):  # pyroute2's own, because the kernel gave none
+            if words == os.strerror(number):  # words of pyroute2: the kernel gave none
                 words = ""
             raise KernelError(number, words) from error
         answers: list[bytes] = []
         for answer in messages:
             if answer["header"]["flags"] & NLM_F_DUMP_INTR:
-                self.is_torn = True
+                self.list_has_changed = True
             answers.append(bytes(answer.data[answer.offset : answer.offset + answer.length]))
         return answers
 

@@ -32,13 +32,14 @@ _REFUSALS: dict[int, tuple[str, str]] = {
         "IPv6 is disabled on its device, or a rule or route prohibits its gateway",
     ),
 }
-"""By errno: the kind of the error, and what is wrong with the route."""
+"""By errno: the kind of the error, and what is wrong with the route; empty if the kernel's own
+words have to say it.
+"""
 
 
 def refusal(request: RouteRequest, number: int, words: str = "") -> BackendError:
-    """The error for a request that was refused with this errno.
-
-    `words` are the kernel's own, if it gave any.
+    """Make the error for a request that was refused with the errno `number`. `words` are the
+    kernel's own, if it gave any.
     """
     kind, problem = _REFUSALS.get(number, ("refused", ""))
     message = f"cannot {request.verb} {request.route}"

@@ -1,8 +1,8 @@
 """What the kinds and the link types of devices mean for routing: which ones lead out of the host,
 and which are tunnels, taps or network cards.
 
-These are facts about Linux. Which device packets should leave through, `routes.uplink` and
-`check.expected` say.
+These are facts about Linux. `routes.uplink` and `check.expected` say through which device packets
+should leave. A card is a network card, or a device that is built on one (`is_card`).
 """
 
 from collections.abc import Mapping
@@ -14,28 +14,31 @@ _DEAD_ENDS = frozenset({"dummy", "ifb", "vrf"})
 table.
 """
 _TAP = "tun"
-"""The kind of a tap, and of a tunnel whose packets have no Ethernet header (`is_tap`)."""
+"""The kind of a tap, and of a tunnel of a program: only their link types differ (`is_tap`)."""
 _LIKE_ETHERNET = frozenset(
     {"batadv", "erspan", "geneve", "gretap", "ip6erspan", "ip6gretap", "vxlan", _TAP}
 )
-"""Kinds of tunnels that can look like Ethernet: in Linux, those of ip_gre.c, ip6_gre.c, vxlan,
-geneve.c, tun.c and net/batman-adv. An Ethernet device of L2TP is missing: it has no kind.
+"""Kinds of tunnels that can have the link type of Ethernet. They come from Linux's ip_gre.c,
+ip6_gre.c, vxlan, geneve.c, tun.c and net/batman-adv. An Ethernet device of L2TP is not recognised
+as a tunnel, because it has no kind.
 """
 _NO_TUNNELS = frozenset({"", "rmnet", "wwan"})
 """Kinds of devices that are hardware, whatever their link type: "rmnet" and "wwan" are modems."""
 _HARDWARE = frozenset({ARPHRD_ETHERNET, ARPHRD_INFINIBAND})
-"""Link types that are not tunnels'. The loopback device has no kind."""
+"""The link types of devices that are not tunnels; loopback is recognised by its empty kind."""
 BRIDGE = "bridge"
 """The kind of a device that may lead only to guests or pods of this host."""
 OF_GUESTS = frozenset({"veth", _TAP})
 """Kinds of ports by which a bridge leads to containers and virtual machines."""
 LINES = frozenset({"ppp"})
-"""Kinds of tunnels that are also a provider's line, and may have the only default route."""
+"""Kinds of tunnels that can be the line to a provider (PPPoE), and rightly have the only default
+route then.
+"""
 
 
 def leads_out(link: Link | None) -> bool:
-    """Whether a default route through this device can lead out of the host: so can each tunnel
-    (`is_tunnel`). An InfiniBand device has to be named.
+    """Whether a default route through this device counts as a way out of the host. Each tunnel
+    does. An InfiniBand device does not: if one is meant, the configuration has to name it.
     """
     if link is None or link.loopback:
         return False
@@ -43,24 +46,24 @@ def leads_out(link: Link | None) -> bool:
 
 
 def is_tunnel(link: Link | None) -> bool:
-    """Whether the packets of the device go to another device again."""
+    """Whether the device only wraps packets or hands them to a program, and another device sends
+    them.
+    """
     if link is None or link.kind in _NO_TUNNELS:
         return False
     return link.type not in _HARDWARE or link.kind in _LIKE_ETHERNET
 
 
 def is_tap(link: Link | None) -> bool:
-    """Whether the device is a program's end of a cable.
-
-    The program is a VPN, a virtual machine, or Open vSwitch in user space.
+    """Whether the device is a tap: its Ethernet frames go to a program, such as a VPN, a virtual
+    machine, or Open vSwitch in user space.
     """
     return link is not None and link.kind == _TAP and link.type == ARPHRD_ETHERNET
 
 
 def is_card(link: Link | None, links: Mapping[str, Link]) -> bool:
-    """Whether the device can lead to the network of the host, and is not a tunnel.
-
-    A bridge can if it has another port than those of containers and virtual machines.
+    """Whether the device can lead to the network of the host, and is not a tunnel. A bridge can if
+    it has a port that does not lead to a container or a virtual machine.
     """
     if link is None or is_tunnel(link) or not leads_out(link):
         return False

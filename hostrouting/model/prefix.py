@@ -90,8 +90,8 @@ class Prefix(_Block):
 
     @classmethod
     def of(cls, value: IPv4Network | IPv6Network | IP) -> "Prefix":
-        """The same block, from an `ipaddress` network or a single address. A zone raises
-        ValueError, as in `as_ip`.
+        """The block of an `ipaddress` network or of a single address. A zone raises ValueError, as
+        in `as_ip`.
         """
         if isinstance(value, IPv4Address | IPv6Address):
             return cls(value.version, int(as_ip(value)), value.max_prefixlen)
@@ -140,7 +140,7 @@ class Prefix(_Block):
         return lower, Prefix(self.family, self.first + lower.size, lower.length)
 
     def to_network(self) -> IPv4Network | IPv6Network:
-        """The same block as an `ipaddress` network."""
+        """Convert the block to an `ipaddress` network."""
         network = IPv4Network if self.family == IPV4 else IPv6Network
         return network((self.first, self.length))
 
@@ -152,8 +152,8 @@ class Prefix(_Block):
 
 
 def extent(family: int, first: int, last: int) -> str:
-    """The addresses from first to last (at least one) as text: one address, one prefix, or both
-    ends.
+    """The addresses from first to last as text: one address, one prefix, or else both ends, such
+    as 10.0.0.1-10.0.0.9.
     """
     if first == last:
         return str(ip_at(family, first))
@@ -165,13 +165,14 @@ def extent(family: int, first: int, last: int) -> str:
 
 def prefixes_between(family: int, first: int, last: int) -> Iterator[Prefix]:
     """The fewest blocks that together cover exactly the addresses first to last, in order."""
-    ends: list[Any] = [ip_at(family, first), ip_at(family, last)]  # both of one family
+    # Any, because mypy does not know that both are of one family.
+    ends: list[Any] = [ip_at(family, first), ip_at(family, last)]
     return map(Prefix.of, summarize_address_range(*ends))
 
 
 def borders_of(blocks: Iterable[Prefix]) -> list[int]:
-    """The first address of each block of one family, and the address after its last one, in order,
-    each once.
+    """The first address of each block, and the address after its last one: sorted, each once. All
+    blocks are of one family.
     """
     borders: set[int] = set()
     for block in blocks:
@@ -181,15 +182,16 @@ def borders_of(blocks: Iterable[Prefix]) -> list[int]:
 
 
 def joined(blocks: Iterable[Prefix]) -> Iterator[Prefix]:
-    """The fewest blocks of one family that have the same addresses, in order: two halves are
-    joined.
+    """The fewest blocks with the same addresses as these together, in order: two halves become one
+    block, and a block inside another one goes. All are of one family.
     """
-    networks: list[Any] = [block.to_network() for block in blocks]  # all of one family
+    # Any, because mypy does not know that all are of one family.
+    networks: list[Any] = [block.to_network() for block in blocks]
     return map(Prefix.of, collapse_addresses(networks))
 
 
 LINK_LOCAL = Prefix.parse("fe80::/10")
-"""Each link has its own addresses in this range: one of them means nothing without a device."""
+"""Every link uses this range, so one of these addresses means nothing without a device."""
 
 MULTICAST = Prefix.parse("ff00::/8")
 
@@ -214,13 +216,13 @@ RESERVED = (
     LINK_LOCAL,
     MULTICAST,
 )
-"""A configuration cannot have static routes to these addresses, though Linux accepts some. A router
-can only have a link-local one of them.
+"""A configuration cannot have static routes to these addresses, though Linux accepts some. A
+gateway can be one of these addresses only if it is link-local.
 """
 
 
 def is_reserved(block: Prefix) -> bool:
-    """Whether the whole block lies in a reserved one; a wider block is not reserved."""
+    """Whether a reserved range contains the whole block; a wider block is not reserved."""
     return any(block in reserved for reserved in RESERVED)
 
 

@@ -6,7 +6,11 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
 
 from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip
+from hostrouting.reading import matches, must
 from hostrouting.text import command_of
+
+Word: TypeAlias = Annotated[str, must(matches(r"\S*"), "has a space or a line break")]
+"""A word as Linux lists it. With a line break, a saved snapshot could forge a line of a page."""
 
 RouteType: TypeAlias = Literal[
     "unspec",
@@ -43,8 +47,8 @@ REFUSING: dict[Refusing, Refused] = {
 """The types that end the whole lookup; each is also an action of a rule, with the same number."""
 
 PATHLESS: tuple[RouteType, ...] = (*REFUSING, "throw")
-"""Types without a next hop; `throw` ends the lookup in its table only. For those of IPv6, Linux
-lists the loopback device.
+"""Types without a next hop; `throw` ends the lookup in its table only. Linux lists the loopback
+device for IPv6 routes of these types.
 """
 
 # The preference of a router among IPv6 routes with the same prefix and metric, in ascending order.
@@ -125,7 +129,7 @@ class NextHop(NamedTuple):
     The gateway may be of the other family (IPv4 through an IPv6 neighbour).
     """
 
-    dev: str | None = None
+    dev: Word | None = None
     gateway: IP | None = None
     weight: Annotated[int, range(1, 257)] = 1
     onlink: bool = False
@@ -155,8 +159,8 @@ class NextHop(NamedTuple):
 
 
 class RouteKey(NamedTuple):
-    """The fields by which the kernel distinguishes routes: a route is not added beside another one
-    with the same key, and is only appended to it (`RouteRequest`).
+    """The fields by which the kernel distinguishes routes. A second route with the same key cannot
+    be added, only appended (`RouteRequest`).
     """
 
     table: int
@@ -193,7 +197,8 @@ class Route(NamedTuple):
     """
     unread: tuple[str, ...] = ()
     """The encapsulations of its next hops, in the words of `ip`, without their values
-    ("encap seg6"). A route with one differs from one without, and cannot be made again."""
+    ("encap seg6"). Such a route cannot be added again after a deletion: its values are not known.
+    """
 
     @classmethod
     def to(
@@ -207,8 +212,8 @@ class Route(NamedTuple):
         protocol: int = 0,
         type: RouteType = "unicast",  # noqa: A002  as in the constructor
     ) -> "Route":
-        """A route from text, with one next hop or none. In IPv4, the scope of a next hop without a
-        gateway is link.
+        """Make a route with one next hop or none. An IPv4 route without a gateway has the scope
+        link, as with `ip route add`.
         """
         destination = prefix if isinstance(prefix, Prefix) else Prefix.parse(prefix)
         hops: tuple[NextHop, ...] = ()
@@ -217,7 +222,7 @@ class Route(NamedTuple):
             hops = (NextHop(dev, gateway=as_ip(gateway)),)
         elif dev is not None:
             hops = (NextHop(dev),)
-            if destination.family == IPV4:  # IPv6 routes have no other scope than global
+            if destination.family == IPV4:  # every IPv6 route has the scope global
                 scope = SCOPE_LINK
         return cls(
             destination, hops, table=table, metric=metric, type=type, scope=scope, protocol=protocol
@@ -231,7 +236,7 @@ class Route(NamedTuple):
     @property
     def usable_devs(self) -> tuple[str, ...]:
         """The devices by which packets can leave: those of all next hops that are not dead."""
-        if self.type in REFUSING:  # also if a device is listed
+        if self.type in REFUSING:  # Linux lists the loopback device for those of IPv6
             return ()
         return _devs_by(hop for hop in self.next_hops if not hop.dead)
 
@@ -249,13 +254,15 @@ class Route(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, int]:
-        """The order among routes of a table to one prefix: Linux uses the lowest."""
+        """The sort key of the routes of one table to one prefix: Linux uses the one with the lowest
+        rank.
+        """
         return self.metric, -PREFERENCES.index(self.preference)
 
     @property
     def has_gateway(self) -> bool:
-        """Whether packets can go to a router; if not, the destination is on the link or is this
-        host.
+        """Whether a next hop has a gateway. Without one, packets go to the destination directly, or
+        never leave this host.
         """
         return any(hop.gateway is not None for hop in self.next_hops)
 
@@ -266,7 +273,7 @@ class Route(NamedTuple):
 
     @property
     def way(self) -> str:
-        """The next hops, as `ip route` prints them for a route of this family."""
+        """The next hops, as `ip route` prints them."""
         family = self.prefix.family
         if len(self.next_hops) == 1:
             return self.next_hops[0].words_for(family)
@@ -328,18 +335,18 @@ def devs_of(routes: Iterable[Route]) -> frozenset[str]:
 
 
 def bare_hop(hop: NextHop) -> NextHop:
-    """The next hop without the state that the kernel reports, as in a request."""
+    """The next hop without the state that the kernel reports (dead, linkdown), as in a request."""
     return hop._replace(linkdown=False, dead=False)
 
 
 def bare(route: Route) -> Route:
-    """The route without the state of its next hops. Those of IPv6 are sorted: they are separate
-    entries, whose order says nothing.
+    """The route without the state of its next hops, so that two can be compared. The next hops of
+    IPv6 are sorted, because Linux stores them separately, in no order that counts.
     """
     if len(route.next_hops) == 1:
         [hop] = route.next_hops
         if not hop.linkdown and not hop.dead:
-            return route  # most routes: a plan of 10,000 takes half the time
+            return route  # most routes: this halves the time of a plan of 10,000
     next_hops = [bare_hop(hop) for hop in route.next_hops]
     if route.prefix.family != IPV4:
         next_hops.sort(key=str)
@@ -356,16 +363,17 @@ def as_stored(route: Route) -> tuple[Route, ...]:
 
 
 def as_listed(entries: Sequence[Route]) -> tuple[Route, ...]:
-    """The entries of one key as Linux lists them: IPv6 entries with a gateway are one route, with
-    the other fields of the first of them. A route with one next hop has no weight.
+    """The entries with one key, as Linux lists them. It joins the IPv6 entries with a gateway to
+    one route, which has the other fields of the first; a single entry has no weight.
 
-    Linux goes on behind the last of them, so it does not list other entries between the two.
+    Linux continues after the last joined entry, so others between the first and the last are not
+    listed.
     """
-    joined = [place for place, entry in enumerate(entries) if _is_joined(entry)]
+    joined = [index for index, entry in enumerate(entries) if _is_joined(entry)]
     if not joined:
         return tuple(entries)
     first, last = joined[0], joined[-1]
-    hops = tuple(entries[place].next_hops[0] for place in joined)
+    hops = tuple(entries[index].next_hops[0] for index in joined)
     if len(hops) == 1:
         hops = (hops[0]._replace(weight=1),)
     return (*entries[:first], entries[first]._replace(next_hops=hops), *entries[last + 1 :])
@@ -379,8 +387,8 @@ def _is_joined(entry: Route) -> bool:
 
 
 def deletion_command(route: Route) -> str:
-    """The command that deletes this route: Linux finds it by its nexthop object or by its only next
-    hop; it finds no route by several of them.
+    """The command that deletes exactly this route. It names the nexthop object, or the only next
+    hop; several next hops are left out, because Linux would find no route by them.
     """
     words = ["ip" if route.prefix.family == IPV4 else "ip -6", f"route del {route.prefix}"]
     if route.source is not None:

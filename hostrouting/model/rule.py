@@ -2,14 +2,21 @@
 
 A rule is kept as the kernel lists it. The selectors that matter on existing nodes have types:
 destination, source, incoming device and mark. Every other selector is text, in the words of `ip
-rule`: its rule selects some packets and not others, and which ones is not known here.
+rule`: such a rule selects some packets, and nothing more is known about them.
 """
 
 from collections.abc import Iterable
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from hostrouting.model.prefix import IPV4, Prefix, width_of
-from hostrouting.model.route import TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, Refusing, table_name
+from hostrouting.model.route import (
+    TABLE_DEFAULT,
+    TABLE_LOCAL,
+    TABLE_MAIN,
+    Refusing,
+    Word,
+    table_name,
+)
 
 RuleAction: TypeAlias = Literal["to_table", "goto", "nop", Refusing]
 
@@ -45,11 +52,13 @@ class Rule(NamedTuple):
     invert: bool = False
     src: Prefix | None = None
     dst: Prefix | None = None
-    iif: str | None = None
+    iif: Word | None = None
     fwmark: int = 0
-    """The mark under `fwmask`; if the mask is not 0, a mark of 0 selects, too."""
+    """The value that the bits in `fwmask` of a packet's mark must have. If the mask is not 0, this
+    selects also with the value 0.
+    """
     fwmask: int = 0
-    others: tuple[tuple[str, str], ...] = ()
+    others: tuple[tuple[Word, Word], ...] = ()
     """Every other selector: its word and its value, such as ("uidrange", "1000-1999") and
     ("ipproto", "tcp").
     """
@@ -114,13 +123,13 @@ class Rule(NamedTuple):
 
 
 def _place(selector: tuple[str, str]) -> int:
-    """Where `ip rule` prints this selector; what it does not know comes last."""
+    """The position at which `ip rule` prints this selector; unknown selectors come last."""
     word, _ = selector
     return SELECTORS.index(word) if word in SELECTORS else len(SELECTORS)
 
 
 def default_rules(family: int) -> tuple[Rule, ...]:
-    """The rules of every new namespace: local, main and, in IPv4, default."""
+    """The rules of every new network namespace: local, main and, in IPv4, default."""
     local = Rule(family, 0, table=TABLE_LOCAL)
     main = Rule(family, 32766, table=TABLE_MAIN)
     if family != IPV4:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import IP, Prefix
-from hostrouting.model.route import OURS, Route
+from hostrouting.model.route import OURS, Route, Word
 from hostrouting.model.rule import Rule
 from hostrouting.reading import json_value, load, parse, read
 
@@ -23,9 +23,9 @@ SAVE = "save one with the command snapshot"
 class Link(NamedTuple):
     """A network device, identified by its name; its index changes when it is created again."""
 
-    name: str
+    name: Word
     index: int  # type: ignore[assignment]  # the method of tuples is not needed
-    kind: str = ""
+    kind: Word = ""
     """The kind of the device as in `ip -details link` ("veth", "bridge", "vrf", …); empty for
     hardware.
     """
@@ -34,7 +34,7 @@ class Link(NamedTuple):
     loopback).
     """
     up: bool = True
-    master: str | None = None
+    master: Word | None = None
 
     @property
     def loopback(self) -> bool:
@@ -47,12 +47,12 @@ class Address(NamedTuple):
 
     ip: IP
     length: Annotated[int, range(129)]
-    dev: str
+    dev: Word
     scope: int = 0
     peer: IP | None = None
 
     def faults_between(self: Any) -> Iterator[Fault]:
-        """The length fits the address."""
+        """Yield a fault if the prefix length is longer than the address."""
         if self.ip is None or self.length is None:
             return
         bits = (self.peer or self.ip).max_prefixlen
@@ -69,8 +69,9 @@ class Address(NamedTuple):
 class Snapshot(NamedTuple):
     """Links, addresses, rules and routes of one host at one moment.
 
-    Rules and routes are in the kernel's order: of two that are otherwise equal, the first wins.
-    None of these four is left out: a host without rules is not one with the usual rules.
+    Rules and routes are in the kernel's order: of two that are otherwise equal, the first wins. All
+    four have to be given: an empty tuple of rules is a host without any, not one with the usual
+    rules.
     """
 
     links: tuple[Link, ...]
@@ -92,13 +93,13 @@ class Snapshot(NamedTuple):
         return {link.name: link for link in self.links}
 
     def with_routes(self, added: Iterable[Route]) -> "Snapshot":
-        """The same host with further routes, at the end. As by `ip route replace`, they take the
-        place of those of hostrouting that have their keys.
+        """The host after these routes were added, at the end. As with `ip route replace`, each
+        replaces a route of hostrouting that has the same key.
         """
-        further = tuple(added)
-        keys = {route.key for route in further}
+        new_routes = tuple(added)
+        keys = {route.key for route in new_routes}
         kept = [route for route in self.routes if route.protocol != OURS or route.key not in keys]
-        return self._replace(routes=(*kept, *further))
+        return self._replace(routes=(*kept, *new_routes))
 
     def default_routes(self, family: int) -> list[Route]:
         """The routes to all addresses of this family, in every table and of any type."""
@@ -115,8 +116,8 @@ class Snapshot(NamedTuple):
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "Snapshot":
-        """The snapshot of a whole host in a file or pipe; `-` is standard input. Raises
-        ConfigError, which names it.
+        """The snapshot in a file or pipe; `-` is standard input. A ConfigError names the file as
+        its `source`.
         """
         return load(path, cls.from_json)
 
@@ -132,7 +133,7 @@ class Snapshot(NamedTuple):
 
 
 def _take_out_schema(document: Any) -> None:
-    """Remove the schema's name, which is not a field; raise ConfigError if it is another one."""
+    """Remove the key `schema`, which is not a field. ConfigError if it names another schema."""
     schema = document.pop("schema", "") if isinstance(document, dict) else ""
     if schema == SCHEMA:
         return

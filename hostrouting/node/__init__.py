@@ -5,7 +5,7 @@ hostrouting.pyz, and ends its process.
 The program is open as descriptor 3, and its modules are imported from there, so that all are of one
 release, whatever replaces the file meanwhile. (A start that began before an upgrade is refused
 once, if config.json then has a key that only the new release knows.) Old versions of Python can
-read this file.
+read this file, so that it can say that they are too old.
 """
 
 import os
@@ -39,7 +39,9 @@ def run_guard() -> None:
 
 
 def run_trial() -> None:
-    """Load what the gate loads, and decide nothing: `status` tries the program."""
+    """Load what the gate loads, and decide nothing. Whoever installs the program, or asks for its
+    status, sees by this whether the interpreter can run it.
+    """
     if sys.version_info < OLDEST_PYTHON:
         sys.exit("it is Python {}.{}".format(*sys.version_info[:2]))
     import hostrouting.kernel.netlink.backend  # noqa: PLC0415  an older Python cannot read it
@@ -62,5 +64,5 @@ def _require_python() -> None:
 
 
 def _exit(status: int) -> None:
-    """End the process at once: a thread, or a handler of the interpreter's end, changes nothing."""
+    """End the process at once: no thread or atexit handler delays that or changes the status."""
     os._exit(status)

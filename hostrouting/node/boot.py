@@ -12,29 +12,27 @@ from hostrouting.host.host import Host
 from hostrouting.node.clock import MachineClock, NodeClock
 from hostrouting.node.ending import TIME_LIMIT, TimeLimit, stop_on_signals
 from hostrouting.node.installed import await_installed_pass
-from hostrouting.node.journal import lines_of, say, say_failure
+from hostrouting.node.journal import say_failure
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import Part
+    from hostrouting.config.settings import PassPart
 
 
 def run_service(part: str) -> int:
-    """Make this part of a pass; the exit status of the service."""
+    """Make this part of a pass; return the exit status of the service."""
     stop_on_signals()
-    return make_part(cast("Part", part), Host.local(), clock=MachineClock())
+    return make_part(cast("PassPart", part), Host.local(), clock=MachineClock())
 
 
-def make_part(part: Part, host: Host, *, clock: NodeClock) -> int:
-    """Make the part, and log what is wrong; 0 if it is done, and holds no unit back."""
+def make_part(part: PassPart, host: Host, *, clock: NodeClock) -> int:
+    """Make the part, and log what is wrong; return 1 if it fails or holds units back, else 0."""
     try:
         with TimeLimit(TIME_LIMIT):
             outcome = await_installed_pass(host, [part], clock=clock)
     except BaseException as error:  # noqa: BLE001  whatever it is, the journal has to have it
         say_failure(error)
         return 1
-    for level, words in lines_of(outcome):
-        say(level, words)
-    # Probes hold no unit back, but systemd has to try again.
+    # A missing table holds no unit back. The service fails all the same, so systemd tries it again.
     is_table_missing = part == "probe_rewrite" and bool(outcome.findings)
     if outcome.refuses or is_table_missing:
         return 1

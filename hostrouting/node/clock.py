@@ -1,5 +1,5 @@
-"""The time, and the lock of the host, as a process of the node waits for them: `phases.Clock` would
-load threads.
+"""The clock of a process of the node, with the lock of the host: for both of them it waits. It is
+not a `phases.Clock`, because that loads `threading`, which delays each start.
 """
 
 from __future__ import annotations
@@ -8,21 +8,21 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from hostrouting.host.process_lock import ProcessLock
+from hostrouting.kernel.reports import WaitClock
 from hostrouting.node.journal import say
-from hostrouting.upkeep.passes import PassClock
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 
-class NodeClock(PassClock, Protocol):
-    """The time of a process of the node, and its lock."""
+class NodeClock(WaitClock, Protocol):
+    """The time of a process of the node, and the lock of its host."""
 
     def locked(self) -> AbstractContextManager[None]:
         """Hold the lock of the host during the block; wait for it without a limit."""
 
     def processor_time(self) -> float:
-        """How many seconds this process has worked."""
+        """The seconds of processor time that this process has used."""
 
 
 class MachineClock:

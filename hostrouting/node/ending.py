@@ -15,8 +15,8 @@ _SIGNALS = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
-"""With these, units are stopped or reloaded. A unit may count one of them as a success
-(SuccessExitStatus=), and a gate that it kills would have succeeded.
+"""The signals with which units are stopped or reloaded. A unit may count one of them as a success
+(SuccessExitStatus=). So none may kill the gate: its start would succeed.
 """
 
 
@@ -40,9 +40,10 @@ def _stop(number: int, _frame: object) -> NoReturn:
 
 
 def _ignore_the_others() -> None:
-    """Have later signals do nothing, and the alarm come once more, later: what is raised in a
-    destructor is dropped. Not by SIG_IGN: if two come at once, Python would print a warning about
-    the second one.
+    """Have later signals do nothing, so that changes can be taken back. The alarm comes once more:
+    Python drops an exception that a handler raises in a destructor, and the process would go on.
+
+    The handler is not SIG_IGN: if two signals come at once, Python prints a warning about that.
     """
     for each in _SIGNALS:
         signal.signal(each, _ignore)
@@ -54,7 +55,7 @@ def _ignore(_number: int, _frame: object) -> None:
 
 
 _AGAIN = 5.0
-"""Seconds in which what a signal or the alarm has interrupted is taken back."""
+"""Seconds until the alarm comes once more: the time to take back changes."""
 TIME_LIMIT = 75.0
 """Seconds for a start, a service at boot, or a pass of the guard; waits count. systemd ends the
 first two after 90.
@@ -62,15 +63,15 @@ first two after 90.
 
 
 class TimeLimit:
-    """Raises TimeIsUp in its block after that time. Not to be nested: a process has one alarm."""
+    """Raises TimeIsUp in its block when the time is over. Not to be nested: there is one alarm."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
     def __enter__(self) -> None:
         signal.signal(signal.SIGALRM, self._end)
-        # Again and again: if a signal comes just before this process blocks, Python raises nothing
-        # until the next one ends the wait.
+        # The alarm comes again and again: if one comes just before this process blocks, its handler
+        # runs only when the next one ends the wait.
         signal.setitimer(signal.ITIMER_REAL, self._seconds, 0.25)
 
     def __exit__(self, *_: object) -> None:

@@ -16,18 +16,19 @@ from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
     from hostrouting.host.base import Files
-    from hostrouting.upkeep.passes import PassOutcome
+    from hostrouting.upkeep.passes import Done
 
+# After so many repairs, a fight begins. Fewer are usual: after a boot, programs set up routes.
 _REPAIRS = 10
-"""With so many repairs, a fight begins: after a boot, a few are usual."""
+# Seconds without a repair that end a fight: the other program may act every few minutes.
 _QUIET = 600.0
-"""Seconds without a repair that end a fight: a rival may come every few minutes."""
+# Seconds between two lines of the journal about a fight.
 _SAY_AGAIN = 3600.0
 _REMEDY = Remedy("find that program, and have it leave alone what is configured here")
 
 
 class Fight:
-    """The repairs of a guard that follow each other."""
+    """Counts the repairs of a guard, and knows whether a fight is on."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -40,22 +41,24 @@ class Fight:
         """Whether there is a fight."""
         return self._repairs >= _REPAIRS
 
-    def note(self, outcome: PassOutcome, now: float) -> str:
-        """Count what this pass has repaired; return what is to be said, if anything."""
+    def note(self, done: Done, now: float) -> str:
+        """Count a pass as a repair if it has changed anything. Return the line for the journal;
+        empty if none is due.
+        """
         is_over = now - self._last > _QUIET
         if is_over and self.is_on:
             self.end()
             return "nothing takes away any more what the guard puts back"
-        if not outcome.changes and not outcome.table_was:
+        repairs = [*done.changes, *(operation.object for operation in done.operations)]
+        if not repairs:
             return ""
         self._repairs = 1 if is_over else self._repairs + 1
         self._last = now
         if not self.is_on:
             return ""
-        last_repair = str(outcome.changes[0]) if outcome.changes else "the table for probes"
         sentence = (
             f"another program takes away what the guard puts back: {self._repairs:,} times by now, "
-            f"last: {last_repair}"
+            f"last: {repairs[0]}"
         )
         with suppress(HostError):
             self._files.write(HostLayout.fight_path, f"{self._repairs}\n{sentence}\n")
@@ -65,17 +68,19 @@ class Fight:
         return f"{sentence}; {_REMEDY}"
 
     def end(self) -> None:
-        """Forget the repairs."""
+        """End the fight, if there is one: forget the repairs, and remove the file."""
         self._repairs = 0
         with suppress(HostError):
             self._files.remove(HostLayout.fight_path)
 
 
 def read_fight(files: Files) -> Finding | None:
-    """The fight that the guard of this host is in, as a warning with the number of `repairs`."""
-    text = files.read(HostLayout.fight_path)
-    if text is None:
-        return None
-    number, sentence = text.splitlines()
-    facts = {"repairs": int(number)}
-    return Finding("fight", "warning", sentence, HostLayout.guard_unit, _REMEDY, facts)
+    """Return a warning with the number of `repairs` if the guard of this host is in a fight; else
+    None, also if no guard has written the file.
+    """
+    # Not by splitlines, which also ends a line at characters that a device's name can have.
+    number, _, sentence = (files.read(HostLayout.fight_path) or "").partition("\n")
+    if number.isdecimal() and sentence:
+        facts = {"repairs": int(number)}
+        return Finding("fight", "warning", sentence.strip(), HostLayout.guard_unit, _REMEDY, facts)
+    return None

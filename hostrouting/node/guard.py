@@ -6,15 +6,15 @@ wrong, or it would wake the guard again. After a pass, the guard rests for 25 ti
 pass has worked, so that it uses little of a processor while much changes. A rest ends after 2 s, so
 that a route is back within 3 s on a host with very many routes, too.
 
-What a pass finds is logged once, until a pass of its kind does not find it; in a fight
-(`node.fight`), once until its end.
+A finding is logged once, and again only after a pass of the same kind has not had it. In a fight
+(`node.fight`), it is logged once until the end of the fight.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hostrouting.config.settings import PARTS, Part
+from hostrouting.config.settings import PARTS, PassPart
 from hostrouting.errors import HostRoutingError
 from hostrouting.host.host import Host
 from hostrouting.node.clock import MachineClock
@@ -30,7 +30,7 @@ from hostrouting.node.journal import (
     say,
     say_failure,
 )
-from hostrouting.upkeep.passes import GATHER, markers_removed_on_failure, run_pass
+from hostrouting.upkeep.passes import Done, markers_removed_on_failure, run_pass
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -40,23 +40,24 @@ if TYPE_CHECKING:
     from hostrouting.node.journal import Line
 
 # In seconds.
+_GATHER = 0.02  # what is reported so soon after a change belongs to it
 _SHORTEST_REST = 0.1
 _LONGEST_REST = 2.0
-_WHOLE_AGAIN_AFTER = 10.0
-_WHOLE_AGAIN_UNTIL = 55.0
+_WHOLE_AGAIN_AFTER = 10.0  # between the beginnings of two whole passes, if something changes
+_WHOLE_AGAIN_UNTIL = 55.0  # after a whole pass, if nothing changes
 _REST_FACTOR = 25
 """A rest is this many times as long as the work of the pass before it."""
 
 
 def run_guard() -> int:
-    """Guard this host until a signal ends it; the exit status of the service."""
+    """Guard this host until a signal ends this process; return the exit status of the service."""
     try:
         stop_on_signals()
         host = Host.local()
         with markers_removed_on_failure(host.files):
             kernel = host.open_kernel()
         with kernel as backend, backend.watch() as watch:
-            Guard(host, backend, clock=MachineClock()).run(watch)
+            Guard(host, backend, watch, clock=MachineClock()).run()
     except Stopped:
         return 0
     except BaseException as error:  # noqa: BLE001  whatever it is, the journal has to have it
@@ -65,41 +66,45 @@ def run_guard() -> int:
 
 
 class Guard:
-    """What the guard knows from one pass to the next."""
+    """Makes passes, and keeps what the guard has to know from one to the next."""
 
     def __init__(
         self,
         host: Host,
         backend: RouteBackend,
+        watch: Watch,
         *,
         clock: NodeClock,
     ) -> None:
         self._host = host
         self._backend = backend
+        self._watch = watch
         self._clock = clock
         self._whole_pass_from = clock.now()
-        """The next whole pass is made then, or later."""
+        """The time from which on the next pass is a whole one."""
         self._fight = Fight(host.files)
         self._said: dict[bool, set[Line]] = {False: set(), True: set()}
-        """By whether a pass is a whole one: what the last of them found, or all of a fight."""
+        """The lines of the last pass that was not a whole one, and of the last that was; in a
+        fight, those of all passes since it began.
+        """
         self._has_failed = False
-        """Whether units are held back, as far as the last passes say."""
+        """Whether a pass has held units back, and no whole pass since then was without that."""
 
-    def run(self, watch: Watch) -> None:
+    def run(self) -> None:
         """Make passes for ever; the first is a whole one."""
         try:
             while True:
                 idle_time = self.make_next_pass()
-                has_changed = watch.wait(idle_time, clock=self._clock.for_watch)
+                has_changed = self._watch.wait(idle_time, clock=self._clock.for_watch)
                 if has_changed:
-                    self._clock.sleep(GATHER)
-                    watch.wait(0.0)  # what was reported meanwhile belongs to the same change
+                    self._clock.sleep(_GATHER)
+                    self._watch.wait(0.0)  # what was reported meanwhile belongs to the same change
         finally:
             self._fight.end()
 
     def make_next_pass(self) -> float:
-        """Make a pass, and rest; return the time until the next one if nothing changes, which may
-        be over.
+        """Make a pass, and rest. Return the seconds until the next pass if nothing changes; none
+        are left if they are below zero.
         """
         is_whole = self._clock.now() >= self._whole_pass_from
         if is_whole:
@@ -110,7 +115,7 @@ class Guard:
         return self._whole_pass_from - self._clock.now()
 
     def _make_pass(self, *, is_whole: bool) -> float:
-        """Make a pass, and say what is new; return how long to rest after it."""
+        """Make a pass, and log what is new; return how many seconds to rest after it."""
         with TimeLimit(TIME_LIMIT):
             began = self._clock.processor_time()
             lines, refuses = self._find_lines(PARTS if is_whole else ("static_routes",))
@@ -123,24 +128,30 @@ class Guard:
             say(NOTICE, "the guard: all is right again")
         return min(max(seconds * _REST_FACTOR, _SHORTEST_REST), _LONGEST_REST)
 
-    def _find_lines(self, parts: Collection[Part]) -> tuple[list[Line], bool]:
-        """What these parts of a pass find, and whether that holds units back."""
+    def _find_lines(self, parts: Collection[PassPart]) -> tuple[list[Line], bool]:
+        """Make these parts of a pass. Return the lines for the journal, and whether units are held
+        back.
+        """
         host = self._host
+        done = Done()
         try:
-            # Under the lock: whoever has it meanwhile leaves a marker of its own.
-            with self._clock.locked(), markers_removed_on_failure(host.files):
-                config = read_config(host.files)
-                outcome = run_pass(host, self._backend, config, done=[], parts=parts)
+            with self._clock.locked():
+                config = read_config(host)
+                outcome = run_pass(host, self._backend, config, done=done, parts=parts)
+            if outcome.has_asked and not done.changes:
+                self._watch.wait(0.0)  # Linux reports also what it has refused
         except HostRoutingError as error:
-            return [(ERROR, words) for words in describe_failure(error)], True
-        lines = [*lines_of(outcome)]
-        about_fight = self._fight.note(outcome, self._clock.now())
+            return [(ERROR, line) for line in describe_failure(error)], True
+        lines = [*lines_of(outcome, done)]
+        about_fight = self._fight.note(done, self._clock.now())
         if about_fight:
             lines.append((WARNING, about_fight))
         return lines, outcome.refuses
 
     def _say_new(self, lines: list[Line], said: set[Line]) -> None:
-        """Log the lines that were not said of the last pass of this kind."""
+        """Log the lines that are not in `said`, those of the last pass of this kind; then replace
+        `said` by them. In a fight they are added, so that nothing is logged twice.
+        """
         for line in lines:
             if line not in said:
                 say(*line)

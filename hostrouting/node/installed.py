@@ -1,5 +1,5 @@
-"""The pass of a node: with the configuration that is in force, which is config.json as it is now,
-and under the lock of the host.
+"""A pass as the processes of a node make it: under the lock of the host, and with config.json as it
+is then.
 """
 
 from __future__ import annotations
@@ -8,16 +8,22 @@ from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hostrouting.config.settings import PARTS, HostRoutingConfig, Part
-from hostrouting.errors import ConfigError, HostError
+from hostrouting.config.settings import PARTS, HostRoutingConfig, PassPart
+from hostrouting.errors import HostError
 from hostrouting.host.layout import HostLayout
-from hostrouting.node.journal import INFO, say
-from hostrouting.upkeep.passes import PassOutcome, await_pass, run_pass
+from hostrouting.install.installed import read_installed
+from hostrouting.node.journal import INFO, lines_of, say
+from hostrouting.upkeep.passes import (
+    Done,
+    PassOutcome,
+    await_pass,
+    markers_removed_on_failure,
+    run_pass,
+)
 
 if TYPE_CHECKING:
-    from hostrouting.host.base import Files
     from hostrouting.host.host import Host
-    from hostrouting.kernel.base import RouteBackend, RouteRequest
+    from hostrouting.kernel.base import RouteBackend
     from hostrouting.node.clock import NodeClock
 
 _PATH = HostLayout.config_path
@@ -25,35 +31,38 @@ WAIT = 60.0
 """Seconds for what may still come: of the 75 that a process has, the rest is for its work."""
 
 
-def read_config(files: Files) -> HostRoutingConfig:
-    """The configuration that is in force. HostError if it cannot be read, ConfigError if it is none
-    of ours.
+def read_config(host: Host) -> HostRoutingConfig:
+    """Return the configuration that is in force; the caller has the lock of the host. What
+    `read_installed` raises is raised after the markers are removed.
 
-    An absent one is never taken for an empty one, as a run takes it where nothing of ours is left
-    (`install.installed`): the guard would delete all routes.
+    HostError if nothing is installed: with an empty configuration, a guard would delete all routes.
     """
-    text = files.read(_PATH)
-    if text is None:
-        sentence = (
-            f"{_PATH} is missing: hostrouting has just been removed, or somebody has deleted the "
-            f"file; to see which, as root: {HostLayout.node_command} status"
-        )
-        raise HostError(sentence, what="file")
-    try:
-        return HostRoutingConfig.from_json(text)
-    except ConfigError as error:
-        raise ConfigError(error.faults, _PATH) from error
+    with markers_removed_on_failure(host.files):
+        config = read_installed(host)
+        if config.asks_for_nothing:
+            sentence = (
+                f"{_PATH} is missing, or configures nothing: hostrouting has just been removed, or "
+                f"somebody has changed the file; to see which, as root: {HostLayout.node_command} "
+                "status"
+            )
+            raise HostError(sentence, what="file")
+        return config
 
 
 def await_installed_pass(
-    host: Host, parts: Collection[Part] = PARTS, *, clock: NodeClock
+    host: Host, parts: Collection[PassPart] = PARTS, *, clock: NodeClock
 ) -> PassOutcome:
-    """Make these parts of a pass until nothing may come any more; see `await_pass`."""
-    done: list[RouteRequest] = []
+    """Make passes of these parts until nothing is awaited any more (`await_pass`). Log what they
+    have changed, and what the last one has found; return its outcome.
+    """
+    done = Done()
 
     def make_pass(backend: RouteBackend) -> PassOutcome:
         with clock.locked():
-            config = read_config(host.files)
+            config = read_config(host)
             return run_pass(host, backend, config, done=done, parts=parts)
 
-    return await_pass(host, make_pass, clock=clock, wait=WAIT, say=partial(say, INFO))
+    outcome = await_pass(host, make_pass, clock=clock, wait=WAIT, say=partial(say, INFO))
+    for line in lines_of(outcome, done):
+        say(*line)
+    return outcome

@@ -1,4 +1,4 @@
-"""Lines for the journal, in the words of the findings; systemd reads the level in front of each."""
+"""Lines for the journal. systemd reads the level in front of each from standard error."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, TypeAlias
 from hostrouting.errors import HostRoutingError
 from hostrouting.node.ending import Stopped, TimeIsUp
 from hostrouting.text import printable
-from hostrouting.upkeep.passes import SHOWN
+from hostrouting.upkeep.passes import LOGGED
 
 if TYPE_CHECKING:
-    from hostrouting.upkeep.passes import PassOutcome
+    from hostrouting.upkeep.passes import Done, PassOutcome
 
 Line: TypeAlias = "tuple[int, str]"
-"""A level, and the words."""
+"""A level, and the text."""
 
-ERROR, WARNING, NOTICE, INFO = 3, 4, 5, 6
+ERROR, WARNING, NOTICE, INFO = 3, 4, 5, 6  # as syslog counts
 
 _ABOUT_SIGNALS = (
     "systemd sends SIGTERM to a unit that is stopped, or whose start takes longer than its "
@@ -26,30 +26,30 @@ _ABOUT_SIGNALS = (
 )
 
 
-def say(level: int, words: str) -> None:
-    """Log a line. A log that cannot be written changes nothing."""
-    line = f"hostrouting: {printable(words)}\n"
-    if not os.isatty(2):  # nobody reads the level on a terminal
-        line = f"<{level}>{line}"
+def say(level: int, text: str) -> None:
+    """Log a line. If it cannot be written, that is ignored: no decision depends on the log."""
+    line = f"<{level}>hostrouting: {printable(text)}\n"
     try:
         os.write(2, line.encode())
     except OSError:
         return
 
 
-def lines_of(outcome: PassOutcome) -> Iterator[Line]:
-    """What a pass has found and done, each thing once: what was changed, what is wrong, and the
-    verdicts.
+def lines_of(outcome: PassOutcome, done: Done) -> Iterator[Line]:
+    """Yield the lines about a pass: what was changed, what is wrong, and each verdict that is ok.
+    The other verdicts are among the findings.
     """
-    if outcome.changes:
-        count = len(outcome.changes)
-        yield INFO, f"static routes changed: {count:,}, first: {outcome.changes[0]}"
+    changes = done.changes
+    if changes:
+        yield INFO, f"static routes changed: {len(changes):,}, first: {changes[0]}"
+    for operation in done.operations:
+        yield INFO, str(operation)
     findings = outcome.to_log
-    for finding in findings[:SHOWN]:
+    for finding in findings[:LOGGED]:
         level = ERROR if finding.severity == "error" else WARNING
         yield level, finding.line
-    if len(findings) > SHOWN:
-        yield WARNING, f"and {len(findings) - SHOWN:,} more findings"
+    if len(findings) > LOGGED:
+        yield WARNING, f"and {len(findings) - LOGGED:,} more findings"
     if outcome.report is not None:
         for family in outcome.report.families:
             if family.verdict == "ok":
@@ -63,8 +63,8 @@ def say_failure(error: BaseException) -> None:
 
 
 def describe_failure(error: BaseException) -> list[str]:
-    """Why a process of the node ended before its work was done; and what is true now, if that was
-    added to the error.
+    """Return lines that say why a process of the node ended before its work was done; and what is
+    true now, if the error has notes about that.
     """
     if isinstance(error, Stopped):
         lines = [f"{error} ended this; {_ABOUT_SIGNALS}"]

@@ -1,7 +1,7 @@
 """The gate: what happens before each start of a gated unit.
 
 1. The folders and files that root runs or believes must be root's, and writable by nobody else.
-2. One pass is made under the lock of the host: static routes, table for probes, check, marker. What
+2. A pass is made under the lock of the host: static routes, table for probes, check, marker. What
    may still come, such as a default route, is awaited without the lock, and the pass made again.
 3. The configuration has to gate this unit: otherwise, one that gates nothing would open every gate.
 
@@ -20,7 +20,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.node.clock import MachineClock, NodeClock
 from hostrouting.node.ending import TIME_LIMIT, Stopped, TimeLimit, stop_on_signals
 from hostrouting.node.installed import await_installed_pass
-from hostrouting.node.journal import ERROR, NOTICE, lines_of, say, say_failure
+from hostrouting.node.journal import ERROR, NOTICE, say, say_failure
 from hostrouting.release import PASSED, REFUSED
 
 _ADVICE = (
@@ -30,13 +30,13 @@ _ADVICE = (
 
 
 def decide_start(unit: str) -> int:
-    """Whether the unit may start, as the exit status of the gate."""
+    """Decide whether the unit may start; return the exit status of the gate."""
     stop_on_signals()
     return decide(unit, Host.local(), clock=MachineClock())
 
 
 def decide(unit: str, host: Host, *, clock: NodeClock) -> int:
-    """Whether the unit may start on this host; the reasons are logged."""
+    """Decide whether the unit may start on this host; return PASSED or REFUSED, and log why."""
     advice = _ADVICE
     try:
         with TimeLimit(TIME_LIMIT):
@@ -45,7 +45,7 @@ def decide(unit: str, host: Host, *, clock: NodeClock) -> int:
     except BaseException as error:  # noqa: BLE001  whatever it is, the unit must not start
         say_failure(error)
         if isinstance(error, Stopped):
-            advice = ""  # an operator who stops a unit that is starting needs none
+            advice = ""  # somebody has just stopped the unit, and does not want it to start
     say(ERROR, f"{unit} was refused: see the lines above")
     if advice:
         say(NOTICE, advice)
@@ -53,7 +53,7 @@ def decide(unit: str, host: Host, *, clock: NodeClock) -> int:
 
 
 def _may_start(unit: str, host: Host, clock: NodeClock) -> bool:
-    """Whether nothing holds the unit back; what does is logged."""
+    """Return whether nothing holds the unit back; log what does."""
     untrusted = [*find_untrusted(host.files)]
     for finding in untrusted:
         say(ERROR, finding.line)
@@ -61,8 +61,6 @@ def _may_start(unit: str, host: Host, clock: NodeClock) -> bool:
         return False
 
     outcome = await_installed_pass(host, clock=clock)
-    for level, words in lines_of(outcome):
-        say(level, words)
     if {unit, template_of(unit)}.isdisjoint(gated_units(outcome.config)):
         path = HostLayout.config_path
         say(

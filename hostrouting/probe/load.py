@@ -1,12 +1,13 @@
-"""How the table for probes comes into force, whoever asks for it: a task, the gate, a unit at boot
-or the guard.
+"""The table for probes is compared with the configuration, and loaded if it differs. A task, the
+gate, a unit at boot and the guard all use this.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from hostrouting.errors import HostError
+from hostrouting.host.operation import Operation
 from hostrouting.probe.table import (
     CHAINS,
     PROBE_DELETION,
@@ -19,55 +20,57 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import ProbeRewriteConfig
     from hostrouting.kernel.nftables import Nftables
 
-Difference: TypeAlias = Literal["", "missing", "different", "unwanted"]
-"""How the table compares with the configuration; empty if it is as it should be."""
+_TABLE = f"nftables table ip6 {TABLE}"
+_CREATE = Operation("create", _TABLE, "it was missing")
+_REPLACE = Operation("replace", _TABLE, "it differed from this configuration")
+_DELETE = Operation("delete", _TABLE, "it is no longer wanted")
 
 _NO_RULES = ("table ", "chain ", "type ", "comment ", "}")
-"""How the lines of a listing begin that are not rules."""
+"""How the lines that are not rules begin in the output of `nft list table`."""
 _LOADS = 2
-"""How often the table is loaded: something may flush nftables at this moment."""
+"""How often the table is loaded, at most: another program may flush nftables after the first time.
+"""
 
 
-def find_difference(nftables: Nftables, settings: ProbeRewriteConfig) -> Difference:
-    """What is wrong with the table now. HostError if nft does not answer."""
+def find_operation(nftables: Nftables, settings: ProbeRewriteConfig) -> Operation | None:
+    """What has to be done to the table; None if it is right. HostError if nft does not answer."""
     listing = nftables.listing(TABLE)
     if not settings.enabled:
-        return "" if listing is None else "unwanted"
+        return None if listing is None else _DELETE
     if listing is None:
-        return "missing"
-    return "" if _is_in_force(listing, settings) else "different"
+        return _CREATE
+    return None if _is_in_force(listing, settings) else _REPLACE
 
 
 def _is_in_force(listing: str, settings: ProbeRewriteConfig) -> bool:
-    """Whether the listed table has the rules of these settings, and no other line: another program
-    may insert a rule, or make the table dormant (a line of its own, `flags dormant`). That somebody
-    has edited a rule, but not its comment, is not noticed.
+    """Whether the listed table has the rules of these settings, and no other lines. Rules are
+    recognised by their comments: an edited rule with the old comment is not noticed. Other lines
+    are rules of another program, or `flags dormant`, by which somebody turned the table off.
     """
     of_table, *of_rules = probe_comments(settings)
     lines = [line.strip() for line in listing.splitlines()]
-    hooks = [line for line in lines if line.startswith("type ")]
     rules = [line for line in lines if line and not line.startswith(_NO_RULES)]
     if of_table not in listing or len(rules) != len(of_rules):
         return False
     if not all(map(str.endswith, rules, of_rules)):
         return False
-    return len(hooks) == CHAINS and all("policy accept" in hook for hook in hooks)
+    return listing.count(" hook ") == listing.count("policy accept") == CHAINS
 
 
-def load_table(nftables: Nftables, settings: ProbeRewriteConfig) -> Difference:
-    """Make the table as the configuration wants it; return what was wrong before. HostError if that
-    is not possible. Other tables are not touched.
+def load_table(nftables: Nftables, settings: ProbeRewriteConfig, *, done: list[Operation]) -> None:
+    """Load or delete the table if it differs from the configuration, and append what was done to
+    `done`. HostError if nft fails, or if the table still differs afterwards.
     """
-    before = find_difference(nftables, settings)
-    if not before:
-        return before
     text = render_probe_table(settings) if settings.enabled else PROBE_DELETION
     for _ in range(_LOADS):
+        operation = find_operation(nftables, settings)
+        if operation is None:
+            return
         nftables.load(text)
-        if not find_difference(nftables, settings):
-            return before
-    sentence = (
-        f"table ip6 {TABLE} is not as it was loaded: something on this host changes nftables at "
-        "the same time; stop that"
-    )
-    raise HostError(sentence, what="nft", kind="failed")
+        done.append(operation)
+    if find_operation(nftables, settings) is not None:
+        sentence = (
+            f"table ip6 {TABLE} is not as it was loaded: something on this host changes nftables "
+            "at the same time; stop that"
+        )
+        raise HostError(sentence, what="nft", kind="failed")

@@ -1,4 +1,4 @@
-"""Why no probe reaches a pod although the table is in force."""
+"""The setting of a host because of which no probe reaches a pod, although the table is in force."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def find_probe_obstacles(config: HostRoutingConfig, snapshot: Snapshot) -> Iterator[Finding]:
-    """That the host forwards nothing; a snapshot need not say it."""
+    """Yield a warning if probes are rewritten, but the host does not forward IPv6. There is none if
+    the snapshot does not say whether it does.
+    """
     if config.probe_rewrite.enabled and snapshot.ipv6_forwarding is False:
         sentence = "net.ipv6.conf.all.forwarding is 0, so no probe is forwarded to a pod"
         remedy = Remedy("until the next boot", _command_to_forward(snapshot))
@@ -24,8 +26,8 @@ def find_probe_obstacles(config: HostRoutingConfig, snapshot: Snapshot) -> Itera
 
 
 def _command_to_forward(snapshot: Snapshot) -> str:
-    """The command to forward IPv6. Where accept_ra is 1, Linux would delete an advertised default
-    route then.
+    """The command that makes the host forward IPv6. First it sets accept_ra from 1 to 2 on the
+    devices of advertised default routes: with 1, Linux would then delete these routes.
     """
     commands: list[str] = []
     for route in snapshot.default_routes(IPV6):

@@ -1,13 +1,12 @@
-"""The nftables table that rewrites the source of load-balancer probes: one text, for `apply`, the
-boot and the guard.
+"""The text of the nftables table that rewrites the source of load-balancer probes.
 
 The load balancer probes over IPv6 from a link-local address, and a node does not forward such
-packets. Before anything else sees the packets, the table gives them a global address, and it
+packets. Before anything else sees the packets, the table gives them a global source address, and it
 restores the link-local one in the replies. `probe.load` decides when the table is loaded.
 
-The text begins with the deletion of the table, so loading it is one transaction, whatever was
-there. The comment of the table contains a digest of the rules: the table is in force if it is
-listed with this comment and those of all rules.
+The text begins with the deletion of the table, so that nft replaces the table in one transaction.
+The comment of the table contains a digest of the rules: the table is in force if nft lists it with
+this comment and those of all rules.
 """
 
 from __future__ import annotations
@@ -21,15 +20,17 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import ProbeRewriteConfig
 
 TABLE = "hostrouting_slb"
-"""Tables with azureslbprobe in their name are deleted by other agents."""
-CHAINS = 2
+"""The name of the table. Other agents delete tables with azureslbprobe in their name."""
+CHAINS = 2  # in the table
 PRIORITY = -300
-"""Before connection tracking (-200), which then only ever sees the global address."""
+"""The priority of the chains: before connection tracking (-200), which so sees only the global
+address.
+"""
 _DISCOVERY = "130, 131, 132, 133, 134, 135, 136, 137, 143"
 """The ICMPv6 types of MLD and neighbour discovery, which are never forwarded."""
 
 PROBE_DELETION = f"add table ip6 {TABLE}\ndelete table ip6 {TABLE}\n"
-"""An addition comes first, because nft cannot delete an absent table."""
+"""The text that deletes the table. It first adds it, because nft cannot delete an absent table."""
 
 
 def render_probe_table(config: ProbeRewriteConfig) -> str:
@@ -43,16 +44,14 @@ def render_probe_table(config: ProbeRewriteConfig) -> str:
 
 
 def probe_comments(config: ProbeRewriteConfig) -> tuple[str, ...]:
-    """The comments of the table and its rules, in which no quotation mark stands: the table is in
-    force if all of them are listed.
-    """
+    """The comments of the table and of its rules, in order, each as nft lists it."""
     return tuple(re.findall('comment "[^"]*"', render_probe_table(config)))
 
 
 def _rules(config: ProbeRewriteConfig) -> str:
-    # Addresses are compared before devices: that decides nearly every packet with one comparison.
+    # The address is compared first, because one comparison decides about nearly every packet then.
     probe = config.link_local
-    known = config.global_address
+    after_rewrite = config.global_address
     uplinks = "{ " + ", ".join(f'"{dev}"' for dev in config.interfaces) + " }"
     on_link = "{ " + f"{LINK_LOCAL}, {MULTICAST}" + " }"
     back = 'comment "back to the address of the probe"'
@@ -63,10 +62,10 @@ def _rules(config: ProbeRewriteConfig) -> str:
     iifname != {uplinks} return comment "did not come in by an uplink"
     ip6 daddr {on_link} return comment "stays on the link"
     icmpv6 type {{ {_DISCOVERY} }} return comment "neighbour discovery and MLD"
-    counter ip6 saddr set {known} comment "from an address that may be forwarded"
+    counter ip6 saddr set {after_rewrite} comment "from an address that may be forwarded"
   }}
   chain postrouting {{
     type filter hook postrouting priority {PRIORITY}; policy accept;
-    ip6 daddr {known} oifname {uplinks} counter ip6 daddr set {probe} {back}
+    ip6 daddr {after_rewrite} oifname {uplinks} counter ip6 daddr set {probe} {back}
   }}
 """

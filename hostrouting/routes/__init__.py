@@ -1,1 +1,3 @@
-"""Our routes: their device and gateway, the changes that they need, and carrying these out."""
+"""The static routes of hostrouting: which device and gateway each gets, which changes that needs,
+and how these are made.
+"""

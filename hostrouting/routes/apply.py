@@ -1,10 +1,10 @@
 """Carry out a plan: add, delete, read back; if anything fails, take back what was done.
 
-A route is added where its key is free. Where an old one of ours is to go, the new one is appended
-behind it, and takes its place when the old one is deleted: packets never lack their route. A
-request to delete names our protocol. So no request changes another program's route, whenever that
-route is added. Only where Linux could take one of the two for the other (`deletion_could_take`),
-the old one is deleted first.
+If the key of a new route is free, the route is added. If an old route of ours has the key, the new
+one is appended behind it, and Linux uses it as soon as the old one is deleted: packets always have
+a route. Only if Linux could delete the new one instead of the old one (`deletion_could_take`), the
+old one is deleted first. A request to delete names our protocol. So no request changes another
+program's route, whenever that route is added.
 
 The table that is read back is right if a plan made from it has nothing left to do. If not, or if
 Linux refuses a request or the run is cancelled, each request that is in effect is reversed, the
@@ -28,20 +28,25 @@ if TYPE_CHECKING:
     from hostrouting.routes.steps import RoutePlan
 
 
+_ROLLBACK_ENDED = (
+    "the changes were being rolled back when this ended: what the table has now is not known"
+)
+
+
 def apply_plan(
     plan: RoutePlan,
     backend: RouteBackend,
     *,
     before: Snapshot,
     done: list[RouteRequest],
-    check: Callable[[], object] = lambda: None,
+    raise_if_cancelled: Callable[[], object] = lambda: None,
 ) -> None:
     """Carry out the plan, which was made from the snapshot `before`, or leave everything as it was.
 
     Raises RouteConflict, before anything is changed, if another program's route holds a key. Raises
     ApplyError if the kernel refuses a change, or if the table does not match the plan afterwards.
     Then the changes were rolled back as far as possible, and the error says what is in the table.
-    `check` is called wherever the run can be cancelled; what it raises is raised again after the
+    `raise_if_cancelled` is called before each batch; what it raises is raised again after the
     rollback. `done` gets the changes that are in effect at the end, also if an error is raised. A
     plan without changes writes nothing.
     """
@@ -51,12 +56,17 @@ def apply_plan(
     present = _present(before, {step.route.key for step in plan.steps})
     requests: list[RouteRequest] = []
     try:
-        problems = _carry_out(plan, backend, check, requests)
+        problems = _carry_out(plan, backend, raise_if_cancelled, requests)
         if not problems:
             return
         after = _undo(backend, present, requests)
-    except BaseException as stopped:  # even during a rollback, which then begins again
-        _add_note(stopped, _undo(backend, present, requests))
+    except BaseException as stopped:  # perhaps during the rollback, which then is tried once more
+        try:
+            after = _undo(backend, present, requests)
+        except BaseException as ended:
+            _add_note(ended, _ROLLBACK_ENDED)
+            raise
+        _add_note(stopped, after)
         raise
     finally:
         done += requests
@@ -67,23 +77,27 @@ def apply_plan(
 def _carry_out(
     plan: RoutePlan,
     backend: RouteBackend,
-    check: Callable[[], object],
+    raise_if_cancelled: Callable[[], object],
     done: list[RouteRequest],
 ) -> list[BackendError]:
-    """Make the changes, and read back; return what Linux has refused, or what is not as planned."""
+    """Make the changes, then read the table back. Return the errors: what Linux has refused, or
+    what is not as planned.
+    """
     try:
         for requests in _batches(plan):
-            check()
+            raise_if_cancelled()
             refusals = _send(requests, backend, done)
             if refusals:
                 return refusals
-        return [*_differences(plan, backend)]
+        return [*_errors_read_back(plan, backend)]
     except BackendError as error:
         return [error]
 
 
 def _batches(plan: RoutePlan) -> list[list[RouteRequest]]:
-    """The additions, behind the deletions that have to come before them; then the deletions."""
+    """Return two batches of requests: the additions, behind the few deletions that have to come
+    before them; and all other deletions.
+    """
     added = {step.route.key: step.route for step in plan.changes if step.action == "add"}
     first: list[RouteRequest] = []
     last: list[RouteRequest] = []
@@ -103,8 +117,8 @@ def _batches(plan: RoutePlan) -> list[list[RouteRequest]]:
 def _send(
     requests: list[RouteRequest], backend: RouteBackend, done: list[RouteRequest]
 ) -> list[BackendError]:
-    """Make these changes; return what Linux has refused. All are tried, so that an error names
-    every route that Linux refuses.
+    """Make these changes, and add those that are in effect to `done`. Return the refusals. All
+    changes are tried, so that the error names every route that Linux refuses.
     """
     before = len(done)
     done += requests  # until there is an answer, any of them may be in effect
@@ -113,20 +127,19 @@ def _send(
     return [each.error for each in outcomes if each.error is not None and not each.is_done]
 
 
-def _differences(plan: RoutePlan, backend: RouteBackend) -> Iterator[BackendError]:
-    """The keys for which a new plan would still have something to do."""
-    wanted: dict[RouteKey, Route | None] = {}
-    for step in plan.steps:
-        wanted.setdefault(step.route.key, None)
-        if step.action != "delete":
-            wanted[step.route.key] = step.route
+def _errors_read_back(plan: RoutePlan, backend: RouteBackend) -> Iterator[BackendError]:
+    """After the changes, read the routes back. Yield an error for each key of which the routes are
+    not as planned: a new plan would still have something to do.
+    """
+    wanted = dict.fromkeys(step.route.key for step in plan.steps)
+    wanted |= {step.route.key: step.route for step in plan.steps if step.action != "delete"}
     snapshot = backend.snapshot(near=[key.prefix for key in wanted])
     now = present_by_key(snapshot, wanted)
     for key, route in wanted.items():
         if any(step.action != "keep" for step in steps_for_key(route, now[key])):
             should = "no route of hostrouting" if route is None else f"[{route}]"
             yield BackendError(
-                f"there should be {should}, but there is {_words(now[key])}: another program "
+                f"there should be {should}, but there is {_described(now[key])}: another program "
                 "changes these routes at the same time"
             )
 
@@ -137,10 +150,10 @@ def _differences(plan: RoutePlan, backend: RouteBackend) -> Iterator[BackendErro
 def _undo(
     backend: RouteBackend, before: dict[RouteKey, list[Route]], done: list[RouteRequest]
 ) -> str:
-    """Reverse what is in effect, and return a sentence about what is true now. After that, only
-    what could not be reversed counts as done.
+    """Reverse the requests that are in effect, and return a sentence about what is true now.
+    Afterwards, `done` has only the requests that could not be reversed.
     """
-    back: list[RouteRequest] = []
+    reversals: list[RouteRequest] = []
     problem = ""
     try:
         now = _read(backend, before)
@@ -148,11 +161,12 @@ def _undo(
         for request in reversed(_in_effect(done, now)):
             key = request.route.key
             if request.verb != "delete":
-                back.append(RouteRequest("delete", request.route))
+                reversals.append(RouteRequest("delete", request.route))
             elif known.issuperset(_entries({key: now[key]})):
-                # Not behind a route that another program has added meanwhile.
-                back.append(RouteRequest("append", request.route))
-        backend.change(back)
+                # A route that another program has added meanwhile stays alone: ours would do
+                # nothing behind it.
+                reversals.append(RouteRequest("append", request.route))
+        backend.change(reversals)
     except BackendError as error:
         problem = f" ({error})"
     try:
@@ -160,10 +174,11 @@ def _undo(
     except BackendError as error:
         return f"whether every change could be rolled back is not known: {error}"
     done[:] = _in_effect(done, now)
-    differing: list[str] = []
-    for key, routes in before.items():
-        if now[key] != routes:
-            differing.append(f"{_words(now[key])} instead of {_words(routes)}")
+    differing = [
+        f"{_described(now[key])} instead of {_described(routes)}"
+        for key, routes in before.items()
+        if now[key] != routes
+    ]
     if not differing:
         return "every change was rolled back: the route table is as it was before"
     pairs = "; ".join(first_of(differing))
@@ -173,24 +188,23 @@ def _undo(
 def _in_effect(
     requests: Iterable[RouteRequest], now: dict[RouteKey, list[Route]]
 ) -> list[RouteRequest]:
-    """Those of our requests whose effect these routes show: an added route that is there, a deleted
-    one that is not.
+    """Return the requests that are in effect, as these routes show: an added route is there, a
+    deleted one is not.
 
-    The others must not be reversed: in IPv4, a request to delete a route without a metric takes a
-    route of ours with any metric if there is none without.
+    The others must not be reversed: in IPv4, a request to delete a route without a metric deletes a
+    route of ours with any metric if there is none without one.
     """
     entries = _entries(now)
-    in_effect: list[RouteRequest] = []
-    for request in requests:
-        is_there = bare(request.route) in entries
-        if is_there != (request.verb == "delete"):
-            in_effect.append(request)
-    return in_effect
+    return [
+        request
+        for request in requests
+        if (bare(request.route) in entries) == (request.verb != "delete")
+    ]
 
 
 def _entries(routes_of_keys: dict[RouteKey, list[Route]]) -> set[Route]:
-    """What Linux has stored of these routes. In IPv6, each next hop counts as ours: Linux lists
-    those of one route with the protocol of the first.
+    """The entries that Linux has stored for these routes. In IPv6, each next hop is an entry, and
+    counts as ours: Linux lists all next hops of a route with the protocol of the first.
     """
     entries: set[Route] = set()
     for routes in routes_of_keys.values():
@@ -216,5 +230,5 @@ def _add_note(error: BaseException, note: str) -> None:
     notes.append(note)
 
 
-def _words(routes: Sequence[Route]) -> str:
+def _described(routes: Sequence[Route]) -> str:
     return " and ".join(f"[{route}]" for route in routes) or "no route"

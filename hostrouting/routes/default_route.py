@@ -1,11 +1,11 @@
 """The default routes of a host: which is the best, and whether it may be the wrong one.
 
 Theory of operation. The best default route may not be the one to the network of this host. It is in
-doubt if an equal one leads through another device, or if it leads through a tunnel. So no route
-follows a VPN, or changes sides while two devices have equal default routes. Rules do not matter: a
-VPN's rules must not decide.
+doubt if an equally good one leads through another device, or if it leads through a tunnel. So no
+static route follows a VPN, or moves from one device to another while both have equally good default
+routes. Rules are not looked at, because those of a VPN must not decide.
 
-The check asks the same of the default routes that plain packets use (`check.expected`).
+The check asks the same about the default routes that plain packets use (`check.expected`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def has_tunnel(devs: Iterable[str], links: Mapping[str, Link]) -> bool:
 
 
 def doubtful_devs(defaults: Sequence[Route], snapshot: Snapshot) -> frozenset[str]:
-    """The devices of which any may be the right one, if the first default route, which Linux uses,
-    is in doubt.
+    """Return the devices of which any may be the right one; empty if the first of these default
+    routes, which Linux uses, is not in doubt.
     """
     if not defaults:
         return frozenset()
@@ -36,25 +36,27 @@ def doubtful_devs(defaults: Sequence[Route], snapshot: Snapshot) -> frozenset[st
 
 
 def _doubtful_by_equal_routes(defaults: Sequence[Route]) -> frozenset[str]:
-    """The devices in doubt because equal default routes lead through different ones: Linux uses the
-    route that was added first, which is an accident.
+    """If several default routes are equally good, and lead through different devices, return these:
+    nobody has chosen between them, so any may be the intended uplink. Else none.
 
-    If routers advertise themselves on several devices, Linux has one route with a next hop on each:
-    these devices are in doubt, too.
+    Somebody has chosen all devices of a route with several next hops, so they are not in doubt. An
+    exception is a route from router advertisements: networkd joins those of several devices.
     """
     used = defaults[0]
     devs_of_equals = devs_of(route for route in defaults if _rank(route) == _rank(used))
-    are_of_routers = used.protocol == PROTOCOL_RA and len(devs_of_equals) > 1
-    if are_of_routers or devs_of_equals != frozenset(used.devs):
+    is_from_several_routers = used.protocol == PROTOCOL_RA and len(devs_of_equals) > 1
+    if is_from_several_routers or devs_of_equals != frozenset(used.devs):
         return devs_of_equals
     return frozenset()
 
 
 def _doubtful_by_a_tunnel(defaults: Sequence[Route], snapshot: Snapshot) -> frozenset[str]:
-    """The devices in doubt because the default route leads through a tunnel, with those of the
-    default route that it hides. Where it hides none, a provider's lines, or the taps of a virtual
-    machine without a network card that has an address of this family, are the only way out, and not
-    in doubt.
+    """If the first default route leads through a tunnel, return its devices, and those of the
+    default route that it hides. Else none.
+
+    If it hides none, some tunnels are the only way out of the host, and not in doubt: a line of a
+    provider (PPP); and taps, on a virtual machine of which no network card has an address of this
+    family, link-local ones aside.
     """
     links = snapshot.links_by_name
     used = defaults[0]
@@ -64,11 +66,14 @@ def _doubtful_by_a_tunnel(defaults: Sequence[Route], snapshot: Snapshot) -> froz
     hidden = devs_hidden_by_a_tunnel(devs, defaults, links)
     if hidden:
         return devs | hidden
-    on_cards = [each for each in snapshot.addresses if is_card(links.get(each.dev), links)]
-    of_family = [each.ip for each in on_cards if each.ip.version == used.prefix.family]
+    of_cards = [
+        each.ip
+        for each in snapshot.addresses
+        if each.ip.version == used.prefix.family and is_card(links.get(each.dev), links)
+    ]
     are_lines = all(links[dev].kind in LINES for dev in devs)
     are_taps = all(is_tap(links[dev]) for dev in devs)
-    if are_lines or (are_taps and all(ip in LINK_LOCAL for ip in of_family)):
+    if are_lines or (are_taps and all(ip in LINK_LOCAL for ip in of_cards)):
         return frozenset()
     return devs
 
@@ -76,7 +81,7 @@ def _doubtful_by_a_tunnel(defaults: Sequence[Route], snapshot: Snapshot) -> froz
 def devs_hidden_by_a_tunnel(
     devs: Iterable[str], defaults: Iterable[Route], links: Mapping[str, Link]
 ) -> frozenset[str]:
-    """If one of the devices is a tunnel: those of the first default route without a tunnel.
+    """If one of the devices is a tunnel, return those of the first default route without a tunnel.
 
     Field states: wg-quick-full-tunnel, tailscale-exit-node.
     """
@@ -97,7 +102,7 @@ def usable_defaults(routes: Iterable[Route]) -> list[Route]:
 
 
 def with_next_hops(routes: Iterable[Route], is_usable: Callable[[NextHop], bool]) -> list[Route]:
-    """Those of these routes that have a usable next hop, and of each only the usable ones."""
+    """The routes that have a usable next hop, each with only its usable ones."""
     with_some: list[Route] = []
     for route in routes:
         hops = tuple(filter(is_usable, route.next_hops))
@@ -107,12 +112,14 @@ def with_next_hops(routes: Iterable[Route], is_usable: Callable[[NextHop], bool]
 
 
 def is_for_all_packets(route: Route) -> bool:
-    """Whether Linux uses the route for every packet, so also when it looks for a gateway: not only
-    for those from some sources or with a tos, and its lifetime is not over.
+    """Whether Linux uses the route for every packet, and so also when it looks for a gateway: the
+    route is not limited to sources or a tos, and its lifetime is not over.
     """
     return not (route.source or route.tos or route.expired)
 
 
 def _rank(route: Route) -> tuple[bool, int, int, int, int]:
-    """The order among default routes; the lowest is the best. Halves are before the whole."""
+    """A key to sort default routes, the best first. Among equal tables, the halves of a default
+    route (/1) come before a whole one.
+    """
     return (route.table != TABLE_MAIN, route.table, -route.prefix.length, *route.rank)

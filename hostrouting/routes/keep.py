@@ -1,4 +1,6 @@
-"""Makes the static routes right, once. Whoever calls it has the lock of the host meanwhile."""
+"""Makes the static routes right, once: the part `static_routes` of a pass. The caller holds the
+lock of the host.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,9 @@ if TYPE_CHECKING:
     from hostrouting.kernel.base import RouteBackend, RouteRequest
 
 Purpose: TypeAlias = Literal["upkeep", "apply", "undo"]
-"""What it is for: to keep right what is there; to bring there what somebody has just configured,
-which also moves routes of ours that work; or to take that back.
+"""What a pass is for. "upkeep" keeps a host as it is configured, and does not move a route of ours
+that works. "apply" brings what somebody has just configured, and moves such a route, too. "undo"
+takes that back.
 """
 
 
@@ -26,15 +29,15 @@ def keep_routes(
     *,
     done: list[RouteRequest],
     purpose: Purpose = "upkeep",
-    check: Callable[[], object] = lambda: None,
+    raise_if_cancelled: Callable[[], object] = lambda: None,
 ) -> RoutePlan:
-    """Bring the routes of the host to those of the configuration, all or none; return the plan. An
-    undo deletes those that are not configured in any case. `done` gets the changes that are in
-    effect. Raises NotReady if a route has to wait, and what `apply_plan` raises, which has the
-    other options.
+    """Give the host the routes of the configuration, all or none; return the plan. An undo deletes
+    routes of ours that are not configured, even if another route conflicts or waits. `done` and
+    `raise_if_cancelled` are those of `apply_plan`. Raises NotReady if a route has to wait, and what
+    `apply_plan` raises.
 
-    The route for replies to probes comes last, and holds nothing back: if Linux refuses it, as
-    where IPv6 is disabled on its device, the plan has that as a warning.
+    The route for replies to probes comes last. If Linux refuses it, for example because IPv6 is
+    disabled on its device, the returned plan has a warning, and nothing fails.
     """
     configured = {route.key for route in config.static_routes.routes}
     replies = {route.key for route in reply_routes(config)} - configured
@@ -43,7 +46,7 @@ def keep_routes(
     plan = plan_static_routes(config, before, may_move=purpose != "upkeep")
     unconfigured = tuple(step for step in plan.steps if step.route.key not in wanted)
     if unconfigured:
-        # A rollback has to know what else has the key of a route that only goes.
+        # A rollback also has to know which other routes have the key of a route that is deleted.
         before = backend.snapshot(near=[step.route.prefix for step in plan.steps])
     steps = plan.steps
     if plan.conflicts or plan.waiting:
@@ -51,7 +54,13 @@ def keep_routes(
 
     of_replies = RoutePlan(tuple(step for step in steps if step.route.key in replies))
     others = tuple(step for step in steps if step.route.key not in replies)
-    apply_plan(RoutePlan(others), backend, before=before, done=done, check=check)
+    apply_plan(
+        RoutePlan(others),
+        backend,
+        before=before,
+        done=done,
+        raise_if_cancelled=raise_if_cancelled,
+    )
     try:
         apply_plan(of_replies, backend, before=before, done=done)
     except ApplyError as error:

@@ -4,15 +4,18 @@ All functions here go from values to values: a printed plan is the dry run, and 
 its steps (`steps` says what they are).
 
 Routes are compared key by key: table, prefix and metric. Of the present routes with the key of a
-wanted one, those of ours (protocol 213) that lead elsewhere go. Then Linux uses the first that is
-left: if it leads where the wanted one would, it is right, whoever added it; if it leads elsewhere,
-that is a conflict, and no step changes it. If none is left, the wanted one is added.
+wanted route, those of ours (protocol 213) that lead elsewhere are deleted. Linux uses the first of
+the routes that are left. If that leads where the wanted route would, it is right, whoever added it.
+If it leads elsewhere, that is a conflict, and no step changes it. If no route is left, the wanted
+route is added.
 
-Ours works if Linux uses it, and it has the device and gateway that are configured. While the wanted
-route cannot be completed, ours that works stays; without one, the wanted route waits. Whoever may
-not move routes also leaves ours where it is if another default route is the best one now: no VPN
-and no new card takes packets along. Of routes that stay, a finding says what will be after a
-reboot.
+A route of ours works if Linux uses it, and it has the device and gateway that are configured. While
+the wanted route cannot be completed, a route of ours that works stays; if there is none, the wanted
+route waits. The gate and the guard may not move routes (`may_move`). For them, a route of ours that
+works also stays if another default route has become the best one: packets do not move to a VPN or
+to a new card. It moves only to another router on the same devices, and only if no default route has
+its gateway any more: that router may be gone. A finding says what a route that stays will do after
+a reboot.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,10 +24,10 @@ from functools import cache
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.finding import Remedy
 from hostrouting.host.layout import HostLayout
-from hostrouting.model.prefix import IPV6, Prefix
+from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import (
     OURS,
-    PREFERENCES,
+    NextHop,
     Route,
     RouteKey,
     as_stored,
@@ -39,8 +42,8 @@ TO_MOVE = Remedy("to have that now", call(f"apply --config {HostLayout.config_pa
 
 
 def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
-    """The route for replies to probes, whose destination is on the link, if a configuration wants
-    it. A configured route with its key takes its place.
+    """The route for replies to probes, if the configuration wants one. Its destination is on the
+    link. A configured static route with the same key is used instead.
     """
     rewrite = config.probe_rewrite
     if not (rewrite.enabled and rewrite.ensure_route):
@@ -52,8 +55,8 @@ def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
 def plan_static_routes(
     config: HostRoutingConfig, snapshot: Snapshot, *, may_move: bool = True
 ) -> RoutePlan:
-    """Plan how to get from the snapshot to the routes of a configuration; our other routes are
-    deleted. Unless the plan may move routes, those of ours that work stay where they are.
+    """Plan how to get from the snapshot to the routes of a configuration. Our other routes are
+    deleted. Without `may_move`, routes of ours that work stay where they are (see above).
     """
     wanted = {route.key: route for route in config.static_routes.routes}
     replies = {route.key: route for route in reply_routes(config)}
@@ -62,14 +65,13 @@ def plan_static_routes(
 
     plans: list[RoutePlan] = []
     for key, present in present_by_key(snapshot, [*wanted, *replies]).items():
+        uplink = uplink_of(key.prefix.family)
         if key in wanted:
-            uplink = uplink_of(key.prefix.family)
             plans.append(_plan_route(wanted[key], present, uplink, may_move=may_move))
         elif key in replies:
-            uplink = uplink_of(IPV6)
             plans.append(_plan_route(replies[key], present, uplink, on_link=True).of_replies())
         else:
-            plans.append(RoutePlan(tuple(steps_for_key(None, present))))
+            plans.append(RoutePlan(steps_for_key(None, present)))
     return RoutePlan.joined(plans)
 
 
@@ -81,7 +83,7 @@ def _plan_route(
     may_move: bool = True,
     on_link: bool = False,
 ) -> RoutePlan:
-    """The plan for one configured route, from the routes that have its key now; `on_link` as in
+    """Plan one configured route; `present` are the routes that have its key now. For `on_link`, see
     `Uplink.route_to`.
     """
     key = static.key
@@ -93,16 +95,21 @@ def _plan_route(
         if working is None:
             return RoutePlan(waiting=((wanted, static),))
         later = Need(f"wait for {wanted}", wanted.remedy)
-    elif working is None or may_move or _way(working) == _way(wanted):
-        return RoutePlan(tuple(steps_for_key(wanted, present)))
+    elif (
+        working is None
+        or may_move
+        or _way(working) == _way(wanted)
+        or _has_lost_its_router(working, wanted, uplink.defaults_for(static.dev))
+    ):
+        return RoutePlan(steps_for_key(wanted, present))
     else:
         later = Need(f"lead {wanted.way}", TO_MOVE)
-    return RoutePlan(tuple(steps_for_key(working, present)), staying=((later, static),))
+    return RoutePlan(steps_for_key(working, present), staying=((later, static),))
 
 
 def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink) -> Route | None:
-    """The route that Linux uses of those with its key, if it is ours, has the device and gateway
-    that are configured, and can still reach its gateway.
+    """Return the route of ours that works: of these routes with one key, Linux uses it, it has the
+    configured device and gateway, and its gateway can still be reached. None if there is none.
     """
     used = min(present, key=_order_of_use, default=None)
     if used is None or used.protocol != OURS or used.is_passed_over or not used.next_hops:
@@ -116,8 +123,16 @@ def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink
     return entry
 
 
+def _has_lost_its_router(working: Route, wanted: Route, defaults: Iterable[Route]) -> bool:
+    """Whether no default route has a gateway of the working route any more, and the wanted route
+    leads through the same devices.
+    """
+    lost = _hops_alive(working).difference(*map(_hops_alive, defaults))
+    return any(hop.gateway for hop in lost) and {*wanted.devs} == {*working.devs}
+
+
 def present_by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
-    """The present routes with these keys, and our other routes, as the kernel lists them."""
+    """The present routes by key, in the kernel's order: those with these keys, and all of ours."""
     present: dict[RouteKey, list[Route]] = {key: [] for key in keys}
     for route in snapshot.routes:
         if route.protocol == OURS or route.key in present:
@@ -125,9 +140,9 @@ def present_by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKe
     return present
 
 
-def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> list[RouteStep]:
-    """The steps for one key, from the wanted route (None: delete ours) and the routes that have the
-    key now. A conflict is the only step.
+def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[RouteStep, ...]:
+    """Return the steps for one key. `present` are the routes that have the key now. If no route is
+    wanted, ours are deleted. A conflict is the only step.
     """
     stale: list[Route] = []
     left: list[Route] = []
@@ -140,27 +155,27 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> list[RouteS
                 left.append(entry)
             elif not any(deletion_could_take(entry, before) for before in left):
                 stale.append(entry)
-    # The last one first, so an undo adds them again in their order; but those with fewer next hops
-    # before others, which a request to delete these could take.
+    # The last route is deleted first, so that an undo adds them in their order. But a route with
+    # fewer next hops goes before others: a request to delete one of these could take it instead.
     stale.reverse()
     stale.sort(key=lambda route: len(route.next_hops))
     reason = "not configured" if wanted is None else "leads elsewhere"
-    deletions = [RouteStep("delete", route, reason) for route in stale]
+    deletions = tuple(RouteStep("delete", route, reason) for route in stale)
     if wanted is None:
         return deletions
     if not left:
-        return [*deletions, RouteStep("add", wanted, "missing")]
+        return (*deletions, RouteStep("add", wanted, "missing"))
     used = left[0]
     if _way(used) == _way(wanted):
         owner = "" if used.protocol == OURS else f" (proto {protocol_name(used.protocol)})"
-        return [RouteStep("keep", used, f"exists{owner}"), *deletions]
+        return (RouteStep("keep", used, f"exists{owner}"), *deletions)
     reason = f"a route that is not hostrouting's has the same destination and metric: [{used}]"
-    return [RouteStep("conflict", wanted, reason, used)]
+    return (RouteStep("conflict", wanted, reason, used),)
 
 
 def deletion_could_take(deleted: Route, other: Route) -> bool:
-    """Whether a request to delete the first route, which is ours, would take the other one with its
-    key, if Linux lists that before it: if it is ours, too, and has only the first next hops.
+    """Whether Linux, asked to delete `deleted`, a route of ours, would delete `other` if that comes
+    first under the same key: it is ours, too, and its next hops are the first ones of `deleted`.
     """
     if other.protocol != OURS:
         return False
@@ -169,17 +184,21 @@ def deletion_could_take(deleted: Route, other: Route) -> bool:
     return of_other == next_hops[: len(of_other)]
 
 
-def _order_of_use(route: Route) -> tuple[bool, int]:
-    """Linux uses the route with the lowest: one that is not passed over, and in IPv6 the one whose
-    router has the highest preference.
+def _order_of_use(route: Route) -> tuple[bool, int, int]:
+    """A key to sort the routes of one key; Linux uses the first. A route that is passed over comes
+    last. In IPv6, the preference of the router counts.
     """
-    return (route.is_passed_over, -PREFERENCES.index(route.preference))
+    return (route.is_passed_over, *route.rank)
 
 
 def _way(route: Route) -> tuple[object, ...]:
-    """What decides where packets go by a route of this key. A dead next hop among others does not:
-    a default route that another program keeps right has lost it.
+    """The fields of a route that decide where its packets go. A dead next hop beside others does
+    not count: in a default route that another program keeps right, it is gone already.
     """
+    return (route.type, _hops_alive(route), route.unread, bool(route.expired))
+
+
+def _hops_alive(route: Route) -> set[NextHop]:
+    """The device and the gateway of each next hop that is not dead; of all, if all are."""
     alive = [hop for hop in route.next_hops if not hop.dead] or route.next_hops
-    hops = {(hop.dev, hop.gateway) for hop in alive}
-    return (route.type, hops, route.unread, bool(route.expired))
+    return {NextHop(hop.dev, hop.gateway) for hop in alive}

@@ -1,4 +1,5 @@
-"""What a plan of routes consists of, and how it is said: its steps, and the routes that wait.
+"""The values that a plan of routes consists of, and their sentences: its steps, and the configured
+routes that wait or stay.
 
 `plan` makes these values, and `apply` carries out the steps. A plan can be printed, joined with
 others, and asked for the host as it would be afterwards.
@@ -10,7 +11,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import RouteConflict
-from hostrouting.finding import Finding, Remedy
+from hostrouting.finding import Finding, Remedy, with_severity
 from hostrouting.model.route import Route, as_stored, deletion_command
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.uplink import Need
@@ -24,27 +25,27 @@ _SIGNS: dict[Action, str] = {"conflict": "!", "keep": " ", "delete": "-", "add":
 
 
 class RouteStep(NamedTuple):
-    """What becomes of one route, or why it cannot be installed."""
+    """What is done with one route; or, in a conflict, why it cannot be installed."""
 
     action: Action
     route: Route
     reason: str
     rival: Route | None = None
-    """For a conflict: the route of another program with the key that Linux uses."""
+    """In a conflict: the route of another program that has the key, and that Linux uses."""
 
     def __str__(self) -> str:
         return f"{_SIGNS[self.action]} {self.route}    # {self.action}: {self.reason}"
 
     @property
     def remedy(self) -> Remedy | None:
-        """How to have a route to this prefix although another one has its key."""
+        """What an operator can do about a conflict; None for any other step."""
         if self.rival is None:
             return None
-        words = (
+        advice = (
             f"configure another metric, or the halves of {self.route.prefix}; or if nothing needs "
             "that route, delete it (a program may add it again)"
         )
-        return Remedy(words, deletion_command(self.rival))
+        return Remedy(advice, deletion_command(self.rival))
 
     @property
     def finding(self) -> Finding:
@@ -55,8 +56,8 @@ class RouteStep(NamedTuple):
 
 
 Incomplete: TypeAlias = tuple[Need, StaticRoute]
-"""What is missing for a configured route to be completed; for one that stays, what it will do after
-a reboot.
+"""A configured route that waits, with what it needs; or one that stays as it is for now, with what
+it will do after a reboot.
 """
 
 
@@ -67,29 +68,27 @@ class RoutePlan(NamedTuple):
     waiting: tuple[Incomplete, ...] = ()
     staying: tuple[Incomplete, ...] = ()
     reply_findings: tuple[Finding, ...] = ()
-    """Why the route for replies to probes cannot be installed now; a warning, because nothing waits
-    for it.
+    """Warnings that say why the route for replies to probes cannot be installed now: nothing fails
+    because of it.
     """
 
     @classmethod
     def joined(cls, plans: Sequence["RoutePlan"]) -> "RoutePlan":
-        """One plan with everything that is in these, and its steps in the order of their signs."""
+        """Join the plans: conflicts come first, then kept routes, deletions and additions."""
         plan = cls(*(tuple(chain.from_iterable(each)) for each in zip(*plans, strict=True)))
-        order = [*_SIGNS]
-        steps = sorted(plan.steps, key=lambda step: order.index(step.action))
+        steps = sorted(plan.steps, key=lambda step: [*_SIGNS].index(step.action))
         return plan._replace(steps=tuple(steps))
 
     def of_replies(self) -> "RoutePlan":
-        """The plan for the route for replies to probes: a conflict or what is missing is a warning,
-        and nothing else.
+        """Make this the plan of the route for replies to probes: if the route cannot be installed,
+        the plan has only warnings, and no steps.
         """
         obstacles = [*self.findings()]
         return RoutePlan().with_reply_warnings(obstacles) if obstacles else self
 
     def with_reply_warnings(self, obstacles: Iterable[Finding]) -> "RoutePlan":
-        """The same with these findings about the route for replies to probes, as warnings."""
-        warnings = tuple(finding._replace(severity="warning") for finding in obstacles)
-        return self._replace(reply_findings=warnings)
+        """Add these findings about the route for replies to probes, as warnings."""
+        return self._replace(reply_findings=with_severity("warning", obstacles))
 
     @property
     def changes(self) -> tuple[RouteStep, ...]:
@@ -98,11 +97,11 @@ class RoutePlan(NamedTuple):
 
     @property
     def conflicts(self) -> tuple[RouteStep, ...]:
-        """The steps for routes that cannot be installed, because each has a rival."""
+        """The steps of routes that cannot be installed, because another program's has their key."""
         return tuple(step for step in self.steps if step.action == "conflict")
 
     def require_no_conflict(self) -> None:
-        """Raise RouteConflict if a wanted route cannot be installed; it also says what others wait
+        """Raise RouteConflict if there is a conflict. The error also says what other routes wait
         for.
         """
         if self.conflicts:
@@ -111,7 +110,7 @@ class RoutePlan(NamedTuple):
 
     @property
     def route_waits(self) -> tuple[Finding, ...]:
-        """What the waiting routes need; those that need the same thing share a finding."""
+        """Warnings that say what the waiting routes need: one for all routes with the same need."""
         waits: list[Finding] = []
         for need, routes in grouped(self.waiting).items():
             verb = "needs" if len(routes) == 1 else "need"
@@ -130,31 +129,31 @@ class RoutePlan(NamedTuple):
 
     @property
     def failed_waits(self) -> tuple[Finding, ...]:
-        """The same where nobody waits any longer: errors."""
-        return tuple(finding._replace(severity="error") for finding in self.route_waits)
+        """The findings of `route_waits` as errors, for a run that does not wait any longer."""
+        return with_severity("error", self.route_waits)
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        """What a run succeeds in spite of: what becomes of the staying routes after a reboot, and
+        """Findings that do not make a run fail: what the staying routes will do after a reboot, and
         why there is no route for replies to probes.
         """
         warnings = [*self.reply_findings]
         for need, routes in grouped(self.staying).items():
-            sentence = f"after the next boot, {_named(routes)} will {need}; what is there now works"
+            sentence = f"after the next boot, {_named(routes)} will {need}; what is there now stays"
             warnings.append(
                 Finding("route-stays", "warning", sentence, str(routes[0].destination), need.remedy)
             )
         return tuple(warnings)
 
     def findings(self) -> Iterator[Finding]:
-        """What keeps the wanted routes from being installed, now or after a reboot."""
+        """Yield all findings: conflicts, routes that wait, and warnings."""
         for step in self.conflicts:
             yield step.finding
         yield from self.route_waits
         yield from self.warnings
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """The host after the plan was carried out; conflicts and waiting routes change nothing."""
+        """The host as the plan would leave it. Conflicts and waiting routes change nothing."""
         deleted = {step.route for step in self.steps if step.action == "delete"}
         routes: list[Route] = []
         for route in snapshot.routes:
@@ -167,7 +166,7 @@ class RoutePlan(NamedTuple):
 
 
 def _named(routes: list[StaticRoute]) -> str:
-    """The route, or their number and the first of them."""
+    """Name the only route; or say how many there are, and name the first."""
     if len(routes) == 1:
         return str(routes[0])
     return f"{len(routes):,} routes, such as {routes[0]},"

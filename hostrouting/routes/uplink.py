@@ -2,13 +2,16 @@
 
 Theory of operation. A configured route takes what it does not name from a default route: without a
 device, from the best one of table main; with a device, its gateway from the best one through that
-device, in any table. Of several next hops, an IPv4 route takes all, and an IPv6 route the first: in
-IPv6, each would be a route of its own. A route that names its gateway takes the one that has it. A
-destination in a network of the device itself has no gateway: these are neighbours. A route without
-a device is not planned by a default route in doubt (`default_route`), unless exactly one of the
-expected devices can have the default route: then that device's is used.
+device, in any table. If the default route has several next hops, an IPv4 route takes all of them.
+An IPv6 route takes the first, because in IPv6 each is a route of its own. A route that names its
+gateway takes the next hop with that gateway. A destination in a network of the device itself needs
+no gateway: its addresses are neighbours.
 
-A route that cannot be completed waits. What Linux refuses for another reason, it says itself.
+While the default route is in doubt (`default_route`), a route without a device waits. It does not
+if exactly one of the expected devices can have a default route: then it takes that device's.
+
+A route that cannot be completed waits. If Linux refuses a route for another reason, its own error
+is raised when the route is added.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ TO_HAVE_DEFAULT = Remedy("see why there is none (DHCP, router advertisements), o
 
 
 class Need(NamedTuple):
-    """A phrase for what a route still needs, and what an operator can do."""
+    """A phrase for what a route still needs before it can be added, and what an operator can do."""
 
     phrase: str
     remedy: Remedy = Remedy("add it, or correct the configuration")
@@ -54,32 +57,37 @@ class Need(NamedTuple):
 
 
 class Uplink:
-    """One host, by whose default routes the routes of one family are completed."""
+    """Completes routes of one family by the default routes of a host."""
 
     def __init__(self, snapshot: Snapshot, family: int, expected: Iterable[str] = ()) -> None:
-        """Use this host as it is now, without our own routes, because they may be deleted.
+        """Use this host as it is now. Our own routes do not count, because they may be deleted.
 
-        `expected` are the devices that the configuration names as expected.
+        `expected` are the devices of `routeOverlap.expectedDevs`.
         """
         self._family = family
         self._links = snapshot.links_by_name
         self._addresses = snapshot.addresses
-        self._not_ours: list[Route] = []
-        for route in snapshot.routes:
-            if route.prefix.family == family and route.protocol != OURS:
-                self._not_ours.append(route)
+        self._not_ours = [
+            route
+            for route in snapshot.routes
+            if route.prefix.family == family and route.protocol != OURS
+        ]
         self._defaults = usable_defaults(self._not_ours)
-        """Those of all tables, the best first."""
+        """The default routes of all tables, the best first."""
         ways_out = {name for name, link in self._links.items() if leads_out(link)}
         of_main = [route for route in self._defaults if route.table == TABLE_MAIN]
         self._of_main = with_next_hops(of_main, lambda hop: hop.dev in ways_out)
-        """Those of table main, with the next hops that lead out of the host."""
+        """The default routes of table main, each with those next hops that can be a way out of the
+        host (`leads_out`).
+        """
         self._doubtful = doubtful_devs(self._of_main, snapshot)
         able = [dev for dev in expected if dev not in self._links or dev in ways_out]
         self._only_expected_dev = able[0] if len(able) == 1 else None
-        """The only one of the expected devices that can have the default route settles a doubt."""
+        """The expected device that can have a default route, if there is exactly one: it is used if
+        the default route is in doubt.
+        """
         self.reaches = cache(self._is_reached)
-        """Many routes have the same gateway."""
+        """Cached, because many routes have the same gateway."""
 
     def route_to(
         self,
@@ -90,14 +98,15 @@ class Uplink:
         metric: int = 0,
         on_link: bool = False,
     ) -> Route | Need:
-        """The complete route; or a phrase for what it still needs.
+        """Return the complete route, or what it still needs.
 
-        With `on_link`, the destination is a neighbour on the device, whatever the default route is.
+        With `on_link`, the destination is a neighbour on the device: no default route is asked.
         """
-        if dev is not None and dev not in self._links:
-            return Need(f"the device {dev}, which this host does not have")
-        if dev is not None and not self._links[dev].up:
-            return Need(f"the device {dev} to be up")
+        if dev is not None:
+            if dev not in self._links:
+                return Need(f"the device {dev}, which this host does not have")
+            if not self._links[dev].up:
+                return Need(f"the device {dev} to be up")
         next_hops: tuple[NextHop, ...] | Need = (NextHop(dev),)
         if not on_link:
             next_hops = self._next_hops(destination, dev, gateway)
@@ -106,7 +115,8 @@ class Uplink:
         for hop in next_hops:
             if not self.reaches(hop):
                 return Need(
-                    f"an address or route on {hop.dev} that reaches the gateway {hop.gateway}"
+                    f"an address or route on {hop.dev} (configured routes do not count) "
+                    f"that reaches the gateway {hop.gateway}"
                 )
         metric = metric or DEFAULT_METRIC[self._family]
         route = Route(destination, next_hops, metric=metric, protocol=OURS)
@@ -114,17 +124,21 @@ class Uplink:
             route = route._replace(scope=SCOPE_LINK)
         return route
 
+    def defaults_for(self, dev: str | None) -> list[Route]:
+        """The default routes from which a route with this device takes what it does not name."""
+        return self._of_main if dev is None else self._defaults
+
     def _next_hops(
         self, destination: Prefix, dev: str | None, gateway: IP | None
     ) -> tuple[NextHop, ...] | Need:
-        """The next hops of a route to this destination that may name its device and its gateway."""
-        defaults = self._defaults
-        if dev is None:
-            defaults = self._of_main
-            if self._doubtful:
-                dev = self._only_expected_dev
-                if dev is None:
-                    return self._need_of_a_choice()
+        """Return the next hops of a route to this destination, or what it still needs. A device or
+        gateway that the route does not name is None.
+        """
+        defaults = self.defaults_for(dev)
+        if dev is None and self._doubtful:
+            dev = self._only_expected_dev
+            if dev is None:
+                return self._need_of_a_choice()
         hops = _first_hops(defaults, dev)
         if gateway is None:
             for hop in hops:
@@ -151,7 +165,7 @@ class Uplink:
         return False
 
     def _need_of_a_choice(self) -> Need:
-        """The need to name one of the devices in doubt."""
+        """Say that the configuration has to name one of the devices in doubt."""
         named = spoken(sorted(self._doubtful), last="or")
         return Need(
             "a device to be named, because it is unclear whether "
@@ -160,11 +174,16 @@ class Uplink:
         )
 
     def _is_reached(self, hop: NextHop) -> bool:
-        """Whether Linux would look for the gateway on the link of the device."""
+        """Whether Linux would look for the gateway directly on the device, and not behind another
+        gateway.
+        """
         gateway = hop.gateway
-        if gateway is None or hop.onlink or gateway in LINK_LOCAL:
-            return True
-        if gateway.version != self._family:  # of an IPv4 default route by an IPv6 router
+        if (
+            gateway is None
+            or hop.onlink
+            or gateway in LINK_LOCAL
+            or gateway.version != self._family  # of an IPv4 default route by an IPv6 router
+        ):
             return True
         for route in self._not_ours:
             if route.table == TABLE_MAIN and gateway in route.prefix:
@@ -175,7 +194,9 @@ class Uplink:
 
 
 def _first_hops(defaults: Iterable[Route], dev: str | None) -> list[NextHop]:
-    """The next hops, through the device if one is named, of the first route that has some."""
+    """The next hops of the first route; with a device, of the first that has some through it, and
+    only these.
+    """
     for route in with_next_hops(defaults, lambda hop: dev in {None, hop.dev}):
         return [bare_hop(hop) for hop in route.next_hops]
     return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from json import dumps
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.program import version
@@ -27,7 +28,7 @@ def metric_lines(status: HostStatus) -> Iterator[str]:
     yield from _metric(
         "unit",
         "The state of each gated unit and of the guard.",
-        {f'unit="{unit.unit}",state="{unit.state}"': 1 for unit in status.units},
+        {f'unit={dumps(unit.unit)},state="{unit.state}"': 1 for unit in status.units},
     )
 
 

@@ -35,7 +35,7 @@ def status_lines(status: HostStatus) -> Iterator[str]:
     for unit in units:
         if unit.sentence == headline:
             yield from _below(unit)
-    if status.wrong and status.wrong[0].name != "unit":  # else that is there already
+    if status.wrong and status.wrong[0].name != "unit":  # a unit's remedy is there already
         yield from way_lines(status.wrong[0].remedy, without=status.command)
     yield from _mode_lines(status)
     yield f"  hostrouting {version()}"
@@ -62,7 +62,7 @@ def _mode_lines(status: HostStatus) -> Iterator[str]:
 
 
 def _below(unit: UnitState) -> Iterator[str]:
-    """Why the unit fails, which need not hold any more, and what to type."""
+    """Why the unit failed, which may have changed since, and what to type."""
     for reason in unit.reasons:
         yield f"    when it failed: {reason}"
     yield from way_lines(unit.remedy, indent=4)
@@ -79,7 +79,7 @@ def _route_lines(status: HostStatus) -> Iterator[str]:
 
 
 def _verdict_lines(status: HostStatus) -> Iterator[str]:
-    """The verdict on what leaves as it should."""
+    """The verdict for each address family that is ok. Findings say what is not."""
     if status.check is None:
         return
     for family in status.check.report.families:

@@ -16,7 +16,7 @@ from hostrouting.check.repair_line import repair_line
 from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, worst_code
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError, is_denied
-from hostrouting.finding import Finding, Remedy, Severity, worst_first
+from hostrouting.finding import Finding, Remedy, with_severity, worst_first
 from hostrouting.gate.health import find_faults
 from hostrouting.gate.unit_gates import APPLY
 from hostrouting.gate.unit_states import State as StateOfUnit, UnitState, unit_states
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 HostState: TypeAlias = Literal["nothing", "in force", "differs", "waiting"]
-"""How a host is:
+"""The state of a host:
 
 - nothing: nothing is installed.
 - in force: what is installed is in force, and nothing is wrong.
@@ -84,7 +84,7 @@ class HostStatus:
 
     @property
     def state(self) -> HostState:
-        """How the host is."""
+        """The state of the host, from its findings."""
         if self.config == HostRoutingConfig():
             return "nothing"
         codes = {CANNOT_DECIDE if finding.can_retry else PROBLEM for finding in self.wrong}
@@ -110,7 +110,7 @@ class HostStatus:
 
 
 def find_status(host: Host, unit: str = "") -> HostStatus:
-    """Ask each part of the host, and how this unit is. Nothing is changed."""
+    """Ask each part of the host, and this unit. Nothing is changed."""
     answers = _Answers()
     config: HostRoutingConfig | None = None
     broken: tuple[Finding, ...] = ()
@@ -159,7 +159,7 @@ def _with_routing(
                 checked.append(finding._replace(can_retry=may_end))
     # Nothing else can be done until a device is named.
     unnamed = [finding for finding in checked if finding.name == "default-routes"]
-    findings += [finding._replace(severity="error") for finding in unnamed]
+    findings += with_severity("error", unnamed)
     findings += _trouble_with(status.units)
     plan = answers.ask(lambda: Configure(config, host=host).plan())
     if plan is not None:
@@ -176,7 +176,8 @@ def _with_routing(
         if unwritable is not None:
             findings.append(unwritable)
             command = ""
-    # Another apply would fail, or not be enough; this one also finds another Python.
+    # A second apply is not proposed beside the command, or where it would fail. The command `apply`
+    # also finds another Python, so TO_INSTALL goes beside it.
     of_no_use = TO_INSTALL if command == APPLY.command else APPLY
     findings = [_without(of_no_use, finding) for finding in findings]
     by_sentence: dict[str, Finding] = {}
@@ -224,7 +225,7 @@ def _is_repaired_by_routes(report: CheckReport, plan: Plan) -> bool:
 
 
 def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
-    """That this command has to write files, and cannot."""
+    """A finding if this command has to write files, and cannot."""
     folder = HostLayout.config_directory
     writes = plan.files or command == repair_line()
     if not writes or files.is_writable(folder):
@@ -239,8 +240,8 @@ def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
 
 
 def _trouble_with(units: Iterable[UnitState]) -> Iterator[Finding]:
-    """The units that wait in the gate, and those that nobody starts again. One that fails and is
-    started again is not counted: so does a kubelet that has not joined a cluster.
+    """The units that wait in the gate, and those that nobody starts again. A unit that fails and is
+    started again is not counted: so is a kubelet that has not joined a cluster.
     """
     for unit in units:
         if unit.state in {"stuck", "masked", "waiting"}:
@@ -283,8 +284,8 @@ def _find_units(host: Host, names: Sequence[str], gated: Collection[str]) -> lis
 
 
 def _differences(plan: Plan) -> Iterator[Finding]:
-    """That this host is not as config.json asks; the page has each step. Perhaps config.json was
-    edited, so nothing is called wrong.
+    """A finding if this host is not as config.json asks; the page has each step. Perhaps
+    config.json was edited, so nothing is called wrong.
     """
     what = [f"{step.route.prefix} ({step.reason})" for step in plan.routes.changes]
     what += [*plan.files.written_paths, *plan.files.removes]
@@ -293,6 +294,5 @@ def _differences(plan: Plan) -> Iterator[Finding]:
         return
     path = HostLayout.config_path
     sentence = f"{path} is not applied yet, or no longer in force: {spoken(what, most=2)}"
-    # An address that escapes is worse than files that differ.
-    severity: Severity = "error" if plan.changes_kernel else "warning"
-    yield Finding("route-differs", severity, sentence, path)
+    # A warning, because an address that escapes is worse.
+    yield Finding("route-differs", "warning", sentence, path)

@@ -25,7 +25,7 @@ TASKS: tuple[type[InstallTask], ...] = (
     RewriteProbeSource,
     CheckRouteOverlap,
 )
-"""The tasks about one section, in the order in which their parts are made."""
+"""The tasks for one section each, in the order in which `Configure` makes their parts."""
 
 
 class Configure(InstallTask):
@@ -43,7 +43,9 @@ class Configure(InstallTask):
 
     @property
     def subtasks(self) -> tuple[InstallTask, ...]:
-        """The steps that `skip` can name."""
+        """The tasks whose names `skip` can have: `Configure` makes their parts itself, as steps of
+        these names.
+        """
         return tuple(kind(self.config, host=self.host, wait=self.wait) for kind in TASKS)
 
 

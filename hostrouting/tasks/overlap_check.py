@@ -12,9 +12,8 @@ class CheckRouteOverlap(InstallTask):
     """Check that every address of the expected CIDRs leaves through an expected device, now and at
     gated starts.
 
-    In WARN an overlap is logged; in STRICT it raises RouteOverlapError. The markers under /run tell
-    other programs; if no marker can be written, this is logged as a warning, because only the
-    routes decide.
+    In WARN an overlap is logged; in STRICT it raises RouteOverlapError. Other programs read the
+    result in the markers under /run. If no marker can be written, that is only a warning.
     """
 
     name = STEPS["route_overlap"]

@@ -1,5 +1,5 @@
-"""A task that brings a configuration onto a host, all of it or a section. `install.install` has
-what such a task does, in order.
+"""The base class of the tasks that bring a configuration, or a section of it, onto a host.
+`install.install` does the work.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 import phases
-from hostrouting.config.settings import PARTS, Part
+from hostrouting.config.settings import PARTS, HostRoutingConfig, PassPart
 from hostrouting.errors import HostError
 from hostrouting.host.host import Host
 from hostrouting.install.install import STEPS, install, plan_install
@@ -18,20 +18,22 @@ from hostrouting.install.wanted import Request, read_wanted
 from phases.context import derived
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.install.results import CheckResult
+
+_BESIDE = ("gate", "guard", "manage_foreign")
+"""The sections that a task for one section applies as well, if its configuration sets them."""
 
 
 # Not attrs.frozen, whose __init__ fails in a subclass that has no slots.
 @attrs.define(unsafe_hash=True, on_setattr=attrs.setters.frozen)
 class InstallTask:
-    """A task that brings a configuration onto a host, as the module describes."""
+    """A task that brings a configuration onto a host. Without a `section`, all of it."""
 
     name = ""  # not a ClassVar, which pyright would not accept for a phases.Task
-    parts: ClassVar[tuple[Part, ...]] = PARTS
+    parts: ClassVar[tuple[PassPart, ...]] = PARTS
     """The parts of a pass that the task makes, in order."""
-    section: ClassVar[Part | None] = None
-    """The section that the task is about: all others stay as they are installed. None if it is
+    section: ClassVar[PassPart | None] = None
+    """The section that the task is about: the others stay as they are installed. None if it is
     about the whole configuration; then each part is a step of its own.
     """
 
@@ -39,24 +41,31 @@ class InstallTask:
     host: Host = attrs.field(factory=Host.local, kw_only=True)
     wait: float = attrs.field(default=60.0, kw_only=True)
     """The seconds that each part waits for what it needs, such as the default route, and tries
-    again what may succeed later.
+    again what may succeed later. The lock of the host is awaited for up to 150 s in any case.
     """
     allow_removal: bool = attrs.field(default=False, kw_only=True)
-    """Whether the configuration may take away what protects the host now: a gated unit, an expected
-    CIDR, STRICT or the guard. If not, a ConfigError names it.
+    """Whether the configuration may take away what protects the host now (see `find_losses`). If
+    not, a ConfigError names it.
     """
 
     before: dict[str, HostRoutingConfig | None] = attrs.field(
         factory=dict, init=False, eq=False, repr=False
     )
-    """By the id of a run that has changed something: what was installed before it; None if that
-    could not be read. Undone runs are taken out.
+    """By the id of each run of the task that has changed something and was not undone: the
+    configuration that was installed before it; None if that could not be read.
     """
 
     @property
     def request(self) -> Request:
         """What a run of the task is asked for."""
-        return Request(self.config, self.section, self.allow_removal)
+        names: tuple[str, ...] = ()
+        if self.section is not None:
+            nothing = HostRoutingConfig()
+            beside = [
+                name for name in _BESIDE if getattr(self.config, name) != getattr(nothing, name)
+            ]
+            names = (self.section, *beside)
+        return Request(self.config, names, self.allow_removal)
 
     def plan(self, ctx: phases.Context | None = None) -> Plan:
         """What do() would do on this host now, and what would make it fail; changes nothing.
@@ -88,26 +97,35 @@ class InstallTask:
         )
 
     def undo(self, ctx: phases.Context) -> CheckResult | phases.Skip:
-        """Install again what was installed before the run that has just failed; if none has, what
-        was installed before the first run. A task about one section restores that section. Where
-        nothing was installed, nothing is left.
+        """Install the former configuration again: that from before the run that has just failed or,
+        in an undo on its own, that from before the first run. If nothing was installed then, all is
+        removed. A task for one section restores that section.
 
-        HostError if that could not be read, or if another run has installed something else since.
+        HostError if the former configuration could not be read, or if another run has installed
+        something else since.
         """
-        undone = dict(self.before)
-        if ctx.ran is not None:  # the undo of a run that has failed: of that run only
-            undone = {run: former for run, former in undone.items() if run == ctx.run_id}
-        if not undone:
+        former_by_run = dict(self.before)
+        if ctx.ran is not None:  # `undo_on_failure`: undo only what that run has done
+            former_by_run = {
+                run: former for run, former in former_by_run.items() if run == ctx.run_id
+            }
+        if not former_by_run:
             return phases.Skip("it has changed nothing, or that is undone")
-        former, *_ = undone.values()
+        former, *_ = former_by_run.values()
         if former is None:
             sentence = (
                 "what was installed before could not be read, so it cannot be installed again"
             )
             raise HostError(f"{sentence}; to remove everything, run Remove", what="file")
-        restoring = attrs.evolve(self, config=former, wait=0, allow_removal=True)
-        request = attrs.evolve(restoring.request, undone=self.request)
+        done = self.request
+        names = done.names
+        if self.section is not None:
+            names = (self.section, *_BESIDE)  # an empty section can have ended the guard
+        request = Request(former, names, allow_removal=True, undone=done)
+        # It does not wait: what the former routes need may never come. It makes all parts, also if
+        # the run leaves some out, because the files are about all of them.
+        restoring = attrs.evolve(self, wait=0)
         result = restoring.install(derived(ctx, skip=frozenset()), request)
-        for run in undone:
+        for run in former_by_run:
             del self.before[run]
         return result

@@ -11,7 +11,7 @@ from hostrouting.testing.faults import Faulty
 
 
 class FakeEbtables(Faulty[HostError]):
-    """ebtables in a list; a test compares it with Linux."""
+    """ebtables as a list of rules. A test of this project compares it with Linux."""
 
     def __init__(self, rules: Iterable[str] = ()) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class FakeEbtables(Faulty[HostError]):
 
 
 class FakeLinkLayer(Faulty[BackendError]):
-    """The link layer in tables, for a test to change as another process would."""
+    """The link layer as tables, which a test can change as another process would."""
 
     def __init__(self, view: LinkLayerView | None = None) -> None:
         super().__init__()

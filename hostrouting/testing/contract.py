@@ -9,8 +9,8 @@ collects, and override `make`::
             with linux_host(), MyBackend() as backend:
                 yield backend
 
-Each test gets a new backend, for a host as `contract_host` is, a fake kernel. `linux_host` of
-`hostrouting.testing.linux` makes one of Linux. The host has:
+Each test gets a new backend, for a new host. `contract_host` makes this host as a fake kernel, and
+`linux_host` of `hostrouting.testing.linux` in Linux. It has:
 
 - lo, up, with 127.0.0.1/8 and ::1/128;
 - eth0, up, with 10.0.0.4/24 and 2001:db8::4/64;
@@ -74,12 +74,12 @@ RULES = (
         suppress_ifgroup=7,
     ),
 )
-"""The rules of the host, beside the kernel's own. Only the one that prohibits decides for plain
-packets: the tables of the others are empty.
+"""The rules of the host, beside the kernel's own. Only the rule that prohibits decides for plain
+packets, because the tables of the others are empty. It is what a lookup in 203.0.113.64/26 meets.
 """
 
 _ATTEMPTS = 99
-"""How often something is tried: a new host may still change."""
+"""How often a test tries what fails while a new host still changes."""
 
 
 def contract_host() -> FakeKernel:
@@ -98,7 +98,7 @@ def contract_host() -> FakeKernel:
     return kernel
 
 
-# Changes, and what comes of them.
+# Changes, and their outcomes.
 
 _THEIRS = 4
 """The route protocol of another program's routes: `static`."""
@@ -115,7 +115,7 @@ def _ours(
 
 
 def _ours6(gateway: str = "2001:db8::1", dev: str = "eth0", **fields: Any) -> Route:
-    """A route with the kernel's default metric, unless another one is given."""
+    """A route of IPv6, with the kernel's default metric unless another one is given."""
     return _ours("2001:db8:1::/64", gateway, dev, **{"metric": 1024, **fields})
 
 
@@ -129,12 +129,12 @@ def _joined(first: Route, second: Route) -> Route:
     return first._replace(next_hops=first.next_hops + second.next_hops)
 
 
-_BY_TWO = _joined(
+_WITH_TWO_DEVICES = _joined(
     _with_hops(_ours("192.0.3.0/24"), weight=2), _ours("192.0.3.0/24", "172.16.0.1", "ib0")
 )
 _UNREACHABLE = Route.to("198.51.100.0/24", type="unreachable", protocol=OURS)
 _ADDED = (
-    _BY_TWO,
+    _WITH_TWO_DEVICES,
     _UNREACHABLE,
     _ours(table=100, metric=7, mtu=1400, advmss=1360, prefsrc=as_ip("10.0.0.4")),
     _ours("198.18.0.0/24", tos=0x10),
@@ -144,7 +144,7 @@ _ADDED = (
     _with_hops(_ours6("2001:db8:9::1", metric=6), onlink=True),
 )
 """Routes that are added, and read back with all attributes."""
-_BEHIND = _ours("172.16.0.0/16")
+_APPENDED = _ours("172.16.0.0/16")
 _TWO_HOPS = _joined(_ours("192.0.5.0/24"), _ours("192.0.5.0/24", "10.0.0.2"))
 _THEIRS6 = _ours6(protocol=_THEIRS)
 _OURS6 = _with_hops(_ours6("2001:db8::2"), weight=7)
@@ -155,8 +155,8 @@ _CHANGES: tuple[tuple[str, Verb, tuple[Route, ...]], ...] = (
     ("done", "add", (_ours(), _with_hops(_ours(metric=9), dead=True, linkdown=True))),
     ("exists", "add", (_ours(gateway="10.0.0.2"), _ours("10.0.0.0/24"), _ours6(metric=5))),
     # `append` stands behind the holder of the key, which is the kernel's route.
-    ("done", "append", (_BEHIND,)),
-    ("exists", "append", (_BEHIND,)),
+    ("done", "append", (_APPENDED,)),
+    ("exists", "append", (_APPENDED,)),
     # `delete` takes the route that is meant, and no other.
     (
         "no-such-route",
@@ -192,19 +192,19 @@ _CHANGES: tuple[tuple[str, Verb, tuple[Route, ...]], ...] = (
     ("device-down", "add", (_ours(gateway=None, dev="idle0"),)),
     ("no-such-device", "add", (_ours(dev="gone0"),)),
 )
-"""What comes of each change, one after the other."""
-_LEFT = {*_ADDED, _BEHIND, _TWO_HOPS, _joined(_THEIRS6, _OURS6)}
+"""Changes, made one after the other: the kind of the outcome, the verb, and the routes."""
+_LEFT = {*_ADDED, _APPENDED, _TWO_HOPS, _joined(_THEIRS6, _OURS6)}
 _LEFT.add(_ours6("2001:db8::2", metric=7))  # Linux lists no weight of a single next hop
 """The routes that are there afterwards."""
 
 
 def _installed(backend: RouteBackend) -> list[Route]:
-    """The routes that a test has added: its own, and those of another program."""
+    """The routes that a test has added: with our protocol, and with that of another program."""
     return [route for route in backend.snapshot().routes if route.protocol in {OURS, _THEIRS}]
 
 
 def _await_silence(watch: Watch) -> None:
-    """A change may be reported in several parts; then nothing is reported any more."""
+    """Wait until nothing is reported any more: a change may be reported in several parts."""
     assert not all(watch.wait(0) for _ in range(_ATTEMPTS))
 
 
@@ -239,6 +239,20 @@ class BackendContract:
         assert snapshot.rules == promised.rules
         assert not snapshot.ipv6_forwarding
 
+    def test_snapshot_near_prefixes(self) -> None:
+        """With `near`, routes may be left out, but not those that touch one of these prefixes, nor
+        default routes, nor those of hostrouting.
+        """
+        asked, other = _ours("198.18.0.0/24", protocol=_THEIRS), _ours("192.0.4.0/24")
+        default = _ours("0.0.0.0/0", metric=50, protocol=_THEIRS)
+        added = {asked, other, default}
+        with self.make() as backend:
+            backend.change([RouteRequest("add", route) for route in added])
+            for near in ("198.18.0.0/25", "198.18.0.0/15"):
+                snapshot = backend.snapshot(near=[Prefix.parse(near)])
+                assert added <= set(snapshot.routes)
+                assert snapshot.links == backend.snapshot().links
+
     def test_each_change_has_an_outcome(self) -> None:
         """Each change is tried, in order. A refusal has a kind, names the route, and gives the
         kernel's errno and words. What was added is read back with all attributes.
@@ -259,8 +273,8 @@ class BackendContract:
             assert backend.change([]) == ()
 
     def test_lookup_answers_in_order(self) -> None:
-        """Each destination has an answer: the route that decides, with all next hops, or how the
-        lookup ends.
+        """The answers are in the order of the destinations. Each has the route that decides, with
+        all next hops, or says how the lookup ends.
         """
         kinds = {
             "192.0.3.9": "unicast",
@@ -272,11 +286,13 @@ class BackendContract:
             "192.0.3.10": "unicast",
         }
         with self.make() as backend:
-            backend.change([RouteRequest("add", _BY_TWO), RouteRequest("add", _UNREACHABLE)])
+            backend.change(
+                [RouteRequest("add", _WITH_TWO_DEVICES), RouteRequest("add", _UNREACHABLE)]
+            )
             answers = backend.lookup([as_ip(address) for address in kinds])
             assert backend.lookup([]) == ()
         assert [answer.kind for answer in answers] == list(kinds.values())
-        assert answers[0] == answers[-1] == Answer("unicast", _BY_TWO)
+        assert answers[0] == answers[-1] == Answer("unicast", _WITH_TWO_DEVICES)
         assert [answer.route for answer in answers[3:6]] == [None] * 3
 
     # A fake kernel takes no time for a wait that is given no clock.
@@ -309,15 +325,15 @@ class BackendContract:
         with self.make() as backend:
             backend.close()
             backend.close()
-            calls: list[Callable[[], object]] = [
-                backend.snapshot,
-                backend.watch,
-                lambda: backend.lookup(()),
-                lambda: backend.change(()),
-            ]
-            for call in calls:
+            calls: dict[str, Callable[[], object]] = {
+                "snapshot": backend.snapshot,
+                "watch": backend.watch,
+                "lookup": lambda: backend.lookup(()),
+                "change": lambda: backend.change(()),
+            }
+            for name, call in calls.items():
                 try:
                     call()
                 except BackendError:
                     continue
-                raise AssertionError(f"{call} of a closed backend raises no BackendError")
+                raise AssertionError(f"{name} of a closed backend raises no BackendError")

@@ -1,7 +1,7 @@
-"""Faults for tests: an error at a call, or an act of another program just before it.
+"""Faults for tests: a call fails, or a function acts just before it, as another program would.
 
-`FaultyBackend` wraps any backend, a fake one or that of a kernel. `Faulty` does the same for the
-other fakes.
+`FaultyBackend` wraps any backend, a fake one or that of a kernel. `Faulty` is the base class of the
+other fakes, which have such faults themselves.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ class Faulty(Generic[E]):
         # By the number of the call.
         self._errors: dict[int, E] = {}
         self._happenings: dict[int, list[Callable[[], object]]] = {}
-        self._done_with_error: set[int] = set()
-        """The calls that do their work and then raise their error."""
+        self._fail_after_work: set[int] = set()
+        """The calls that do their work before they raise their error."""
 
     @property
     def waiting(self) -> int:
-        """The number of errors and functions whose calls have not come yet."""
+        """The number of errors and functions that wait for their calls."""
         return len(self._errors) + sum(map(len, self._happenings.values()))
 
     def fail(self, error: E, *, nth: int = 1, done: bool = False) -> None:
-        """Make the nth call from now raise this error before its work or, if that is `done`, after
-        it, as in a timeout.
+        """Make the nth call from now raise this error: before its work or, with `done`, after its
+        work, as a timeout can.
         """
         call = self._calls + nth
         self._errors[call] = error
         if done:
-            self._done_with_error.add(call)
+            self._fail_after_work.add(call)
 
     def meanwhile(self, happening: Callable[[], object], *, nth: int = 1) -> None:
         """Run this function just before the nth call from now."""
@@ -57,15 +57,15 @@ class Faulty(Generic[E]):
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Count a call that does its work in the block; run the functions for it, and raise its
-        error before or after the block.
+        """Make a call, whose work is the block: count it, run the functions that were set for it,
+        and raise its error before or after the block.
         """
         self._calls += 1
         call = self._calls
         for happening in self._happenings.pop(call, ()):
             happening()
         error = self._errors.pop(call, self.fault)
-        if error is None or call in self._done_with_error:
+        if error is None or call in self._fail_after_work:
             yield
         if error is not None:
             raise error
@@ -75,7 +75,7 @@ class FaultyBackend(RouteBackend):
     """A backend that passes everything on to another one, and fails as a test requires. Each fault
     happens once.
 
-    `nth` counts from the call that sets the fault: 1 is the next moment::
+    `moment` is the kind of call. `nth` counts such calls from now on: 1 is the next one::
 
         backend = FaultyBackend(h200())
         backend.fail("change", errno.ENOBUFS, nth=2)
@@ -94,11 +94,12 @@ class FaultyBackend(RouteBackend):
     def fail(
         self, moment: Moment, error: BackendError | int, *, nth: int = 1, done: bool = False
     ) -> None:
-        """Make this call fail before it changes anything or, if its work is `done`, after that, as
-        in a timeout.
+        """Make the nth call of this kind fail: before its work or, with `done`, after its work, as
+        a timeout can.
 
-        An errno, or an error with a route, is the outcome of one route of a change, as if the
-        kernel had refused it. Any other error is raised, and the routes after it are not tried.
+        For "change", `nth` counts routes. An errno, or an error that names a route, becomes the
+        outcome of this route, as if the kernel had refused it. Any other error is raised, and the
+        routes after it are not tried.
         """
         fault: BackendError | KernelError
         if isinstance(error, BackendError):
@@ -110,15 +111,15 @@ class FaultyBackend(RouteBackend):
         self._moments[moment].fail(fault, nth=nth, done=done)
 
     def meanwhile(self, moment: Moment, happening: Callable[[], object], *, nth: int = 1) -> None:
-        """Call this just before the moment: to change a route as another program would, or to
-        delete a device.
+        """Call the function just before the nth call of this kind: to change a route as another
+        program would, or to delete a device.
         """
         self._moments[moment].meanwhile(happening, nth=nth)
 
     @property
     def waiting(self) -> int:
-        """The number of faults that have not happened yet: a test that ends with some left did not
-        test them.
+        """The number of faults that have not happened yet. It should be 0 at the end of a test:
+        otherwise the test has not tested what it set.
         """
         return sum(faults.waiting for faults in self._moments.values())
 
@@ -136,7 +137,7 @@ class FaultyBackend(RouteBackend):
             return self.inner.lookup(destinations)
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
-        if not self._moments["change"].waiting:  # so no route needs to be counted
+        if not self._moments["change"].waiting:  # no fault is set, so no route has to be counted
             return self.inner.change(requests)
         return tuple(map(self._change, tuple(requests)))
 

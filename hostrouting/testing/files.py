@@ -20,8 +20,8 @@ from hostrouting.host.files import (
 class FakeFiles:
     """Files and links in dictionaries, which tests can read and set.
 
-    A folder exists while something is in it. A link is followed once, by `read`, and no folder is a
-    link. A lock creates no file.
+    A folder exists while something is in it. Only `read` follows links: one link, at the path
+    itself. A lock creates no file.
     """
 
     texts: dict[str, str] = attrs.field(factory=dict)
@@ -39,7 +39,7 @@ class FakeFiles:
     programs: dict[str, bytes] = attrs.field(factory=dict, repr=False)
     """Files whose content is bytes, such as the program of a node."""
     _wakes: list[Callable[[], object]] = attrs.field(factory=list, init=False, repr=False, eq=False)
-    """Called when a lock is released: it may be held now."""
+    """The `wake` of each lock, held or awaited: all are called when one is released."""
 
     def read(self, path: str) -> str | None:
         content = self.read_bytes(path)
@@ -99,17 +99,19 @@ class FakeFiles:
         return not self._why_broken(folder)
 
     def remove_empty(self, folder: str) -> None:
-        """See Files: a folder is gone as soon as nothing is in it."""
+        """See Files. There is nothing to do: a folder is gone as soon as it is empty."""
 
     def _why_broken(self, folder: str) -> str:
-        """Why nothing can be changed in this folder: it is `broken`, or is in one that is."""
-        place = folder
-        while place not in {"/", ""}:
-            if place in self.broken:
-                return self.broken[place]
-            if place in self.texts or place in self.programs:
-                return f"{place} is not a directory; remove it"
-            place = os.path.dirname(place)
+        """Why nothing can be changed in this folder: the folder, or one above it, is in `broken` or
+        is a file. Empty if that is not so.
+        """
+        path = folder
+        while path not in {"/", ""}:
+            if path in self.broken:
+                return self.broken[path]
+            if path in self.texts or path in self.programs:
+                return f"{path} is not a directory; remove it"
+            path = os.path.dirname(path)
         return ""
 
     def lock(self, path: str, wake: Callable[[], object]) -> _FakeLock:
@@ -124,12 +126,12 @@ class FakeFiles:
         self.writes.append(path)
 
     def _forget(self, path: str) -> None:
-        for known in (self.texts, self.programs, self.modes, self.owners, self.links):
-            known.pop(path, None)
+        for by_path in (self.texts, self.programs, self.modes, self.owners, self.links):
+            by_path.pop(path, None)
 
 
 class _FakeLock:
-    """The lock of a file in FakeFiles: whoever asks while no process has it takes it."""
+    """The lock of a file in FakeFiles. `is_held` takes it as soon as nobody else has it."""
 
     def __init__(self, files: FakeFiles, path: str, wake: Callable[[], object]) -> None:
         self._files = files

@@ -1,7 +1,6 @@
-"""The gate of a host in memory: why it refuses a unit, by the same judge and in the same words as
-the gate of a node.
+"""The gate of a host in memory: decides with the code of a node's gate, and says the same.
 
-The lock of the host is not asked for, and what may still come is not awaited.
+It does not take the lock of the host, and does not wait for what may still come.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from hostrouting.gate.unit_gates import judge_gates
 from hostrouting.gate.unit_names import template_of
 from hostrouting.node.installed import read_config
 from hostrouting.node.journal import ERROR, lines_of
-from hostrouting.upkeep.passes import markers_removed_on_failure, run_pass
+from hostrouting.upkeep.passes import Done, run_pass
 
 if TYPE_CHECKING:
     from hostrouting.testing.host import FakeHost
 
 
 def why_refused(host: FakeHost, unit: str) -> tuple[str, ...]:
-    """What the gate logs when it refuses the unit; empty if it lets the unit pass, or if nothing
-    has it run before the unit.
+    """Return the lines that the gate logs when it refuses the unit; none if it lets the unit start,
+    or if the unit has no gate that is in force.
     """
     if unit not in judge_gates(host, [unit]).held:
         return ()
@@ -40,13 +39,14 @@ def why_refused(host: FakeHost, unit: str) -> tuple[str, ...]:
 
 
 def _reasons_of_pass(host: FakeHost, unit: str) -> list[str]:
+    done = Done()
     try:
-        with markers_removed_on_failure(host.files), host.open_kernel() as backend:
-            outcome = run_pass(host, backend, read_config(host.files), done=[])
+        with host.open_kernel() as backend:
+            outcome = run_pass(host, backend, read_config(host), done=done)
     except HostRoutingError as error:
         return str(error).splitlines()
     if {unit, template_of(unit)}.isdisjoint(gated_units(outcome.config)):
         return [f"the configuration does not gate {unit}"]
     if not outcome.refuses:
         return []
-    return [words for level, words in lines_of(outcome) if level == ERROR]
+    return [line for level, line in lines_of(outcome, done) if level == ERROR]

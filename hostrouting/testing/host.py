@@ -1,5 +1,5 @@
-"""FakeHost: a host in memory, for tests of tasks: a fake kernel, files in a dictionary, a manager
-that records calls, and asks the gate before it starts a unit.
+"""FakeHost: a host in memory, for tests of tasks. It has a fake kernel, files in dictionaries, and
+a manager that records calls and asks the gate before it starts a unit.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class FakeHost(Host):
     backend: Callable[[], AbstractContextManager[RouteBackend]] | None = attrs.field(
         default=attrs.Factory(lambda self: lambda: nullcontext(self.faults), takes_self=True)
     )
-    """To test a backend of yours, with faults below it: `faults=faults, backend=lambda:
-    nullcontext(Mine(faults))`. If it does not ask `faults`, tasks do not see `kernel`.
+    """Opens the backend for a task. To test a backend of yours that wraps another one, give
+    `faults=faults, backend=lambda: nullcontext(Mine(faults))`: then `kernel` is below it.
     """
     files: FakeFiles = attrs.field(factory=FakeFiles, repr=False)
     manager: FakeManager | None = attrs.field(factory=FakeManager, repr=False)

@@ -11,14 +11,14 @@ from hostrouting.host.interpreter import cannot_run
 
 @attrs.define(eq=False)
 class FakeInterpreter:
-    """An interpreter that makes a program without files: a fake host never runs it, and a megabyte
-    takes time each time that it is looked at.
+    """An interpreter that compiles a program without any files: a fake host never runs it, and each
+    look at a real one, a megabyte, takes time.
     """
 
     path: str = "/usr/bin/python3"
-    """Empty if the host has none that could run the program."""
+    """The path of the interpreter; empty if the host has none that could run the program."""
     broken: str = ""
-    """Why it cannot run the program, if it cannot."""
+    """Why the interpreter cannot run the program; empty if it can."""
 
     def find(self) -> str:
         return self.path

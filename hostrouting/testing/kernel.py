@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 _LOOPBACK = "lo"
 _NOWHERE = (NextHop(_LOOPBACK),)  # where an IPv6 route without next hops leads to, for Linux
 _REFUSED_BY_RULE: dict[str, LookupEnd] = {"blackhole": "blackhole", "prohibit": "prohibit"}
-"""The answer where a rule refuses. For "unreachable", it is the same as where no route is found."""
+"""The answer if a rule refuses. Not for "unreachable": Linux answers as if no route were found."""
 _CONNECTED_METRIC = 256  # of an IPv6 route to the network of an address
 
 
@@ -156,8 +156,8 @@ class FakeKernel(RouteBackend):
         return self._links[link.name]
 
     def delete_link(self, name: str) -> None:
-        """Delete a device, with its addresses and routes. Its ports have no master then, and rules
-        that name it stay, and select nothing.
+        """Delete a device, with its addresses and routes. Its ports lose their master. Rules that
+        name the device stay, and select nothing.
         """
         del self._links[name]
         ips = {address.ip for address in self._addresses_on(name)}
@@ -207,8 +207,8 @@ class FakeKernel(RouteBackend):
             raise error
 
     def later(self, happening: Callable[[], object]) -> None:
-        """Call the function during a wait for a change. Each wait calls such functions until one
-        changes something.
+        """Have the function called during a wait for a change. A wait calls these functions one
+        after the other, until one changes something; the next wait goes on with the rest.
         """
         self._happenings.append(happening)
 
@@ -219,7 +219,7 @@ class FakeKernel(RouteBackend):
     # The state
 
     def _now(self) -> Snapshot:
-        """The host as it is; made again after each change."""
+        """The snapshot of the host. It is kept until something changes."""
         if self._snapshot is None:
             links = sorted(self._links.values(), key=lambda link: link.index)
             addresses = sorted(self._addresses, key=lambda address: self._links[address.dev].index)
@@ -248,10 +248,10 @@ class FakeKernel(RouteBackend):
             raise BackendError("this backend was closed", kind="unusable")
 
     def _apply(self, request: RouteRequest) -> BackendError | None:
-        """Make the change; the refusal if Linux would refuse."""
+        """Make the change; return the error with which Linux would refuse it, else None."""
         route = request.route
         try:
-            # A message is made as for Linux, because some requests do not fit into one.
+            # Only to have the errors of requests that do not fit into a message of Linux.
             encode(request.verb, route, lambda dev: self._link(dev).index)
             if request.verb == "delete":
                 self._delete(route)
@@ -264,9 +264,9 @@ class FakeKernel(RouteBackend):
         return None
 
     def _note_change(self) -> None:
-        """Forget what was derived from the state before, and report a change to each watch.
+        """Forget the snapshot, and report a change to each watch.
 
-        Also after a refusal: a request that is refused may have deleted some of its next hops.
+        It is called after a refusal, too: the request may have deleted some of its next hops.
         """
         self._snapshot = None
         self._fibs.clear()
@@ -292,8 +292,8 @@ class FakeKernel(RouteBackend):
                 self._addresses.append(address)
 
     def _add_routes_of(self, address: Address) -> None:
-        """Add the routes of an address; those to its network only while the device is up, and in
-        IPv4 only for the first address that the device has in it.
+        """Add the routes of an address: that to the address itself; those to its network only if
+        the device is up and, in IPv4, if this is the first address of the device in that network.
         """
         link = self._links[address.dev]
         if address.ip.version == IPV6:
@@ -313,9 +313,8 @@ class FakeKernel(RouteBackend):
     # Routes
 
     def _accepted(self, route: Route) -> Route:
-        """The route as Linux stores it, with what the request leaves open.
-
-        KernelError where Linux refuses it.
+        """The route as Linux stores it, with values for what the request leaves open. KernelError
+        if Linux refuses it.
         """
         next_hops: list[NextHop] = []
         if route.type not in PATHLESS:
@@ -346,9 +345,7 @@ class FakeKernel(RouteBackend):
         return stored
 
     def _require_reachable(self, hop: NextHop, family: int) -> None:
-        """KernelError unless Linux reaches the gateway of this next hop directly, if there is
-        one.
-        """
+        """Raise KernelError if the next hop has a gateway that Linux does not reach directly."""
         gateway = hop.gateway
         if gateway is None or gateway.version != family or hop.onlink:
             return
@@ -378,7 +375,7 @@ class FakeKernel(RouteBackend):
     def _insert(self, route: Route, *, must_be_first: bool) -> None:
         """Add the route behind those with its metric.
 
-        KernelError if it is there or, where it must be the first, if any route has its metric.
+        KernelError if the route is there or, with `must_be_first`, if any route has its metric.
         """
         entries = as_stored(route)
         routes = self._routes.get((route.table, route.prefix), [])
@@ -423,9 +420,7 @@ class FakeWatch(Watch):
     """
 
     def __init__(self, happenings: list[Callable[[], object]]) -> None:
-        """Take the functions that a wait without a report calls until one of them changes
-        something.
-        """
+        """Share this list of functions (`FakeKernel.later`) with the kernel."""
         self._happenings = happenings
         self._is_reported = False
         self._is_closed = False
@@ -436,7 +431,9 @@ class FakeWatch(Watch):
         self._end_wait()
 
     def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
-        """See Watch. Without planned changes, it waits on the clock for another thread's change."""
+        """See Watch. If the functions of `later` change nothing, it waits on the clock for a change
+        by another thread.
+        """
         if self._is_closed:
             raise BackendError("the watch was closed", kind="unusable")
         while self._happenings and not self._is_over():
@@ -516,13 +513,15 @@ def _has(routes: Iterable[Route], entry: Route) -> bool:
 
 
 def _path(entry: Route) -> tuple[str | None, IP | None]:
-    """The device and gateway of an entry of IPv6, which has one next hop."""
+    """The device and gateway of an IPv6 entry, which has one next hop at most."""
     [hop] = entry.next_hops or _NOWHERE
     return hop.dev, hop.gateway
 
 
 def _is_meant(present: Route, route: Route) -> bool:
-    """Whether a request to delete `route` means this one: what it leaves open may be anything."""
+    """Whether a request to delete `route` means the route `present`. A field that the request
+    leaves open matches any value.
+    """
     if route.metric not in {0, present.metric} or route.protocol not in {0, present.protocol}:
         return False
     if route.prefix.family == IPV4:
@@ -548,7 +547,9 @@ def _is_meant_in_ipv4(present: Route, route: Route) -> bool:
 
 
 def _goes_with(route: Route, name: str, lost: Collection[IP]) -> bool:
-    """Whether a route is deleted with this device, which had these addresses."""
+    """Whether a route is deleted with the device `name`, because it leads through it or has one of
+    the lost addresses as its source.
+    """
     if name in route.devs:
         return True
     # IPv6 keeps the source of other devices' routes, even if the address is gone.
@@ -557,7 +558,9 @@ def _goes_with(route: Route, name: str, lost: Collection[IP]) -> bool:
 
 
 def _answer(fib: Fib, destination: IP) -> Answer:
-    """The answer of Linux: an error has no route."""
+    """The answer of Linux for this destination. Linux answers with an error, and so without a
+    route, if the deciding route refuses packets.
+    """
     kind, route, _ = fib.lookup(destination)
     if route is not None:
         return Answer(route.type, None if route.type in REFUSING else route)

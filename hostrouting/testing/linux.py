@@ -39,8 +39,8 @@ link set port0 master br0
 
 @contextmanager
 def linux_host() -> Iterator[None]:
-    """Until the block ends, this thread is on a new host, as `contract_host` describes it. Sockets
-    and processes that are made in the block stay there.
+    """Put this thread on a new host, as `contract_host` describes it, for the block. Sockets and
+    processes that are made in the block stay there.
     """
     home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     _call("unshare", _CLONE_NEWNET)
@@ -64,7 +64,9 @@ def _ip(lines: str, *options: str) -> None:
 
 
 def _await_routes() -> None:
-    """Linux uses a new carrier, and adds the route of an IPv6 address, a little later."""
+    """Wait for the routes of the host: Linux notices a new carrier, and adds the route of an IPv6
+    address, a little later.
+    """
     promised = set(contract_host().snapshot().routes)
     with NetlinkBackend() as backend, backend.watch() as watch:
         while not promised <= set(backend.snapshot().routes):

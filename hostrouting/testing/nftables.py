@@ -13,11 +13,11 @@ _TEXT = re.compile(
     r"(?P<table>table ip6 (?P=name) \{\n.*\n\}\n)?",
     re.DOTALL,
 )
-"""What deletes a table, and perhaps puts another one in its place."""
+"""A text that deletes a table, whether it exists or not, and may make it again."""
 
 
 class FakeNftables(Faulty[HostError]):
-    """nftables in a dictionary; a test compares it with Linux."""
+    """nftables as a dictionary. A test of this project compares it with Linux."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,9 +25,7 @@ class FakeNftables(Faulty[HostError]):
         """The listings of the family ip6, for a test to change as another program would."""
 
     def load(self, text: str) -> None:
-        """See Nftables. A text that does anything but replace or delete one table, as those of
-        hostrouting do, is refused.
-        """
+        """See Nftables. Texts of hostrouting replace or delete one table; any other is refused."""
         with self.call():
             parts = _TEXT.fullmatch(text)
             if parts is None:

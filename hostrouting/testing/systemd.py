@@ -1,7 +1,7 @@
 """FakeManager: a service manager that records calls.
 
-It shows the properties of a unit as systemd would: only the few that hostrouting reads, from the
-unit files and drop-ins in /etc/systemd/system.
+It shows properties of a unit as systemd would, but only those that hostrouting reads. They come
+from the unit files and drop-ins in /etc/systemd/system.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Gate: TypeAlias = Callable[[str], tuple[str, ...]]
 
 _FOLDER = "/etc/systemd/system/"
 _SHOWN = {"ExecCondition": "{{ argv[]={} ; }}", "SuccessExitStatus": "{}"}
-"""The settings that are lists, and how systemctl shows a value of each."""
+"""By setting that is a list: how systemctl shows each of its values."""
 _NO_SYSTEMD = (
     "System has not been booted with systemd as init system (PID 1). Can't operate. | "
     "Failed to connect to bus: Host is down"
@@ -37,12 +37,12 @@ _STATES = ("ActiveState", "SubState")
 class FakeManager:
     """A service manager that records what it starts and stops in `calls`. The units in `failing`
     fail to start, and so do those that are masked and, on a FakeHost, those that its gate refuses.
-    One without a file starts: systemd would read kubelet.service and others from folders that a
-    test need not fill. What a test sets is by the whole name of the unit: `kubelet.service`.
+    A unit without a file starts, because systemd would read kubelet.service and others from folders
+    that a test need not fill. Keys that a test sets are whole names of units: `kubelet.service`.
     """
 
     running: bool = True
-    """If it is false, there is no systemd: what is asked of it raises HostError."""
+    """Whether systemd runs. If not, every method but `is_running` raises HostError."""
     calls: list[str] = attrs.field(factory=list)
     failing: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
     """Units that fail to start, each with the lines that it logs."""
@@ -53,13 +53,13 @@ class FakeManager:
     files: FakeFiles | None = None
     """The files of the host. The manager reads units from them at boot and at each reload."""
     errors: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
-    """By unit: what it has logged as errors since it began."""
+    """By unit: the lines that it has logged as errors since it began."""
     gate: Gate | None = attrs.field(default=None, repr=False, eq=False)
     """Asked before each start. The FakeHost of the manager sets it: a unit that the installed
     configuration refuses does not start.
     """
     read: dict[str, str] = attrs.field(init=False, factory=dict)
-    """The units as last read, by path."""
+    """The files by path, as they were at boot or at the last reload."""
 
     def __attrs_post_init__(self) -> None:
         self.boot()
@@ -106,7 +106,8 @@ class FakeManager:
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         """See Manager. Values come from `properties` first, then from the unit files as last read.
 
-        A pattern matches the units in `properties`; a template is not a unit. NeedDaemonReload is
+        A pattern matches the units in `properties`, and those that are not inactive; a template is
+        not a unit. NeedDaemonReload is
         "yes" if a file of the unit has changed since.
         """
         self._require_running()
@@ -117,12 +118,10 @@ class FakeManager:
         return tuple(shown)
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
-        if not since:
-            return ()
-        return self.errors.get(unit_name(unit), ())
+        return self.errors.get(unit_name(unit), ()) if since else ()
 
     def _set_state(self, unit: str, state: str) -> None:
-        """Set the state of the unit, in the place of the one that `properties` gave it."""
+        """Set the state of the unit, also if `properties` had given it another one."""
         self.states[unit] = state
         for name in _STATES:
             self.properties.get(unit, {}).pop(name, None)
@@ -134,11 +133,13 @@ class FakeManager:
             raise tool_error(ended, "systemctl", purpose="", what="systemd")
 
     def _matching(self, units: Sequence[str]) -> list[str]:
-        """The units, with those that match each pattern in its place."""
+        """The units, where each pattern is replaced by the units that match it."""
+        active = {name for name, state in self.states.items() if state != "inactive"}
+        loaded = sorted(active.union(self.properties))
         matching: list[str] = []
         for unit in map(unit_name, units):
             if "*" in unit:
-                matching += fnmatch.filter(self.properties, unit)
+                matching += fnmatch.filter(loaded, unit)
             else:
                 matching.append(unit)
         return matching
@@ -147,7 +148,7 @@ class FakeManager:
         on_disk = self._files_on_disk()
         read = self.read
         if "@" in unit and unit not in self.states and unit not in self.properties:
-            read = on_disk  # it is not loaded: systemd reads it now
+            read = on_disk  # an instance that was not loaded yet: systemd reads its files now
         files = _files_of(unit, read)
         is_current = files == _files_of(unit, on_disk)
         is_enabled = f"{_FOLDER}multi-user.target.wants/{unit}" in read
@@ -168,7 +169,7 @@ class FakeManager:
         }
 
     def _files_on_disk(self) -> dict[str, str]:
-        """The files by path, units and others: texts, and the targets of links."""
+        """By path: the text of each file, and the target of each link."""
         if self.files is None:
             return {}
         return {**self.files.texts, **self.files.links}
@@ -181,20 +182,24 @@ class _UnitFiles(NamedTuple):
     """The files that define a unit."""
 
     text: str | None
-    """That of its own file, or of its template; the target of a link; None if it has neither."""
+    """The text of its own file or that of its template, or the target if that is a link; None if
+    it has neither.
+    """
     drop_ins: dict[str, str]
     """The texts by path, sorted by the names of the files."""
 
 
 def _files_of(unit: str, units: Mapping[str, str]) -> _UnitFiles:
-    """The files of a unit, whose own take precedence over those of its template."""
+    """The files of a unit and of its template. Those of the unit itself come first: its text, and
+    its drop-in if both have one of a name.
+    """
     names = [unit]
     before, at, rest = unit.partition("@")
     if at:
         names.insert(0, f"{before}@.{rest.rpartition('.')[2]}")
     text: str | None = None
     paths: dict[str, str] = {}
-    """By the name of the drop-in."""
+    """The path of each drop-in by the name of its file."""
     for name in names:
         text = units.get(f"{_FOLDER}{name}", text)
         folder = f"{_FOLDER}{name}.d/"
@@ -213,7 +218,7 @@ def _load_state(unit: str, files: _UnitFiles) -> str:
 
 
 def _lists_in(unit: str, texts: Iterable[str]) -> dict[str, str]:
-    """The settings of these files that are lists: an empty value resets one, as in systemd."""
+    """The settings of these files that are lists. As in systemd, an empty value empties a list."""
     lists: dict[str, list[str]] = {name: [] for name in _SHOWN}
     for line in "\n".join(texts).splitlines():
         name, _, value = line.partition("=")

@@ -1,4 +1,4 @@
-"""Ready-made hosts, each a fake kernel with the routes that such a host has after boot."""
+"""Ready-made hosts: fake kernels with the routes that such a host has after boot."""
 
 from hostrouting.model.route import PROTOCOL_DHCP, Route
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link
@@ -6,7 +6,7 @@ from hostrouting.testing.kernel import FakeKernel
 
 
 def plain_vm() -> FakeKernel:
-    """One Ethernet device, 10.0.0.4/24, with a default route via 10.0.0.1, as from DHCP."""
+    """An Ethernet device, 10.0.0.4/24, with a default route via 10.0.0.1, as from DHCP."""
     kernel = FakeKernel(ipv6_forwarding=True)
     kernel.set_up("lo")
     kernel.add_link(Link(name="eth0", index=2))

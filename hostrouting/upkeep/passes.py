@@ -9,17 +9,18 @@ starts, each service at boot, and the guard. A pass has three parts, in this ord
 
 All parts are made, also after one has failed, so that the marker is always about the host as it is
 now. `run_pass` makes one pass, for which its caller has the lock of the host. `await_pass` makes
-passes until nothing may come any more, such as a default route: each under the lock, and with the
+passes until nothing is awaited any more, such as a default route: each under the lock, and with the
 configuration that is installed then; it waits without the lock.
 
-Where no verdict is reached, the markers go, because none is better than an old one.
+Where a pass is interrupted, or reaches no verdict, the markers go, because none is better than an
+old one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.check import check_kernel, find_what_may_come
 from hostrouting.check.document import check_document
@@ -31,46 +32,62 @@ from hostrouting.errors import (
     BackendError,
     HostError,
     HostRoutingError,
-    NotReady,
     RouteOverlapError,
 )
-from hostrouting.finding import Finding, Name
+from hostrouting.finding import Finding, Name, with_severity
+from hostrouting.kernel.reports import Reports
 from hostrouting.probe.load import load_table
 from hostrouting.routes.keep import keep_routes
 from hostrouting.text import first_of
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
-    from hostrouting.config.settings import Part, RouteOverlapConfig
+    from hostrouting.config.settings import PassPart, RouteOverlapConfig
     from hostrouting.host.base import Files
     from hostrouting.host.host import Host
+    from hostrouting.host.operation import Operation
     from hostrouting.kernel.base import RouteBackend, RouteRequest
-    from hostrouting.probe.load import Difference
+    from hostrouting.kernel.reports import WaitClock
     from hostrouting.routes.keep import Purpose
-    from phases import Clock
 
-SHOWN = 20
-"""So many findings of a pass are in a log, and in an error; `hostrouting check` shows all."""
+LOGGED = 20
+"""At most so many findings of a pass are logged, or said in an error. `hostrouting check` shows
+all.
+"""
 _REPAIR: tuple[Name, ...] = ("action", "unsafe")
-"""The findings that say what to do about what is wrong."""
-GATHER = 0.02
-"""Seconds after a change in which others belong to it."""
+"""The names of the findings that say what repairs an error."""
 _LOOK_AGAIN = 1.0
-"""Seconds to the next pass while something is awaited: Linux does not report every change."""
+"""Seconds until the next pass while something is awaited. Without it, some changes would not be
+seen, because Linux does not report all of them.
+"""
+
+
+class Done:
+    """The changes that passes have made and that are in effect, in order. It grows while they work,
+    so that they are known if an error ends them, too.
+    """
+
+    def __init__(self) -> None:
+        self.changes: list[RouteRequest] = []
+        """The changes of static routes."""
+        self.operations: list[Operation] = []
+        """The changes of the table for probes."""
 
 
 class PassOutcome(NamedTuple):
-    """What a pass has found and done."""
+    """What a pass has found."""
 
     findings: tuple[Finding, ...] = ()
     refuses: bool = False
     """Whether a gated unit must not start."""
     waits: str = ""
-    """What may still come, in words, so that a later pass may find something else."""
-    changes: tuple[RouteRequest, ...] = ()
-    """The changes of static routes that are in effect, in order; also if a part has failed."""
-    table_was: Difference = ""
-    """What was wrong with the table for probes, which was loaded, or deleted if it is unwanted."""
+    """What may still come, in words: with it, a later pass may find something else. Empty if
+    nothing is awaited.
+    """
+    has_asked: bool = False
+    """Whether the pass has asked Linux to change routes. Linux reports such requests, even if it
+    has refused them, so these reports are not about somebody else's change.
+    """
     report: CheckReport | None = None
     """The report of the check, if there was one."""
     error: HostRoutingError | None = None
@@ -84,78 +101,57 @@ class PassOutcome(NamedTuple):
         return [each for each in self.findings if each.severity != "note" or each.name == "action"]
 
     def followed_by(self, other: PassOutcome) -> PassOutcome:
-        """What two parts have found and done, one after the other; the changes of routes, which all
-        parts share, and the configuration are as in this one.
+        """Join the outcomes of two parts, of which `other` was made later. Both were made with the
+        same configuration.
         """
         return self._replace(
             findings=self.findings + other.findings,
             refuses=self.refuses or other.refuses,
             waits="; ".join(filter(None, (self.waits, other.waits))),
-            table_was=self.table_was or other.table_was,
+            has_asked=self.has_asked or other.has_asked,
             report=other.report,  # the check is the last part
             error=self.error or other.error,
         )
-
-
-class PassClock(Protocol):
-    """The time, as whoever makes passes has it: a run of a task, or a process of the node."""
-
-    @property
-    def for_watch(self) -> Clock | None:
-        """The clock on which the watch of a fake kernel waits; a real one has the machine's."""
-
-    def now(self) -> float:
-        """Monotonic seconds: only differences are meaningful."""
-
-    def sleep(self, seconds: float) -> None:
-        """Wait that long, or raise what ends the caller."""
 
 
 def await_pass(
     host: Host,
     make_pass: Callable[[RouteBackend], PassOutcome],
     *,
-    clock: PassClock,
+    clock: WaitClock,
     wait: float,
     say: Callable[[str], object],
 ) -> PassOutcome:
     """Make a pass, and another one after each change, until nothing is awaited any more, or `wait`
-    seconds are over. What is awaited is said each time that it changes.
+    seconds are over. Return the outcome of the last one. `say` gets what is awaited, at first and
+    whenever that is something else.
 
     `make_pass` takes the lock of the host, reads the configuration that is in force, and calls
     `run_pass`.
     """
     until = clock.now() + wait
-    with markers_removed_on_failure(host.files), host.open_kernel() as backend:
-        outcome = make_pass(backend)
-        if not outcome.waits or not wait:
-            return outcome
-        said = ""
-        with backend.watch() as watch:
-            while True:
-                # The first one again: the change may have come before the watch.
-                outcome = make_pass(backend)
-                seconds_left = until - clock.now()
-                if not outcome.waits or seconds_left <= 0:
-                    return outcome
-                if outcome.waits != said:
-                    said = outcome.waits
-                    say(f"waiting for up to {round(seconds_left, 1):g} s: {said}")
-                if isinstance(outcome.error, ApplyError):
-                    watch.wait(0.0)  # what the pass itself has changed, and taken back
-                watch.wait(min(_LOOK_AGAIN, seconds_left), clock=clock.for_watch)
-                clock.sleep(GATHER)
+    said = ""
+    with markers_removed_on_failure(host.files):
+        kernel = host.open_kernel()
+    with kernel as backend, Reports(backend, clock) as reports:
+        while True:
+            outcome = make_pass(backend)
+            seconds_left = until - clock.now()
+            if not outcome.waits or seconds_left <= 0:
+                return outcome
+            if outcome.waits != said:
+                said = outcome.waits
+                say(f"waiting for up to {round(seconds_left, 1):g} s: {said}")
+            if outcome.has_asked:
+                reports.forget()  # those of what the pass itself has asked for
+            reports.wait(min(_LOOK_AGAIN, seconds_left))
 
 
 @contextmanager
 def markers_removed_on_failure(files: Files) -> Iterator[None]:
-    """Remove the markers if the block fails, or is ended: they are about another state. But not
-    after NotReady: whoever has the lock, or has installed another configuration, checks, too.
-    """
+    """Remove the markers if the block fails or is interrupted: they are about an earlier state."""
     try:
         yield
-    except NotReady:
-        raise
     except BaseException:
         remove_markers(files)
         raise
@@ -166,28 +162,31 @@ def run_pass(
     backend: RouteBackend,
     config: HostRoutingConfig,
     *,
-    done: list[RouteRequest],
-    parts: Collection[Part] = PARTS,
+    done: Done,
+    parts: Collection[PassPart] = PARTS,
     purpose: Purpose = "upkeep",
-    check: Callable[[], object] = lambda: None,
+    raise_if_cancelled: Callable[[], object] = lambda: None,
 ) -> PassOutcome:
-    """Make these parts of a pass, and take away what is no longer configured: routes, and the
-    marker; the table for probes only by an apply or an undo, because to ask for it costs each start
-    of a unit a process of nft.
+    """Make these parts of a pass. What is not configured any more is removed: routes, and the
+    marker. An unwanted table for probes is removed only by an apply or an undo: to see whether it
+    is there, nft has to run, which takes too long before each start of a unit.
 
-    `done` gets the changes of routes that are in effect: the outcome has all that are in it then.
-    `check` is called between the changes: if it raises, they are taken back first.
+    `done` gets the changes that are in effect. `raise_if_cancelled` is called between changes of
+    routes. If it raises, they are rolled back first.
     """
     outcome = PassOutcome(config=config)
-    if "static_routes" in parts:
-        outcome = outcome.followed_by(_set_routes(backend, config, done, purpose, check))
-    if "probe_rewrite" in parts and (config.probe_rewrite.enabled or purpose != "upkeep"):
-        outcome = outcome.followed_by(_load_probes(host, config))
-    if "route_overlap" in parts:
-        outcome = outcome.followed_by(_check(host, backend, config))
-    elif outcome.error is not None:
-        remove_markers(host.files)  # they are about another state, and nobody checks this one
-    return outcome._replace(changes=tuple(done))
+    with markers_removed_on_failure(host.files):
+        if "static_routes" in parts:
+            routes = _set_routes(backend, config, done.changes, purpose, raise_if_cancelled)
+            outcome = outcome.followed_by(routes)
+        if "probe_rewrite" in parts and (config.probe_rewrite.enabled or purpose != "upkeep"):
+            outcome = outcome.followed_by(_load_probes(host, config, done.operations))
+        if "route_overlap" in parts:
+            outcome = outcome.followed_by(_check(host, backend, config))
+        elif outcome.error is not None:
+            # They are about an earlier state, and this pass does not check the present one.
+            remove_markers(host.files)
+    return outcome
 
 
 def _set_routes(
@@ -195,37 +194,41 @@ def _set_routes(
     config: HostRoutingConfig,
     done: list[RouteRequest],
     purpose: Purpose,
-    check: Callable[[], object],
+    raise_if_cancelled: Callable[[], object],
 ) -> PassOutcome:
-    """Set the routes. If one cannot be set, that holds units back in every mode; but not the route
-    for replies to probes, which is only a warning, and not one that is no longer configured.
+    """Set the routes. If static routes are configured, a failure holds units back in every mode.
+    Otherwise it is a warning: only the route for replies to probes, or a route that is not
+    configured any more, is concerned.
     """
     try:
-        plan = keep_routes(backend, config, done=done, purpose=purpose, check=check)
+        plan = keep_routes(
+            backend, config, done=done, purpose=purpose, raise_if_cancelled=raise_if_cancelled
+        )
     except HostRoutingError as error:
-        if not config.static_routes.routes:
-            return PassOutcome(_as_warnings(error), error=error)
-        return _failed(error, refuses=True)
-    return PassOutcome(plan.warnings)
+        if config.static_routes.routes:
+            outcome = _failed(error, refuses=True)
+        else:
+            outcome = PassOutcome(with_severity("warning", error.findings), error=error)
+        return outcome._replace(has_asked=isinstance(error, ApplyError))
+    return PassOutcome(plan.warnings, has_asked=bool(plan.changes))
 
 
 def _failed(error: HostRoutingError, *, refuses: bool) -> PassOutcome:
-    """The outcome of a part that has failed. What can be tried again may still come."""
+    """Return the outcome of a part that has failed. If it can be tried again, a later pass may
+    succeed.
+    """
     waits = str(error) if error.can_retry else ""
     return PassOutcome(error.findings, refuses, waits, error=error)
 
 
-def _as_warnings(error: HostRoutingError) -> tuple[Finding, ...]:
-    return tuple(finding._replace(severity="warning") for finding in error.findings)
-
-
-def _load_probes(host: Host, config: HostRoutingConfig) -> PassOutcome:
-    """Load the table. A unit can do without probes, so a failure is a warning."""
+def _load_probes(host: Host, config: HostRoutingConfig, done: list[Operation]) -> PassOutcome:
+    """Load the table for probes. A failure is a warning, because a unit can run without probes."""
     try:
-        return PassOutcome(table_was=load_table(host.nftables, config.probe_rewrite))
+        load_table(host.nftables, config.probe_rewrite, done=done)
     except HostError as error:
         failure = Finding("probe-rewrite", "warning", sentence=str(error), target="nft")
         return PassOutcome((failure,), error=error)
+    return PassOutcome()
 
 
 def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> PassOutcome:
@@ -249,12 +252,14 @@ def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> Pass
     try:
         leave_marker(host.files, report, findings)
     except HostError as error:
-        outcome = outcome._replace(findings=findings + _as_warnings(error))
+        outcome = outcome._replace(findings=findings + with_severity("warning", error.findings))
     return outcome
 
 
 def findings_of(report: CheckReport, settings: RouteOverlapConfig) -> tuple[Finding, ...]:
-    """The findings of a check: an error is what units are held back for."""
+    """Return the findings of a check. Those for which units are held back are errors: with
+    `"undecided": "refuse"`, also the doubts.
+    """
     findings = check_findings(report, mode=settings.mode)
     if not settings.refuses("undecided"):
         return findings
@@ -264,8 +269,10 @@ def findings_of(report: CheckReport, settings: RouteOverlapConfig) -> tuple[Find
 
 
 def _overlap(report: CheckReport, findings: Sequence[Finding]) -> RouteOverlapError:
-    """The error of a check in STRICT: what is wrong, and what to do about it."""
-    told = [each for each in findings if each.severity == "error" or each.name in _REPAIR]
-    lines = first_of([finding.line for finding in told], SHOWN)
+    """Make the error of a check in STRICT, with what is wrong and what repairs it. The notes that
+    only explain the verdict are left out.
+    """
+    important = [each for each in findings if each.severity == "error" or each.name in _REPAIR]
+    lines = first_of([finding.line for finding in important], LOGGED)
     document = check_document(report, mode="STRICT", findings=findings)
-    return RouteOverlapError("; ".join(lines), findings=told, report=report, check=document)
+    return RouteOverlapError("; ".join(lines), findings=important, report=report, check=document)

@@ -44,7 +44,6 @@ from hostrouting.model.prefix import IPV4, Prefix
 from hostrouting.model.route import Route
 from hostrouting.testing import h200
 from tests.support.commands import commands_of
-from tests.support.compiled import compiled_program
 from tests.support.gate import HALVES, apply, config, host
 from tests.support.needs import absent
 from tests.support.systemd import NEEDS, System
@@ -153,19 +152,14 @@ def empty() -> None:
 
 
 def check_row(bench: Bench) -> Iterator[Row]:
-    """The command, from its start to its end, as it is installed and as the program of a node."""
-    bare, installed, single = "a bare interpreter", "the installed command", "hostrouting.pyz"
-    path = bench.folder / single
-    path.write_bytes(compiled_program(sys.executable))
-    check = ("check", FABRIC)
+    """The command, from its start to its end."""
+    ours, bare = "hostrouting check", "a bare interpreter"
     methods: dict[str, Method] = {
         bare: lambda: run(sys.executable, "-c", "pass"),
-        installed: lambda: run(sys.executable, "-m", "hostrouting", *check, code=1),
-        single: lambda: run(sys.executable, str(path), *check, code=1),
+        ours: lambda: run(sys.executable, "-m", "hostrouting", "check", FABRIC, code=1),
     }
     times = bench.times(methods, rounds=20)
-    yield beside("hostrouting check, start to end", times, installed, bare, 5)
-    yield beside("hostrouting.pyz check", times, single, installed, 1.2)
+    yield beside(f"{ours}, start to end", times, ours, bare, 5)
 
 
 # Under a real systemd.
@@ -287,7 +281,6 @@ def guard_row(bench: Bench) -> Iterator[Row]:
         busy = [*map(float, system.must(*python, DELETE_AND_WAIT, rounds).split())]
     yield alone("the guard: a route is back", statistics.median(quiet), 0.050)
     yield alone("the same beside 2,000 changes a second", statistics.median(busy), 0.100)
-    yield alone("the slowest of a hundred", statistics.quantiles([*quiet, *busy], n=100)[-1], 0.5)
     yield alone("the guard at rest, of a processor", 100 * share, 0.05, "%")
     yield alone("its memory at 1,000 routes", memory, 20, "MB")
 

@@ -1,11 +1,10 @@
 """examples/check_fleet.py: the problems of a fleet, and the repair."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.programs import EXAMPLES, completed, example
+from tests.support.programs import example
 from tests.support.topologies import cni_node
 
 pytestmark = pytest.mark.linux
@@ -25,28 +24,7 @@ def test_by_itself() -> None:
     ]
 
 
-# A cluster has threads that outlive a test, so it is a program of its own.
-CLUSTER = """\
-import runpy, sys
-from distributed import LocalCluster
-from tests.support.topologies import cni_node
-if __name__ == "__main__":
-    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
-    with LocalCluster(protocol="tcp", processes=False, **options) as cluster:
-        sys.argv = [*sys.argv[1:], "--dask", cluster.scheduler_address]
-        runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
-def test_on_a_cluster(tmp_path: Path) -> None:
-    """The workers of a Dask cluster check the snapshots that the example is given."""
-    (tmp_path / "cluster.py").write_text(CLUSTER)
-    (tmp_path / "nodes").mkdir()
-    (tmp_path / "nodes" / "node.json").write_text(cni_node().snapshot().to_json())
-    command = [
-        sys.executable,
-        str(tmp_path / "cluster.py"),
-        str(EXAMPLES / "check_fleet.py"),
-        str(tmp_path / "nodes"),
-    ]
-    assert completed(command).stdout == "1 ok: nothing is wrong\n"
+def test_a_folder(tmp_path: Path) -> None:
+    """It checks the snapshots that it is given."""
+    (tmp_path / "node.json").write_text(cni_node().snapshot().to_json())
+    assert example("check_fleet.py", str(tmp_path)).stdout == "1 ok: nothing is wrong\n"

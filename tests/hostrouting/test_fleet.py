@@ -1,5 +1,6 @@
 """Each node has the result of `check --snapshot`; those with one problem are a group."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -7,10 +8,11 @@ import pytest
 
 from hostrouting import HostRoutingConfig, fleet
 from hostrouting.errors import ConfigError
+from hostrouting.testing import FakeKernel, h200, plain_vm
 from tests.support.cli import say
-from tests.support.fleets import save_every_kind
 from tests.support.sections import expect
 from tests.support.tasks import WANTED
+from tests.support.topologies import marked_vm, refusing
 
 CIDR = "172.16.0.0/16"
 CONFIG = HostRoutingConfig(route_overlap=expect(CIDR))
@@ -18,8 +20,17 @@ CONFIG = HostRoutingConfig(route_overlap=expect(CIDR))
 
 @pytest.fixture
 def nodes(tmp_path: Path) -> Path:
-    """Nodes of every kind."""
-    return save_every_kind(tmp_path / "nodes")
+    """A file for each kind of node; on two, another InfiniBand device has the route."""
+    escaping = h200().snapshot().to_json()
+    other = re.sub('"ib[03]"', lambda name: {'"ib0"': '"ib3"', '"ib3"': '"ib0"'}[name[0]], escaping)
+    by_a_bridge = refusing().snapshot().to_json().replace('"ib0"', '"br-1f3bf2e4c5d6"')
+    texts = {"gpu-0": escaping, "gpu-1": other, "gpu-2": other, "refusing": by_a_bridge}
+    texts["broken"] = "{"
+    for name, kernel in {"bare": FakeKernel(), "marked": marked_vm(), "vm": plain_vm()}.items():
+        texts[name] = kernel.snapshot().to_json()
+    for name, text in texts.items():
+        (tmp_path / f"{name}.json").write_text(text)
+    return tmp_path
 
 
 def problems_of(nodes: Path, config: HostRoutingConfig = CONFIG) -> dict[str, fleet.NodeProblem]:

@@ -38,8 +38,6 @@ def function(_ctx: Context) -> float:
 
 
 assert_type(phases.execute(AttrsTask("a")), int)
-assert_type(phases.execute(function), float)
-assert_type(phases.execute(phases.retry(AttrsTask("a"))), int)
 assert_type(phases.execute(phases.deadline(phases.retry(function, on=OSError), 5)), float)
 assert_type(
     phases.execute(phases.when(lambda ctx: ctx.cancelled, AttrsTask("a"))), int | phases.Skip
@@ -49,7 +47,6 @@ assert_type(
     None,
 )
 assert_type(phases.run(phases.serial(ConstantName())), phases.Step)
-assert_type(Context().find("function").result, object)
 assert_type(Context().find(function), phases.Step[float])
 assert_type(Context().find(phases.retry(AttrsTask("a"))).result, int | None)
 
@@ -74,7 +71,6 @@ phases.serial(NoName())  # type: ignore[arg-type]  # must be refused
 phases.serial(WrongDo())  # type: ignore[arg-type]  # must be refused
 phases.retry(lambda _ctx: None)  # type: ignore[arg-type]  # must be refused
 phases.serial(AttrsTask)  # type: ignore[arg-type]  # must be refused
-phases.wizardry  # type: ignore[attr-defined]  # noqa: B018  # must be refused
 
 
 @phases.task("wrong")  # type: ignore[arg-type]  # must be refused

@@ -159,5 +159,5 @@ def configs(draw: st.DrawFn) -> config.HostRoutingConfig:
         gate=draw(_GATES),
         manage_foreign=draw(st.sampled_from(["leave", "keep"])),
     )
-    is_guarded = draw(st.booleans()) and without_guard.has_work
+    is_guarded = draw(st.booleans()) and bool(without_guard.parts)
     return without_guard._replace(guard=config.GuardConfig(enabled=is_guarded))

@@ -1,4 +1,4 @@
-"""A stand-in for the programs of a host, for what runs them through `Run`."""
+"""A stand-in for the programs of a host, for what runs them through `RunProgram`."""
 
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -28,7 +28,7 @@ class Programs:
         text: str = "",
         environment: Mapping[str, str] | None = None,
     ) -> Ended:
-        """See Run."""
+        """See RunProgram."""
         assert 0 < timeout <= 30
         self.asked.append((words, text))
         self.environment = environment or {}

@@ -90,22 +90,33 @@ def start_all(system: System) -> dict[str, str]:
     return await_end(system)
 
 
-def test_every_kind_of_unit() -> None:
-    """No setting of a unit or its manager opens the gate or keeps it shut, also with bash."""
+def test_any_unit() -> None:
+    """Each story begins where the last one has ended."""
     with host(GATED, more=FILES, machines=()) as system:
-        system.must("ln", "-sf", "bash", "/usr/bin/sh")
-        system.must("ip", "netns", "add", "other")
-        system.must("systemctl", "set-environment", *_MANAGER)
-        assert {*start_all(system).values()} == {"failed"}
-        journal = system.journal("*.service")
-        said = KINDS.keys() - {"log"}
-        for kind in said:
-            assert f"{kind}.service was refused: see the lines above" in journal
-        assert journal.count("OVERLAP: 172.16.0.0/16 leaves through ib0") == len(said)
-        overlap(system, "del")
-        system.must("systemctl", "reset-failed")
-        states = start_all(system)
-        assert [kind for kind, state in states.items() if state != "active"] == []
+        every_kind_of_unit(system)
+        system.must("systemctl", "stop", "statuses.service")
+        system.must("systemctl", "unset-environment", *_MANAGER)
+        overlap(system, "add")
+        lock(system)
+        a_signal(system)
+        a_command_that_vanishes(system)
+
+
+def every_kind_of_unit(system: System) -> None:
+    """No setting of a unit or its manager opens the gate or keeps it shut, also with bash."""
+    system.must("ln", "-sf", "bash", "/usr/bin/sh")
+    system.must("ip", "netns", "add", "other")
+    system.must("systemctl", "set-environment", *_MANAGER)
+    assert {*start_all(system).values()} == {"failed"}
+    journal = system.journal("*.service")
+    said = KINDS.keys() - {"log"}
+    for kind in said:
+        assert f"{kind}.service was refused: see the lines above" in journal
+    assert journal.count("OVERLAP: 172.16.0.0/16 leaves through ib0") == len(said)
+    overlap(system, "del")
+    system.must("systemctl", "reset-failed")
+    states = start_all(system)
+    assert [kind for kind, state in states.items() if state != "active"] == []
 
 
 def begin_slowly(system: System) -> None:
@@ -119,14 +130,6 @@ def begin_slowly(system: System) -> None:
         return this_start != last_start and f"waiting for {LAYOUT.lock_path}" in system.must(*mine)
 
     wait_for("the gate", waits)
-
-
-def test_starts_that_wait() -> None:
-    """Both are one boot."""
-    with host(GATED, more=FILES, machines=()) as system:
-        lock(system)
-        a_signal(system)
-        a_command_that_vanishes(system)
 
 
 def a_signal(system: System) -> None:

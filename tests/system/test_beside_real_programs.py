@@ -152,7 +152,7 @@ no-auto-default=*
 unmanaged-devices=except:interface-name:eth0
 """
 # NetworkManager reads no profile that others than root can read.
-NETWORK_MANAGER_PREPARE = """\
+NETWORK_MANAGER_PROFILE = """\
 umask 077
 cat >/etc/NetworkManager/system-connections/eth0.nmconnection <<END
 [connection]
@@ -166,11 +166,10 @@ gateway=10.0.0.1
 [ipv6]
 method=disabled
 END
-systemctl start NetworkManager
-nmcli --wait 60 connection up eth0
 """
+NM_UP = "nmcli --wait 60 connection up eth0"
 NM_DOWN = "nmcli connection down eth0"
-NM_GATEWAY = "nmcli connection modify eth0 ipv4.gateway {} && nmcli --wait 60 connection up eth0"
+NM_GATEWAY = "nmcli connection modify eth0 ipv4.gateway {} && " + NM_UP
 
 # To configure a device again, systemd-networkd deletes our route.
 NETWORKD_GATEWAY = f"sed -i 's/Gateway=.*/Gateway={{}}/' {LINK_PATH}; networkctl reload"
@@ -236,7 +235,7 @@ STORIES = {
     "NetworkManager": Story(
         needs=("nmcli",),
         files={"/etc/NetworkManager/NetworkManager.conf": NETWORK_MANAGER_CONF},
-        prepare=NETWORK_MANAGER_PREPARE,
+        prepare=f"{NETWORK_MANAGER_PROFILE}systemctl start NetworkManager; {NM_UP}",
         cidrs=(CIDR,),
         steps=(
             Step(NM_GATEWAY.format("10.0.0.2"), "default via 10.0.0.2 ", gateway="10.0.0.2"),

@@ -1,5 +1,6 @@
 """The guard under a real systemd: what is removed comes back; nothing else is touched."""
 
+import json
 import time
 from pathlib import Path
 
@@ -67,6 +68,31 @@ def a_route_comes_back(system: System) -> None:
     await_rest(system)
 
 
+NEW_ROUTER = ["route del default", "route add default via 10.0.0.7"]
+OLD_ROUTER = ["route del default", "route add default via 10.0.0.1", *FOREIGN]
+
+
+def led_by(system: System) -> set[str]:
+    """The gateways of our routes."""
+    listed = json.loads(system.must("ip", "-j", "-N", "route", "show", "proto", "213"))
+    return {route["gateway"] for route in listed}
+
+
+def a_new_router(system: System) -> None:
+    """The default route gets another gateway on the same device: ours follow within 3 s."""
+
+    def ours_follow(changes: list[str], router: str) -> None:
+        await_rest(system)
+        system.run("ip", "-force", "-batch", "-", stdin="\n".join(changes))
+        began = time.monotonic()
+        wait_for("the routes", lambda: led_by(system) == {router})
+        assert time.monotonic() - began < 3
+        assert len(ours(system)) == len(HALVES)
+
+    ours_follow(NEW_ROUTER, "10.0.0.7")
+    ours_follow(OLD_ROUTER, "10.0.0.1")
+
+
 NEW_CARD = [
     "link add eth7 type veth peer name peer7",
     "link set peer7 up",
@@ -132,7 +158,7 @@ def a_stop(system: System) -> None:
     assert system.must(*errors) == before
 
 
-STORIES = (a_route_comes_back, a_new_card, a_fight, an_attack_on_the_guard, a_stop)
+STORIES = (a_route_comes_back, a_new_router, a_new_card, a_fight, an_attack_on_the_guard, a_stop)
 
 
 def test_guard(subtests: pytest.Subtests) -> None:

@@ -60,7 +60,7 @@ def routes_and_table_are_there(system: System) -> None:
 def the_guard_works(system: System) -> None:
     """It brings back a route, and the marker in a folder that was made anew since."""
     wait_for("the guard's first pass", lambda: markers(system) == {LAYOUT.ok_path})
-    with locking(system.outside(LAYOUT.lock_path), "--exclusive"):
+    with locking(system.outside(LAYOUT.lock_path)):
         system.must("systemctl", "restart", LAYOUT.guard_unit)
         system.must("sh", "-c", f"rm -r {RESULTS}; mkdir {RESULTS}")
         system.must("ip", "route", "del", "172.16.0.0/17")

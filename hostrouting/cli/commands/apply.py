@@ -1,11 +1,10 @@
 """`apply`: make this host what a configuration asks for, now and at every boot.
 
 Requires root. The file describes the whole installation: afterwards, this host has what the file
-says, and nothing else of hostrouting. A file that takes away a CIDR, the mode STRICT, a gated unit,
-all static routes or the guard is refused without --allow-removal. A running unit is not touched. In
-mode STRICT, the exit code is 1 if an address escapes afterwards, or if a drop-in lets a gated unit
-start unchecked; in mode WARN it is 0 then. It is 3 if a default route or a device is still missing
-after --wait.
+says, and nothing else of hostrouting. A file that takes away protection, such as a CIDR or the mode
+STRICT, is refused without --allow-removal. A running unit is not touched. In mode STRICT, the exit
+code is 1 if an address escapes afterwards, or if a drop-in lets a gated unit start unchecked; in
+mode WARN it is 0 then. It is 3 if a default route or a device is still missing after --wait.
 
 With --confirm, the earlier configuration is installed again if it fails, or if nobody presses Enter
 in time.

@@ -49,19 +49,19 @@ class NetlinkBackend(RouteBackend):
         """The present links, addresses, rules and routes, in the kernel's order."""
         with (
             self._attempt("read the host's routes") as netlink,
-            # The kernel sends a list in parts. For routes it does not say whether they changed in
-            # between, so a second socket receives the reports of changes.
+            # The kernel sends a list in parts. Of a list of routes it does not say whether it has
+            # changed between two parts, so a second socket receives the reports of changes.
             closing(self._connected(GROUPS_OF_CHANGES)) as guard,
         ):
             pauses = iter(_PAUSES)
             while True:
-                netlink.is_torn = False
+                netlink.list_has_changed = False
                 guard.reports()  # what changed before does not count
                 snapshot = _read_host(netlink, near)
-                is_torn = netlink.is_torn or bool(guard.reports())
+                has_changed = netlink.list_has_changed or bool(guard.reports())
                 pause = next(pauses, None)
-                if not is_torn or pause is None:
-                    return snapshot._replace(restless=is_torn)
+                if not has_changed or pause is None:
+                    return snapshot._replace(restless=has_changed)
                 time.sleep(pause)
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
@@ -86,11 +86,13 @@ class NetlinkBackend(RouteBackend):
         self._is_closed = True
 
     @contextmanager
-    def _attempt(self, words: str) -> Iterator[Netlink]:
-        """The socket; an error in the block is a BackendError that says what was attempted."""
+    def _attempt(self, attempt: str) -> Iterator[Netlink]:
+        """Open a socket for the block. An error in the block becomes a BackendError: "cannot", and
+        the attempt.
+        """
         if self._is_closed:
             raise BackendError("this backend was closed", kind="unusable")
-        with kernel_errors(words), closing(self._connected()) as netlink:
+        with kernel_errors(attempt), closing(self._connected()) as netlink:
             yield netlink
 
     def _connected(self, groups: int = 0) -> Netlink:
@@ -98,18 +100,18 @@ class NetlinkBackend(RouteBackend):
 
 
 _PAUSES = (0.01, 0.05)
-"""Seconds before the second and the third reading: a device that comes makes several changes."""
+"""Seconds before the second and the third reading: a device that is added makes several changes."""
 
 
 def _read_host(netlink: Netlink, near: Collection[Prefix] | None) -> Snapshot:
     families = [IPV4, IPV6]
     ipv6_forwarding = forwards_ipv6(netlink)
-    # Instead of the lists of a family that it does not have, Linux sends those of the others.
+    # Asked for a family that it does not have, Linux lists those that it has.
     if ipv6_forwarding is None:
         families.remove(IPV6)
-    # The devices come first. Linux reports a device that goes down, and an address that is deleted,
-    # before it deletes their IPv4 routes, and does not report these. It lists the devices only when
-    # it has finished with all of that, so no such route is in the lists that follow.
+    # The devices come first. When a device goes down or an address is deleted, Linux reports that,
+    # then deletes the IPv4 routes without a report. It answers a question for the devices only when
+    # it has finished with that, so no such route is in the lists that follow.
     links = list_links(netlink)
     names = Names({link.index: link.name for link in links})
     addresses: list[Address] = []

@@ -1,8 +1,8 @@
 """What the kernel lists other than routes: devices, addresses, rules and a few settings.
 
-Four selectors of a rule are fields of `Rule`. Any other is text in the words of `ip rule`; a
-selector that is unknown here is its number and its bytes. So a rule with a selector is never read
-as a rule for all packets.
+Some selectors of a rule are fields of `Rule`. Any other is a text in the words of `ip rule` or, if
+it is unknown here, its number and its bytes. So a rule with a selector is never read as a rule for
+all packets.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class Names(dict[int, str]):
 
 
 class AskedNames(Names):
-    """Names that Linux is asked for, each when it is looked up for the first time. No other
-    conversation may be going on then.
+    """Names that Linux is asked for, each when it is looked up for the first time. At that moment
+    no answer to another request may be outstanding.
     """
 
     def __init__(self, netlink: Netlink) -> None:
@@ -125,7 +125,7 @@ _NETCONFA_IFINDEX = 1
 _NETCONFA_FORWARDING = 2
 _OF_ALL_DEVICES = struct.pack("=i", -1)  # NETCONFA_IFINDEX_ALL
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.EAFNOSUPPORT}
-"""What a kernel answers that was built, or booted, without the thing that is asked for."""
+"""The errors of a kernel that was built, or booted, without what it is asked for."""
 
 
 def forwards_ipv6(netlink: Netlink) -> bool | None:
@@ -233,7 +233,7 @@ _FULL_MASKS = {
     _FRA_DPORT_MASK: b"\xff\xff",
     _FRA_DSCP_MASK: b"\x3f",
 }
-"""With such a mask, the value alone selects."""
+"""Masks that cover the whole value: then the value alone selects, and the mask is not listed."""
 _UNLIMITED = 0xFFFFFFFF
 
 
@@ -340,4 +340,4 @@ _SELECTORS: dict[int, tuple[str, Callable[[bytes], str]]] = {
     _FRA_SPORT_RANGE: ("sport", _ports),
     _FRA_DPORT_RANGE: ("dport", _ports),
 }
-"""The word of each selector that has no type, and how `ip rule` writes its value."""
+"""For each selector that is not a field of `Rule`: its word, and how `ip rule` writes its value."""

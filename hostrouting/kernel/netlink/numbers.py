@@ -28,7 +28,7 @@ _GROUPS = (
     *(9, 11, 19, 25),  # RTNLGRP_IPV6_IFADDR, …_ROUTE, …_RULE, …_NETCONF
 )
 GROUPS_OF_CHANGES = sum(1 << group - 1 for group in _GROUPS)
-"""The mask of the groups that report changes of links, addresses, routes and rules."""
+"""The mask of the groups that report changes of links, addresses, routes, rules and settings."""
 
 
 def number_in(attributes: Mapping[int, bytes], attribute: int) -> int | None:
@@ -44,7 +44,9 @@ def number_of(value: bytes) -> int:
 
 
 def text_of(packed: bytes) -> str:
-    """A name; bytes that are not text are escaped, so that they match no device."""
+    """The name in these bytes, up to a zero. Bytes that are not UTF-8 are escaped, so that the name
+    matches no device.
+    """
     return packed.partition(b"\0")[0].decode(errors="backslashreplace")
 
 
@@ -59,5 +61,5 @@ def ip_of(packed: bytes | None) -> IP | None:
 
 
 def prefix_of(family: int, packed: bytes | None, length: int) -> Prefix:
-    """The prefix in these bytes; a default route has none."""
+    """The prefix of this length in these bytes; without bytes, that of a default route."""
     return Prefix.around(family, int.from_bytes(packed or b"", "big"), length)

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 
 def change_routes(netlink: Netlink, requests: Sequence[RouteRequest]) -> tuple[Outcome, ...]:
-    """Carry out the requests in their order; KernelError (EPERM) if this process may not."""
+    """Carry out the requests in their order, and return the outcome of each. KernelError (EPERM) if
+    this process may not change routes.
+    """
     indexes = {link.name: link.index for link in list_links(netlink)}
 
     def index_of(name: str) -> int:
@@ -33,7 +35,7 @@ def change_routes(netlink: Netlink, requests: Sequence[RouteRequest]) -> tuple[O
             raise KernelError(errno.ENODEV, f"device {name} does not exist")
         return indexes[name]
 
-    refused: dict[int, KernelError] = {}  # by place, which is a message's sequence number
+    refused: dict[int, KernelError] = {}  # by place in `requests`, the message's sequence number
     messages: list[bytes] = []
     for place, (verb, route) in enumerate(requests):
         try:
@@ -44,7 +46,7 @@ def change_routes(netlink: Netlink, requests: Sequence[RouteRequest]) -> tuple[O
 
     errors: list[BackendError | None] = [None] * len(requests)
     for place, answer in refused.items():
-        # Rights are those of the socket: if one request is refused for them, all were.
+        # The rights are those of the socket: if one request is refused for want of them, all were.
         if answer.number == errno.EPERM:
             raise answer
         errors[place] = refusal(requests[place], answer.number, answer.words)
@@ -58,7 +60,9 @@ _RTM_F_FIB_MATCH = 0x2000
 _RTA_UID = 25
 _RTA_IP_PROTO = 27
 _ICMP = {IPV4: 1, IPV6: 58}
-"""By family: the protocol that no rule for TCP or UDP selects. Linux takes only these three."""
+"""By family: the number of ICMP. A lookup can be for TCP, UDP or ICMP only, and rules that select a
+protocol are mostly for the first two.
+"""
 _LOOKUP_FLAGS = {
     # Without the second flag, IPv4 reports table main for every route.
     IPV4: _RTM_F_FIB_MATCH | _RTM_F_LOOKUP_TABLE,
@@ -68,7 +72,7 @@ _LOOKUP_FLAGS = {
 
 
 def lookup_routes(netlink: Netlink, destinations: Sequence[IP]) -> tuple[Answer, ...]:
-    """The route that decides for a plain packet to each destination."""
+    """Return the answer for a plain packet to each destination, in their order."""
     questions = [
         _plain_packet(address.version) + attribute(RTA_DST, address.packed)
         for address in destinations
@@ -82,7 +86,7 @@ def lookup_routes(netlink: Netlink, destinations: Sequence[IP]) -> tuple[Answer,
 
 @cache
 def _plain_packet(family: int) -> bytes:
-    """The beginning of a lookup: an ICMP packet of root, to an address that follows."""
+    """The beginning of a lookup for an ICMP packet of root. The destination is to be appended."""
     fixed = question_rtmsg(family, width_of(family), _LOOKUP_FLAGS[family])
     of_root = number_attribute(_RTA_UID, 0)
     by_icmp = attribute(_RTA_IP_PROTO, bytes([_ICMP[family]]))

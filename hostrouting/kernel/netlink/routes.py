@@ -170,11 +170,11 @@ def _next_hop(hop: _RawHop, names: Mapping[int, str]) -> NextHop:
 
 
 def _expired(cacheinfo: bytes | None) -> bool | None:
-    """Whether the lifetime of the route is over; None if it has none."""
+    """Whether the lifetime of the route is over; None if the route has no lifetime."""
     if not cacheinfo:
         return None
     ticks_left: int = _EXPIRES.unpack_from(cacheinfo)[0]
-    # Linux says 0 of a route without a lifetime; that a lifetime in its last tick looks the same
+    # Linux says 0 of a route without a lifetime. A lifetime in its last tick looks the same, which
     # does not matter.
     if ticks_left == 0:
         return None
@@ -184,8 +184,9 @@ def _expired(cacheinfo: bytes | None) -> bool | None:
 def _encaps(hops: Iterable[_RawHop]) -> tuple[str, ...]:
     """The encapsulations of the next hops, in the words of `ip` (`Route.unread`).
 
-    What else a route may have and no field is for, such as a realm or a window, says nothing about
-    where its packets go, and is left out. Of rules nothing is, because there it may select packets.
+    Other attributes without a field, such as a realm or a window, are left out: they say nothing
+    about where packets go. For rules nothing is left out, because there any attribute may select
+    packets.
     """
     encaps: set[str] = set()
     for hop in hops:
@@ -214,7 +215,7 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int], sequence: i
     if problem:
         raise KernelError(errno.ERANGE, problem)
     if route.nexthop_id is not None:
-        route = route._replace(next_hops=())  # those of the object: Linux refuses both in a message
+        route = route._replace(next_hops=())  # Linux refuses an object and next hops in one message
     try:
         body = _packed_rtmsg(verb, route) + _packed_attributes(verb, route, index_of)
     except struct.error as error:
@@ -225,9 +226,8 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int], sequence: i
 
 
 def _why_not_sent(route: Route) -> str:
-    """What Linux would not see in the message, or misread; empty if there is nothing.
-
-    An encapsulation is not a reason: the route is sent without it.
+    """Why the route cannot be sent: Linux would not see a part of it in the message, or misread it.
+    Empty if it can be sent. A route with an encapsulation can: it is sent without that.
     """
     has_what_is_only_read = (
         route.source is not None or route.preference != "medium" or route.expired is not None
@@ -277,9 +277,9 @@ def _packed_attributes(verb: Verb, route: Route, index_of: Callable[[str], int])
 def _uses_multipath(verb: Verb, route: Route) -> bool:
     """Whether the next hops of this route, which has some, are sent as RTA_MULTIPATH.
 
-    Several always are. A single one is in a request to delete an IPv4 route, because Linux would
-    otherwise also take a route that begins with this next hop; and in a request to add a route if
-    it has a weight, because no other attribute has one.
+    Several always are. A single one is, in a request to delete an IPv4 route: otherwise Linux would
+    also delete a route of several that begins with it. And so is a single one with a weight in a
+    request to add a route, because no other attribute has a weight.
     """
     if len(route.next_hops) > 1:
         return True
@@ -289,11 +289,9 @@ def _uses_multipath(verb: Verb, route: Route) -> bool:
 
 
 def _needs_empty_gateway(verb: Verb, route: Route) -> bool:
-    """Whether the request has to give the gateway "::", which says that the route has none: a
-    request to delete an IPv6 route.
-
-    Otherwise Linux would also take a route that has a gateway on the same device, and delete it
-    with all its next hops, whoever added them.
+    """Whether the request has to have the gateway "::", which means that the route has none. A
+    request to delete an IPv6 route without a gateway needs it: otherwise Linux could delete a route
+    with a gateway on the same device instead, with all its next hops, whoever added them.
     """
     if verb != "delete" or route.prefix.family != IPV6 or route.nexthop_id is not None:
         return False
@@ -349,5 +347,5 @@ def _packed_metrics(route: Route) -> bytes:
 
 
 def question_rtmsg(family: int, dst_len: int = 0, flags: int = 0) -> bytes:
-    """The fixed part of a question: the other fields are zero."""
+    """The fixed part of a message that asks for routes: the other fields are zero."""
     return _RTMSG.pack(AF_OF[family], dst_len, 0, 0, 0, 0, 0, 0, flags)

@@ -1,16 +1,17 @@
 """A conversation with the kernel over netlink: messages, the socket that carries them, its errors.
 
-A message is a header, a fixed part and attributes; several messages stand back to back. This is
-hand-written because loading pyroute2 takes a tenth of a second, which is more than a whole check,
-and it takes 140 µs to decode a device.
+A message is a header, a fixed part and attributes; several messages stand back to back. The codec
+is our own because to load pyroute2 takes a tenth of a second, which is more than a whole check, and
+to decode a device with it takes 140 µs.
 
 The kernel processes a request while it is being sent, so afterwards the answers are in the receive
-buffer. As many requests are sent at once as have answers that fit into a buffer of the default
+buffer. Only so many requests are sent at once that their answers fit into a buffer of the default
 size. A batch asks for an acknowledgement of its last message only; the kernel answers the other
 messages only if it refuses them.
 
-There is one conversation at a time, and one that fails is the last one of its socket. Who has sent
-an answer is not looked at: Linux lets only root send messages to a socket of another process.
+A conversation is a request and its answers. There is one at a time, and after one that fails the
+socket is not used again. A process with CAP_NET_ADMIN can send messages to this socket, too: only
+those of the kernel count as answers.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ NLM_F_DUMP = 0x300
 _NLMSGERR_ATTR_MSG = 1
 _NLA_TYPE_MASK = 0x3FFF  # without the flags for nesting and byte order
 
+_KERNEL = 0  # its port
 _SOL_NETLINK = 270
 _NETLINK_CAP_ACK = 10
 _NETLINK_EXT_ACK = 11
@@ -50,8 +52,8 @@ _SO_RCVBUFFORCE = 33
 
 # Sizes.
 
-# For lists and bursts of reports; without privilege, the host's limit is used. And for requests,
-# of which only changes are long, and these need privilege.
+# To receive lists and bursts of reports; without privilege, the host's limit is used. And to send
+# requests, of which only changes are long, and these need privilege.
 _BUFFER = 1 << 22
 _LONGEST_PART = 1 << 16  # the kernel sends a list in parts of up to 32 KiB
 _CHANGES_AT_ONCE = 128  # one takes up to 64 KiB, and the error that answers it up to 1 KiB
@@ -87,7 +89,9 @@ class KernelError(Exception):
 
 @contextmanager
 def kernel_errors(attempt: str) -> Iterator[None]:
-    """Raise errors of the kernel and its sockets as a BackendError: "cannot", and the attempt."""
+    """Turn an error of the kernel or its sockets in the block into a BackendError, whose text is
+    "cannot" and the attempt.
+    """
     try:
         yield
     except KernelError as error:
@@ -113,32 +117,32 @@ def aligned(length: int) -> int:
 
 
 def attributes_of(data: bytes, at: int = 0) -> dict[int, bytes]:
-    """The attributes from an offset to the end, by number. Bytes too few for one are ignored."""
+    """The attributes from an offset to the end, by number. A rest too short for one is ignored."""
     attributes: dict[int, bytes] = {}
     unpack = ATTRIBUTE.unpack_from
     header_size = ATTRIBUTE.size
-    last_place = len(data) - header_size
-    while at <= last_place:
+    last_start = len(data) - header_size
+    while at <= last_start:
         length, number = unpack(data, at)
         number &= _NLA_TYPE_MASK
         attributes[number] = data[at + header_size : at + length]
-        # As `aligned`, without a call for each attribute; a length of 0 must not stop the loop.
+        # `aligned`, inlined for speed. With a length of 0, the loop would not end.
         at += ((length + 3) & ~3) or header_size
     return attributes
 
 
 def attribute(number: int, value: bytes) -> bytes:
-    """One attribute, padded with zeros; struct.error if the value is too large."""
+    """An attribute, padded with zeros; struct.error if the value is too large."""
     return ATTRIBUTE.pack(ATTRIBUTE.size + len(value), number) + value + bytes(-len(value) % 4)
 
 
 def number_attribute(number: int, value: int) -> bytes:
-    """One attribute whose value is a number of 32 bits; struct.error if it is too large."""
+    """An attribute whose value is a number of 32 bits; struct.error if it is too large."""
     return NUMBER_ATTRIBUTE.pack(NUMBER_ATTRIBUTE.size, number, value)
 
 
 def message(type_: int, flags: int, body: bytes, sequence: int = 0) -> bytes:
-    """A request; whatever answers it has the same sequence number."""
+    """Make a request; its answers have the same sequence number."""
     header = HEADER.pack(HEADER.size + len(body), type_, _NLM_F_REQUEST | flags, sequence, 0)
     return header + body
 
@@ -174,8 +178,10 @@ class Netlink:
 
         `groups` is the mask of the groups whose reports it receives.
         """
-        self.is_torn = False
-        """Set if a list changed while the kernel wrote it; whoever asks for lists resets it."""
+        self.list_has_changed = False
+        """Set if a list changed while the kernel wrote it (NLM_F_DUMP_INTR): an entry may be
+        missing, or be there twice. A caller that asks for lists sets it to false before.
+        """
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC)
         set_option = self._socket.setsockopt
         set_option(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
@@ -184,7 +190,7 @@ class Netlink:
             set_option(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _BUFFER)
         for option in (_NETLINK_CAP_ACK, _NETLINK_EXT_ACK, _NETLINK_GET_STRICT_CHK):
             set_option(_SOL_NETLINK, option, 1)
-        # This takes one system call for each answer; Python's own time-out takes two.
+        # With this option, an answer takes one system call; with Python's own time-out, two.
         timeval = struct.pack("=qq", math.ceil(timeout), 1)  # zeros would mean: wait for ever
         set_option(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
         self._socket.bind((0, groups))
@@ -248,8 +254,8 @@ class Netlink:
                 yield run[at : at + size]
 
     def dump_in_runs(self, type_: int, body: bytes) -> Iterator[tuple[int, bytes]]:
-        """The messages of one of the kernel's lists: those that follow each other and have the same
-        header together, behind the size of one.
+        """The messages of one of the kernel's lists, in runs: messages that follow each other and
+        have the same header, and so the same size. Yield that size and the run.
         """
         self._send([message(type_, NLM_F_DUMP, body)])
         while True:
@@ -258,7 +264,7 @@ class Netlink:
             while at + HEADER.size <= len(part):
                 length, kind, flags, _, _ = HEADER.unpack_from(part, at)
                 if flags & NLM_F_DUMP_INTR:
-                    self.is_torn = True
+                    self.list_has_changed = True
                 if kind in {_NLMSG_ERROR, _NLMSG_DONE}:
                     error = error_of(part, at)
                     if error.number:
@@ -279,13 +285,15 @@ class Netlink:
         """The next answer, with all its messages whole; OSError if none comes in time (EAGAIN), or
         if answers were lost (ENOBUFS).
         """
-        answer = self._socket.recv(_LONGEST_PART)
+        answer, (sender, _) = self._socket.recvfrom(_LONGEST_PART)
+        while sender != _KERNEL:
+            answer, (sender, _) = self._socket.recvfrom(_LONGEST_PART)
         if len(answer) == _LONGEST_PART:
             raise KernelError(errno.EBADMSG, "the answer was cut short")
         return answer
 
 
 def _with_acknowledgement(request: bytes) -> bytes:
-    """The request, changed so that it is also answered if the kernel does not refuse it."""
+    """The request, changed so that the kernel answers it even if it succeeds."""
     _, type_, flags, sequence, _ = HEADER.unpack_from(request)
     return message(type_, flags | NLM_F_ACK, request[HEADER.size :], sequence)

@@ -1,7 +1,7 @@
-"""Listening for changes: a socket that receives the kernel's reports.
+"""NetlinkWatch listens for changes: its socket receives the kernel's reports.
 
-A watch does not say what has changed. If its buffer overflows, reports are lost, and that counts as
-a change.
+A watch does not say what has changed. If the buffer of the socket overflows, reports are lost,
+which counts as a change.
 """
 
 from __future__ import annotations

@@ -74,6 +74,13 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
         {"routes": [BY_BRIDGE, BY_DOWN], "links": LINKS[:3]},
         "delete 2: no pod is known to use it",
     ),
+    "routes, whose protocol does not matter": (
+        {
+            "routes": [BY_BRIDGE._replace(protocol=number) for number in (0, 2, 3, 4)],
+            "links": LINKS[:3],
+        },
+        "delete 4: no pod",
+    ),
     "route, by the neighbour": (
         {"routes": [BY_BRIDGE], "neighbours": [NEIGHBOUR]},
         "delete 2: no device has the MAC",
@@ -109,6 +116,17 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
         "conflict 3: a device behind azv1",
     ),
     "learned from the uplink": (THREE | {"learned": ((DEAD, "eth0"),)}, "delete 3: no device"),
+    **{
+        f"learned from a port of kind {kind}": (
+            THREE
+            | {
+                "links": [*LINKS, Link(name="up1", index=9, kind=kind, master="azure0")],
+                "learned": ((DEAD, "up1"),),
+            },
+            "delete 3: no device",
+        )
+        for kind in ("", "bond", "team", "vlan", "macvlan")
+    },
     "unreadable port": (
         THREE | {"links": [*LINKS, UNKNOWN]},
         "keep 3: its pod may be alive behind azv9, where",
@@ -157,21 +175,6 @@ def test_fates(row: str) -> None:
     assert [(entry.fate, words in entry.reason) for entry in entries] == [(fate, True)] * int(
         count
     ), entries
-
-
-@pytest.mark.parametrize("kind", ["", "bond", "team", "vlan", "macvlan"])
-def test_what_connects_a_bridge_to_the_network(kind: str) -> None:
-    """No pod is behind such a port, whatever the bridge has learned there."""
-    uplink = Link(name="up1", index=9, kind=kind, master="azure0")
-    entries, _ = judged(**THREE, links=[*LINKS, uplink], learned=((DEAD, "up1"),))
-    assert [entry.fate for entry in entries] == ["delete"] * 3
-
-
-def test_the_protocols_of_azure_vnets_routes() -> None:
-    """They have none of their own."""
-    routes = [BY_BRIDGE._replace(protocol=number) for number in (0, 2, 3, 4)]
-    entries, _ = judged(routes=routes, links=LINKS[:3])
-    assert [entry.fate for entry in entries] == ["delete"] * 4
 
 
 def test_spellings() -> None:
@@ -280,6 +283,10 @@ FINDINGS: dict[str, tuple[dict[str, Any], str]] = {
     "it lists a pod that is alive": ({"rules": LIVE_RULES, "state": state("azv8", "10.1.0.5")}, ""),
     "no ebtables": ({"rules": None}, "requirement error ebtables"),
     "no ebtables and no bridge of azure-vnet": ({"rules": None, "links": OF_CNI0}, ""),
+    "it lists a stale pod": (
+        {"rules": [ARP], "state": state("azv8", "10.1.0.5")},
+        "azure-vnet warning /var/run/azure-vnet.json",
+    ),
     "dry run": ({"dry_run": True}, "azure-vnet note azureVnetCleanup.dryRun"),
 }
 
@@ -293,13 +300,6 @@ def test_findings(row: str) -> None:
         " ".join(f"{finding.name} {finding.severity} {finding.target}" for finding in findings)
         == wanted
     )
-
-
-def test_a_pod_that_the_state_file_still_lists() -> None:
-    """Its device is gone and its rules are stale, but azure-cnms adds them again from the file."""
-    _, [finding] = judged([ARP], state=state("azv8", "10.1.0.5"))
-    assert finding.severity == "warning"
-    assert "still lists a-eth0, whose rules are stale" in finding.sentence
 
 
 AZURE, CILIUM = (

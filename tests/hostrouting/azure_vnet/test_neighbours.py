@@ -202,7 +202,7 @@ class TestOnLinux:
 
         def change(netlink: Netlink, kind: int, _family: int) -> None:
             if kind == RTM_GETLINK and left:
-                netlink.is_torn = left.pop()
+                netlink.list_has_changed = left.pop()
 
         before_each_list(monkeypatch, change)
         if times == 4:

@@ -3,7 +3,7 @@
 from hypothesis import given
 
 from hostrouting.boot import units
-from hostrouting.boot.files import files_of, render_config
+from hostrouting.boot.files import files_of
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.host.layout import HostLayout
 from tests.support.configs import configs
@@ -26,6 +26,7 @@ def test_the_order(config: HostRoutingConfig) -> None:
     assert paths[: len(first)] == first
     assert paths[len(paths) - len(drop_ins) :] == drop_ins
     assert len(set(paths)) == len(paths)
+    assert (LAYOUT.networkd_path in paths) is (config.manage_foreign == "keep")
 
 
 @given(configs(), configs())
@@ -35,12 +36,6 @@ def test_values_are_data(one: HostRoutingConfig, other: HostRoutingConfig) -> No
     second = {file.path: file for file in files_of(other, python=PYTHON)}
     for path in first.keys() & second.keys() - {LAYOUT.config_path}:
         assert first[path] == second[path]
-
-
-@given(configs())
-def test_read_back(config: HostRoutingConfig) -> None:
-    """config.json is the configuration, for people to read."""
-    assert HostRoutingConfig.from_json(render_config(config)) == config
 
 
 def test_no_gate_without_a_gated_unit() -> None:

@@ -46,14 +46,19 @@ the host does not have the expected device
 Linux refuses an IPv6 route with its own gateway inside, unless a longer one leads to the gateway
 + ::/0 via 2001:db8::1 dev eth0 metric 1024; 2001:db8::/32 dev ib0 metric 100
   2001:db8::/33 2001:db8:8000::/33 | 2001:db8::/64 dev eth0 metric 256 proto 2 | 2001:db8::/32
+a rule is proposed, unless it leads away what is fine, or comes before one for table local
++ elsewhere; rule
+  earlier-rule: 99: from all to 172.16.0.0/16 lookup main
+  earlier-rule | 172.16.5.0/24 dev wg1 table 100 | 172.16.0.0/16 allow=wg1
+  earlier-rule | rule pref 200 lookup 255
 """)
 def test_repairs(row: HostRow) -> None:
-    """The destinations of the routes, then the reasons for what no route repairs, and the cause."""
+    """The destinations of the routes, the reasons for what no route repairs, and a rule for it."""
     report = checked_as(vm_of(row.host), row.asked)
-    reasons, _, cause = row.answer.partition(": ")
+    reasons, _, rule = row.answer.partition(": ")
     assert [*destinations(report), *dict.fromkeys(reasons_of(report))] == reasons.split()
-    if cause:
-        assert {unsafe.why.cause for unsafe in family_of(report).repair.unrepairable} == {cause}
+    whys = [unsafe.why for unsafe in family_of(report).repair.unrepairable]
+    assert [str(why.rule) for why in whys if why.rule is not None] == ([rule] if rule else [])
 
 
 def destinations(report: CheckReport) -> list[str]:

@@ -147,16 +147,6 @@ def test_to_allow_a_card_is_no_remedy(link: Link) -> None:
     assert "mayAllow" not in escape.facts
 
 
-def test_the_route_and_the_rule_of_an_escape() -> None:
-    """Programs read by which devices packets escape, and what leads there."""
-    [escape, *_] = findings(vm_of("172.16.5.0/24 nexthop via 10.0.0.1 dev eth0 nexthop dev ib0"))
-    assert escape.facts["devs"] == ["ib0"]
-    assert escape.facts["route"].startswith(
-        "172.16.5.0/24 proto unspec nexthop via 10.0.0.1 dev eth0"
-    )
-    assert escape.facts["rule"] == "32766: from all lookup main"
-
-
 def test_the_cost_of_a_repair() -> None:
     """It names what the routes take, and not an address for which no route is longer."""
     host = vm_of("172.16.5.0/24 dev eth1; link docker0 bridge; 172.16.5.9/32 dev docker0")
@@ -173,16 +163,6 @@ def test_what_a_repair_needs_is_not_what_another_device_needs() -> None:
     )
     [unsafe] = named("unsafe", host, expected_devs=["eth0"])
     assert "eth1" not in unsafe.sentence
-
-
-def test_the_kind_of_an_escape() -> None:
-    """Programs read how the packets are refused, which the name alone does not say."""
-    by_route = vm_of("blackhole 172.16.5.0/24 proto 4")
-    by_rule = vm_of("rule pref 50 to 172.16.5.0/24 prohibit")
-    for node, kind in ((by_route, "blackhole"), (by_rule, "prohibit")):
-        [escape, *_] = findings(node)
-        assert escape.name == "refused"
-        assert escape.facts["kind"] == kind
 
 
 def test_the_sentence_of_a_verdict_with_several_doubts() -> None:

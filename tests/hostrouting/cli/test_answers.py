@@ -20,7 +20,7 @@ from tests.support.incidents import (
 )
 from tests.support.nodes import BITS, block_of, nodes
 from tests.support.statuses import INCIDENTS
-from tests.support.tasks import CIDR, REPAIR, lose_routes, type_routes
+from tests.support.tasks import CIDR, REPAIR, lose_routes, manager_of, type_routes
 from tests.support.topologies import (
     cni_node,
     refusing,
@@ -51,9 +51,11 @@ HOSTS = {
 
 
 def of_a_snapshot(host: FakeHost, *words: str) -> Said:
-    """What the command says of a snapshot of this host, on one where nothing can be read."""
+    """What the command says of a snapshot, on a host with kubelet where nothing can be read."""
     saved = say("snapshot", host=host).out.encode()
     elsewhere = FakeHost(files=FakeFiles({HostLayout.config_path: "{"}))
+    manager_of(elsewhere).properties["kubelet.service"] = {"LoadState": "loaded"}
+    manager_of(elsewhere).states["kubelet.service"] = "active"
     return say(*words, "--snapshot", "-", host=elsewhere, stdin=saved)
 
 

@@ -184,4 +184,5 @@ def pass_the_guard(machine: Machine, kernel: NetlinkBackend) -> None:
     """Let the guard make a pass."""
     files = LocalFiles(str(machine.outside("/")))
     host = Host(backend=NetlinkBackend, files=files, manager=None)
-    Guard(host, kernel, clock=Unlocked()).make_next_pass()
+    with kernel.watch() as watch:
+        Guard(host, kernel, watch, clock=Unlocked()).make_next_pass()

@@ -2,26 +2,7 @@
 
 import pytest
 
-from hostrouting.gate.unit_names import (
-    instance_pattern,
-    is_template,
-    plain_instance,
-    template_of,
-)
-from hostrouting.host.systemd import unit_name
-
-
-@pytest.mark.parametrize(
-    ("name", "unit"),
-    [
-        ("kubelet", "kubelet.service"),
-        ("systemd-nspawn@node1.pool.local", "systemd-nspawn@node1.pool.local.service"),
-        ("a.socket", "a.socket"),
-    ],
-)
-def test_a_name_as_systemctl_takes_it(name: str, unit: str) -> None:
-    """A dot alone is not a type."""
-    assert unit_name(name) == unit
+from hostrouting.gate.unit_names import instance_pattern, is_template, plain_instance, template_of
 
 
 def test_a_template() -> None:

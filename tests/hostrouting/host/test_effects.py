@@ -5,7 +5,8 @@ import pytest
 import phases
 from hostrouting.check.check import check_snapshot
 from hostrouting.finding import Finding
-from hostrouting.host.effects import Effects, Operation, effects_of, recorded_in_errors
+from hostrouting.host.effects import Effects, effects_of, recorded_in_errors
+from hostrouting.host.operation import Operation
 from hostrouting.install.results import CheckResult
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.route import Route

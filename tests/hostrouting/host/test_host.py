@@ -13,7 +13,7 @@ from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeHost, FakeKernel, FakeManager
 from tests.support.kinds import raises
-from tests.support.locks import locking, locking_in_turn, wait_until_no_thread_locks
+from tests.support.locks import locking, wait_until_no_thread_locks
 from tests.support.tasks import context, manager_of
 
 LAYOUT = HostLayout()
@@ -72,7 +72,7 @@ def test_a_cancelled_wait(tmp_path: Path) -> None:
     ctx = phases.Context()
     lock = tmp_path / LAYOUT.lock_path.lstrip("/")
     lock.parent.mkdir(parents=True)
-    with locking(lock, "--exclusive"):
+    with locking(lock):
         canceller = threading.Timer(0.1, ctx.cancel, ["Ctrl-C"])
         canceller.start()
         with pytest.raises(phases.Cancelled, match="Ctrl-C"), host.locked(ctx):
@@ -81,20 +81,6 @@ def test_a_cancelled_wait(tmp_path: Path) -> None:
     wait_until_no_thread_locks()
     with host.locked(context()):
         pass
-
-
-@pytest.mark.linux
-def test_a_host_that_is_locked_again_and_again(tmp_path: Path) -> None:
-    """A run has its turn soon beside processes that take the lock again and again."""
-    host = Host(backend=FakeKernel, files=LocalFiles(tmp_path), manager=None)
-    lock = tmp_path / LAYOUT.lock_path.lstrip("/")
-    lock.parent.mkdir(parents=True)
-    with locking_in_turn(lock, 2) as turns_of_others:
-        for _ in range(50):
-            with host.locked(phases.Context()):
-                pass
-        # One that asked every 0.1 s would have had one turn in a hundred or two.
-        assert turns_of_others() < 50 * 20
 
 
 def test_an_image(tmp_path: Path) -> None:

@@ -119,6 +119,13 @@ class TestCompile:
         """The reason is its last line, or how it ended."""
         assert self.reason(python(tmp_path, FIRST_LINES, code)).startswith(reason)
 
+    def test_the_present_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """No module is loaded from it: in /tmp, anybody could have put it there."""
+        for name in ("compileall", "filecmp"):
+            (tmp_path / f"{name}.py").write_text("raise SystemExit('from the present folder')")
+        monkeypatch.chdir(tmp_path)
+        assert NodeInterpreter(FakeFiles()).compile(sys.executable, sources_of_program())
+
     def test_one_that_hangs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """It is ended."""
         monkeypatch.setattr(interpreter, "_TIMEOUT", 0.2)

@@ -2,6 +2,8 @@
 
 import errno
 import fcntl
+import os
+import signal
 import stat
 import subprocess
 from collections.abc import Callable
@@ -14,6 +16,8 @@ import pytest
 from hostrouting.errors import HostError
 from hostrouting.host.base import Files
 from hostrouting.host.files import LocalFiles
+from hostrouting.host.layout import HostLayout
+from hostrouting.host.process_lock import ProcessLock
 from hostrouting.testing import FakeFiles
 from tests.support.children import in_child
 from tests.support.locks import wait_until_no_thread_locks
@@ -52,6 +56,62 @@ def test_a_lock_is_that_of_flock(tmp_path: Path, name: str) -> None:
         assert in_child(lambda: subprocess.run(take, check=False).returncode) == 0
         assert not name or stat.S_IMODE(place.stat().st_mode) == 0o600
         place.chmod(0o777)
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("is_free", [True, False])
+def test_the_lock_of_a_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_free: bool
+) -> None:
+    """It keeps out flock(1), and another process as this one, also if it had to be awaited."""
+    place = str(tmp_path / "lock")
+    monkeypatch.setattr(HostLayout, "lock_path", place)
+    lines: list[str] = []
+    other = LocalFiles().lock(place, list)
+    if is_free:
+        other.release()
+
+    def let_it_in(_level: int, line: str) -> None:
+        lines.append(line)
+        other.release()
+
+    def give_up(_level: int, line: str) -> None:
+        raise TimeoutError(line)
+
+    def enter() -> None:
+        with ProcessLock(give_up):
+            pass
+
+    with ProcessLock(let_it_in):
+        share = ["flock", "--shared", "--nonblock", place, "true"]
+        assert subprocess.run(share, check=False).returncode == 1
+        with pytest.raises(TimeoutError, match="waiting for "):
+            in_child(enter)
+    in_child(enter)
+    assert bool(lines) is not is_free
+
+
+@pytest.mark.linux
+def test_a_process_that_was_forked_meanwhile(tmp_path: Path) -> None:
+    """It neither gives the lock back nor keeps it when this process releases it, although it has
+    the open file.
+    """
+    ours = LocalFiles(tmp_path).lock("/lock", list)
+    in_child(ours.release)
+    other = LocalFiles(tmp_path).lock("/lock", list)
+    assert not other.is_held()
+    other.release()
+    child = os.fork()
+    if not child:
+        signal.pause()
+    try:
+        ours.release()
+        next_one = LocalFiles(tmp_path).lock("/lock", list)
+        assert next_one.is_held()
+        next_one.release()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def test_a_lock_that_is_a_link(tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_name_of_a_unit() -> None:
     """A service may be given by its short name, as to systemctl."""
-    names = {"kubelet": "kubelet.service", "a.b": "a.b.service", "m@*": "m@*"}
+    names = {"kubelet": "kubelet.service", "m@a.b": "m@a.b.service", "m@*": "m@*"}
     kinds = "service socket target timer path mount automount swap device slice scope"
     names |= {f"a.{kind}": f"a.{kind}" for kind in kinds.split()}
     assert {name: unit_name(name) for name in names} == names

@@ -10,12 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import phases
-from hostrouting.config.settings import (
-    MACHINES,
-    GateConfig,
-    HostRoutingConfig,
-    ProbeRewriteConfig,
-)
+from hostrouting.config.settings import MACHINES, GateConfig, HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.host.effects import effects_of
 from hostrouting.install.plan import Plan
 from hostrouting.model.route import Route
@@ -195,9 +190,13 @@ CASES: dict[str, Case] = {
             *("network-pre.target", "network.target", "network-online.target"),
         )
     },
+    "a unit with a root of its own": case(
+        f"{MACHINES} has RootDirectory=, so root would run the gate from that folder",
+        with_properties(PROBE_UNIT, RootDirectory="/srv/app"),
+    ),
     "another name of a unit": case(
         "k8s.service is another name of kubelet.service, and the gate needs the unit's own; name "
-        "kubelet.service in gate.units instead",
+        "kubelet.service in gate.units",
         with_properties("k8s.service", Id="kubelet.service"),
         wanted=gating("k8s.service"),
     ),
@@ -292,7 +291,10 @@ def test_each_cause(name: str) -> None:
         assert dry.result.report is None
         assert not dry.result.is_empty
     actions = [finding for finding in dry.result.check_findings if finding.name == "action"]
-    for line in (*actions, *(f"remove {path}" for path in dry.result.files.removes)):
+    files = dry.result.files
+    lines = [f"write {path}" for path in files.written_paths]
+    lines += [f"remove {path}" for path in files.removes]
+    for line in (*actions, *lines):
         assert str(line) in str(dry.result)
 
 

@@ -4,11 +4,7 @@ from hostrouting.check.repair_line import repair_line
 from hostrouting.finding import ESCAPES, WRONG
 from hostrouting.install.host_check import HostCheck, check_host
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200
-from tests.support.tasks import (
-    CIDR,
-    REPAIR,
-    config,
-)
+from tests.support.tasks import CIDR, REPAIR, config
 from tests.support.topologies import vpn_node
 
 MANAGED = FakeFiles({"/run/systemd/netif/links/2": "ADMIN_STATE=configured\n"})

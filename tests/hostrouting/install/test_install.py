@@ -216,42 +216,47 @@ class TestLaws:
     def test_a_task_alone(
         self, old: HostRoutingConfig, new: HostRoutingConfig, kind: type[InstallTask]
     ) -> None:
-        """A task alone is Configure of the installed configuration with its own section.
+        """A task alone is Configure of the installed configuration with its own section, and with
+        the gate, the guard and manageForeign where the task has them.
 
-        Its undo is that of the section as it was, and of the guard if the task had left it nothing
-        to guard; a second undo does nothing.
+        Its undo installs again what was installed before; a second undo does nothing.
         """
         host, _ = node()
         apply(host, old)
+        former = read_installed(host)
         task = kind(new, host=host, allow_removal=True)
         undo = phases.task("undo")(task.undo)
-        for section, step in ((new, task), (old, undo), (old, undo)):
-            installed = read_installed(host)
-            assert kind.section is not None
-            whole = installed.replaced(kind.section, section)
-            if section is old and whole.has_work and not installed.has_work:
-                whole = whole._replace(guard=old.guard)
+        done = former.replaced(task.request.names, new)
+        for whole, step in ((done, task), (former, undo), (former, undo)):
             apply_task(step)
             assert differing(disk(host), wanted_disk(whole)) == []
             apply(host, whole)
             assert_installed(host, whole, old)
 
+    @example(ESCAPING._replace(guard=GuardConfig(enabled=True)), ESCAPING, 1)
     @given(possible(), possible(), st.integers(1, 2))
     def test_another_run_meanwhile(
         self, one: HostRoutingConfig, other: HostRoutingConfig, nth: int
     ) -> None:
-        """Of two tasks that run at once, each keeps what the other has installed."""
+        """Of two tasks that run at once, each keeps what the other has installed. What both apply
+        is as the last one has it.
+        """
         host, mishaps = node()
         tasks = [
             ConfigureStaticRoutes(one, host=host, allow_removal=True),
             CheckRouteOverlap(other, host=host, allow_removal=True),
         ]
+        in_order = tasks[:]
         before_lock(mishaps, nth, lambda: apply_task(tasks.pop()))
         apply_task(tasks[0])
+        if nth == 1 and len(tasks) == 1:  # without anything to do, the first one takes no lock
+            in_order.reverse()
         mishaps.watch = lambda _event: None
         for task in tasks[1:]:  # its moment has not come
             apply_task(task)
-        whole = NOTHING.replaced("static_routes", one).replaced("route_overlap", other)
+        whole = NOTHING
+        for task in in_order:
+            whole = whole.replaced(task.request.names, task.config)
         assert differing(disk(host), wanted_disk(whole)) == []
 
     @example(NOTHING, ESCAPING, ESCAPING, 1)
@@ -482,10 +487,19 @@ def test_a_run_that_installs_while_another_one_reads() -> None:
     assert read_installed(FakeHost(files=LateFiles())) == WANTED
 
 
+def test_a_config_json_that_is_a_link_to_nothing() -> None:
+    """It is missing, too: no run has written it since."""
+    host = configured(WANTED)
+    del host.files.texts[LAYOUT.config_path]
+    host.files.links[LAYOUT.config_path] = "/nowhere"
+    with pytest.raises(ConfigError, match="is missing, although"):
+        read_installed(host)
+
+
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        (None, "json is missing, although files of hostrouting are still there"),
+        (None, "json is missing, although .*conf is still there"),
         ("{", "json is not JSON: .*line 1 column 2"),
         ('{"hostRouting": {"later": 1}}', "json: hostRouting.later: unknown key"),
         ("{}", "json configures nothing, although .*conf is still there"),

@@ -1,5 +1,6 @@
 """hostrouting.install.losses: the protection that a configuration would take away."""
 
+import json
 from collections.abc import Callable
 from ipaddress import IPv4Network
 
@@ -10,17 +11,29 @@ from hostrouting.config.settings import (
     GateConfig,
     GuardConfig,
     HostRoutingConfig,
+    gated_units,
 )
 from hostrouting.errors import ConfigError
 from hostrouting.install.installed import read_installed
 from hostrouting.install.losses import find_losses
+from hostrouting.status import find_status
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.tasks.task import InstallTask
 from hostrouting.testing import FakeHost, h200
 from tests.support.sections import expect
-from tests.support.tasks import CIDR, REPAIR, config, configured, failure_of, ours, run, undo
+from tests.support.tasks import (
+    CIDR,
+    LAYOUT,
+    REPAIR,
+    config,
+    configured,
+    failure_of,
+    ours,
+    run,
+    undo,
+)
 
 OLD = config(*REPAIR, cidrs=(CIDR,))._replace(guard=GuardConfig(enabled=True))
 LOSSES = {
@@ -50,7 +63,7 @@ LOSSES = {
 
 def losses(old: HostRoutingConfig, new: HostRoutingConfig) -> list[str]:
     """What the new configuration would take away."""
-    return [str(fault) for fault in find_losses(old, new)]
+    return [str(fault) for fault in find_losses(old, gated_units(old), new)]
 
 
 @pytest.mark.parametrize(("new", "sentence"), LOSSES.values(), ids=LOSSES)
@@ -103,6 +116,16 @@ def test_no_loss() -> None:
     assert losses(HostRoutingConfig(), OLD) == []
 
 
+@pytest.mark.parametrize("gate", [None, GateConfig((MACHINES,))])
+def test_a_gate_that_nobody_has_named(gate: GateConfig | None) -> None:
+    """The gate of machines is there by itself; in WARN, it is no loss if another unit is named."""
+    named = GateConfig(("kubelet.service",))
+    warn = config(*REPAIR, cidrs=(CIDR,), mode="WARN")
+    lost = losses(warn._replace(gate=gate), warn._replace(gate=named))
+    assert bool(lost) is (gate is not None)
+    assert losses(OLD._replace(gate=gate), OLD._replace(gate=named)) != []
+
+
 def test_no_loss_of_an_instance() -> None:
     """The template gates it, too."""
     instance = OLD._replace(gate=GateConfig(("systemd-nspawn@kube.1.service",)))
@@ -137,3 +160,15 @@ def test_no_task_takes_protection_away_unasked(
     run(protecting)
     undo(protecting)
     assert read_installed(protecting.host) == HostRoutingConfig()
+
+
+def test_an_edited_config() -> None:
+    """What is gated now counts, and not only what config.json says now."""
+    host = configured(OLD._replace(gate=GateConfig(("kubelet.service",))))
+    edited = OLD._replace(gate=GateConfig(("kublet.service",)))
+    host.files.texts[LAYOUT.config_path] = json.dumps(edited.to_mapping())
+    sentence = "kubelet.service would no longer wait for the gate"
+    failure_of(run, Configure(read_installed(host), host=host), of=ConfigError, match=sentence)
+    page = find_status(host)
+    assert (page.state, page.command) == ("differs", "")
+    assert any(sentence in finding.sentence for finding in page.wrong)

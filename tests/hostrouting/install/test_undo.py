@@ -2,23 +2,19 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import repeat
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 import phases
-from hostrouting.config import GuardConfig, HostRoutingConfig
-from hostrouting.config.settings import MACHINES
-from hostrouting.errors import (
-    HostRoutingError,
-    NotReady,
-    RouteConflict,
-)
+from hostrouting.config import GuardConfig, HostRoutingConfig, StaticRoutesConfig
+from hostrouting.config.settings import MACHINES, GateConfig
+from hostrouting.errors import HostRoutingError, NotReady, RouteConflict
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.model.route import Route
 from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, h200
 from tests.hostrouting.install.test_install import (
@@ -122,6 +118,21 @@ class TestOtherRuns:
         assert read_installed(host) == OTHER
         assert our_destinations(host) == ["10.7.0.0/16"]
 
+    def test_the_gate_of_another_task(self) -> None:
+        """An undo takes the gate and the guard along only if no other section has changed since."""
+        gate = GateConfig(("kubelet.service",))
+        whole = WANTED._replace(gate=gate, guard=GuardConfig(enabled=True))
+        host = FakeHost(kernel=h200())
+        routes, check = (
+            make(whole, host=host) for make in (ConfigureStaticRoutes, CheckRouteOverlap)
+        )
+        run(routes)
+        run(check)
+        undo(routes)
+        assert read_installed(host) == whole._replace(static_routes=StaticRoutesConfig())
+        undo(check)
+        assert read_installed(host) == HostRoutingConfig(gate=gate)
+
     def test_a_removal_since(self) -> None:
         """Where the section was empty before, nothing is left to take back, nor to guard."""
         host = configured(CHECKED._replace(guard=GuardConfig(enabled=True)))
@@ -201,25 +212,12 @@ class TestFormer:
         assert read_installed(host) == OTHER
 
 
-class TestReports:
-    """The undo of a report takes back that run, and nothing of an earlier one."""
-
-    @pytest.fixture
-    def host(self) -> FakeHost:
-        """An H200 node."""
-        return FakeHost(kernel=h200())
-
-    @pytest.fixture
-    def task(self, host: FakeHost) -> Configure:
-        """A task that has run, and takes no protection away; its undo may."""
-        task = Configure(WANTED, host=host)
-        run(task)
-        return task
-
-    def test_a_run_that_changed_nothing(self, host: FakeHost, task: Configure) -> None:
-        """Nothing at all is taken back, also if the next task fails."""
-        installed = dict(host.files.texts)
-        fails = phases.serial(task, StubTask("x", errors=repeat(OSError())), name="all")
-        assert not phases.run(fails, undo_on_failure=True).ok
-        assert host.files.texts == installed
-        assert len(ours(host)) == 2
+def test_a_run_that_changed_nothing() -> None:
+    """Nothing of an earlier run is taken back if the next task fails."""
+    host = configured(WANTED)
+    installed = dict(host.files.texts)
+    fails = StubTask("x", errors=[OSError()])
+    both = phases.serial(Configure(WANTED, host=host), fails, name="all")
+    assert not phases.run(both, undo_on_failure=True).ok
+    assert host.files.texts == installed
+    assert len(ours(host)) == 2

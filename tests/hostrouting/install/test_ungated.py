@@ -76,14 +76,3 @@ def test_a_run_and_its_dry_run_say_it(caplog: pytest.LogCaptureFixture) -> None:
     assert "finding" in vars(record)["phases"], "the command leaves it out"
     run(Configure(GATED, host=host, allow_removal=True))
     assert Configure(GATED, host=host).plan().findings == ()
-
-
-@pytest.mark.parametrize("mode", ["STRICT", "WARN"])
-def test_what_a_run_warns_of(mode: str) -> None:
-    """Its result has the warnings of the plan, and not its notes."""
-    used = {"ActiveState": "active", "UnitFileState": "enabled"}
-    manager = FakeManager(properties={"kubelet.service": used})
-    host = FakeHost(kernel=h200(), manager=manager)
-    plan = Configure(config(*REPAIR, cidrs=(CIDR,), mode=mode), host=host).plan()
-    assert [finding.target for finding in plan.obstacles] == ["kubelet.service"]
-    assert bool(plan.warnings) == (mode == "STRICT")

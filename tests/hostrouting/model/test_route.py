@@ -39,6 +39,7 @@ ROUTES = {
     "172.16.0.0/16 dev ib0 proto kernel scope link": Route.to(
         "172.16.0.0/16", dev="ib0", protocol=2
     ),
+    "fd00::/8 dev eth0 proto unspec": Route.to("fd00::/8", dev="eth0"),
     "local ::1/128 proto unspec scope host expires 0sec": Route.to("::1", type="local")._replace(
         scope=254, expired=True
     ),

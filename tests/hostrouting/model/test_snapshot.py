@@ -14,7 +14,7 @@ from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import SAVE, Address, Link, Snapshot
 from tests.support.ip_text import routes_of, text_rows
-from tests.support.nodes import nodes, with_rules
+from tests.support.nodes import nodes
 
 EMPTY = json.loads(Snapshot((), (), (), ()).to_json())
 
@@ -83,14 +83,6 @@ def test_default_routes() -> None:
     assert there.default_routes(4) == [first, last]
 
 
-def test_rules_that_are_added() -> None:
-    """Each comes behind those of its priority, as where Linux adds it."""
-    local, *others = default_rules(4)
-    first, second = Rule(4, 0, table=7), Rule(4, 9, table=7)
-    there = Snapshot((), (), default_rules(4), ())
-    assert with_rules(there, [second, first]).rules == (local, first, second, *others)
-
-
 def test_the_network_of_an_address() -> None:
     """Its own, or that of its peer, as Linux routes it."""
     own = Address(as_ip("10.0.0.4"), 24, "eth0")
@@ -122,6 +114,7 @@ def message_about(text: Any) -> str:
 | addresses[0].length: 64 is more than the 32 bits of the address
 {"addresses": [{"ip": "fd00::1", "length": 64, "dev": "lo", "peer": "10.0.0.1"}]} \
 | addresses[0].length: 64 is more than the 32 bits of the address
+{"links": [{"name": "a\\nACTION: b", "index": 1}]} | links[0].name: "a\\nACTION: b" has a space or
 {"rules": [{"family": 7, "priority": 1}]} | rules[0].family: 7 is not 4 or 6
 {"links": [{}], "routes": null} | the snapshot has 3 faults: links[0].name: missing links[0].index
 """)

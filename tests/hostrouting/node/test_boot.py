@@ -5,7 +5,7 @@ from unittest.mock import Mock
 import attrs
 import pytest
 
-from hostrouting.config.settings import PARTS, Part, StaticRoutesConfig
+from hostrouting.config.settings import PARTS, PassPart, StaticRoutesConfig
 from hostrouting.errors import BackendError, HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS
@@ -30,14 +30,14 @@ CONFIG = HostLayout.config_path
 ALL = REPAIRED._replace(probe_rewrite=PROBES)
 
 
-def make(part: Part, host: FakeHost, clock: FakeNodeClock | None = None) -> int:
+def make(part: PassPart, host: FakeHost, clock: FakeNodeClock | None = None) -> int:
     """The exit status of the service."""
     return make_part(part, host, clock=clock or FakeNodeClock())
 
 
-def done_on(host: FakeHost) -> set[Part]:
+def done_on(host: FakeHost) -> set[PassPart]:
     """The parts of a pass that have left something."""
-    done: set[Part] = set()
+    done: set[PassPart] = set()
     if any(route.protocol == OURS for route in host.kernel.snapshot().routes):
         done.add("static_routes")
     if host.nftables.tables:
@@ -48,7 +48,7 @@ def done_on(host: FakeHost) -> set[Part]:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_each_part(part: Part) -> None:
+def test_each_part(part: PassPart) -> None:
     """A service makes its part, and no other. Without the routes, the check fails."""
     host = node(ALL)
     assert make(part, host) == (1 if part == "route_overlap" else 0)
@@ -99,12 +99,14 @@ def test_the_table_for_probes_cannot_be_loaded(capfd: pytest.CaptureFixture[str]
 
 
 def test_it_is_interrupted(capfd: pytest.CaptureFixture[str]) -> None:
-    """It has failed, and the journal says why."""
+    """It has failed, and the journal says why. What another process has found meanwhile stays."""
     host = node(ALL, without_default(node().kernel))
     clock = FakeNodeClock()
+    clock.at(2.5, lambda: host.files.write(HostLayout.ok_path, "ok\n"))
     clock.raise_at(3, Stopped("SIGTERM"))
     assert make("static_routes", host, clock) == 1
     assert logged(capfd)[-1].startswith("3 SIGTERM ended this; ")
+    assert marker_of(host) == "ok"
 
 
 def test_netlink_cannot_be_opened(capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,8 +1,9 @@
 """hostrouting.node.guard: when it makes passes, how long it rests, and what it logs."""
 
+import errno
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,15 +17,20 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from hostrouting.model.route import OURS, Route
+from hostrouting.kernel.base import Outcome, RouteRequest
+from hostrouting.kernel.refusals import refusal
+from hostrouting.model.prefix import IPV6, as_ip
+from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.node import guard
 from hostrouting.node.ending import Stopped, TimeIsUp
-from hostrouting.node.fight import read_fight
+from hostrouting.node.fight import Fight, read_fight
 from hostrouting.node.guard import Guard, run_guard
 from hostrouting.node.journal import describe_failure
-from hostrouting.testing import FakeHost, FaultyBackend
+from hostrouting.testing import FakeFiles, FakeHost, FaultyBackend
+from hostrouting.upkeep.passes import Done
 from tests.support.node import (
+    DEFAULT,
     HALVES,
     PROBES,
     REPAIRED,
@@ -34,6 +40,7 @@ from tests.support.node import (
     marker_of,
     node,
     wanting,
+    without_default,
 )
 
 if TYPE_CHECKING:
@@ -76,9 +83,8 @@ class Guarded:
     def run_until(self, moment: float) -> None:
         """Guard until then."""
         self.clock.raise_at(moment, Stopped("SIGTERM"))
-        ours = Guard(self.host, self._backend, clock=self.clock)
         with suppress(Stopped), self._backend.watch() as watch:
-            ours.run(watch)
+            Guard(self.host, self._backend, watch, clock=self.clock).run()
 
     def change(self, *moments: float) -> None:
         """Have another program change something then."""
@@ -98,6 +104,11 @@ class Guarded:
         """The destinations of our routes."""
         routes = self.host.kernel.snapshot().routes
         return {str(route.prefix) for route in routes if route.protocol == OURS}
+
+    @property
+    def ways(self) -> set[str]:
+        """Where our routes lead."""
+        return {r.way for r in self.host.kernel.snapshot().routes if r.protocol == OURS}
 
     def lose_routes(self) -> None:
         """Another program deletes ours."""
@@ -136,6 +147,20 @@ def test_a_route_that_is_removed(moment: float) -> None:
     assert len([began for began, _ in guarded.passes if moment <= began < moment + 1]) == 2
 
 
+def test_a_router_is_replaced() -> None:
+    """The routes follow the default route at once."""
+    guarded = Guarded()
+    kernel = guarded.host.kernel
+    guarded.at(30.0, lambda: without_default(kernel))
+    guarded.at(30.5, lambda: ways.append(guarded.ways))
+    guarded.at(31.0, lambda: kernel.ip_route("add", DEFAULT._replace(next_hops=(by_new_router,))))
+    guarded.at(31.15, lambda: ways.append(guarded.ways))
+    by_new_router = NextHop("eth0", as_ip("10.0.0.254"))
+    ways: list[set[str]] = []
+    guarded.run_until(32)
+    assert ways == [{"via 10.0.0.1 dev eth0"}, {"via 10.0.0.254 dev eth0"}]
+
+
 def test_without_changes() -> None:
     """There is a whole pass each minute. The first one has set routes, which wakes the guard."""
     guarded = Guarded()
@@ -145,6 +170,27 @@ def test_without_changes() -> None:
     for before, after in pairwise(times[1:]):
         assert 55 <= after - before < 56
     assert len(times) == 9
+
+
+def test_a_route_that_linux_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried again at each pass, and wakes none, although Linux reports it."""
+    guarded = Guarded(GUARDED._replace(probe_rewrite=PROBES._replace(ensure_route=True)))
+    kernel = guarded.host.kernel
+    change = kernel.change
+
+    def refuse_ipv6(requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        outcomes: list[Outcome] = []
+        for request in requests:
+            outcomes += change([request])
+            if request.route.prefix.family == IPV6:
+                change([RouteRequest("delete", request.route)])
+                outcomes[-1] = Outcome(request, refusal(request, errno.EACCES))
+        return tuple(outcomes)
+
+    monkeypatch.setattr(kernel, "change", refuse_ipv6)
+    guarded.run_until(200)
+    assert len(guarded.passes) < 8
+    assert guarded.ours == {*HALVES}
 
 
 def test_changes_all_the_time() -> None:
@@ -293,8 +339,28 @@ def test_a_fight_for_the_table(capfd: pytest.CaptureFixture[str]) -> None:
         guarded.at(moment, guarded.host.nftables.tables.clear)
     guarded.run_until(1000)
     [line] = [line for line in logged(capfd) if "another program takes away" in line]
-    assert "10 times by now, last: the table for probes" in line
+    assert "10 times by now, last: nftables table ip6 hostrouting_slb" in line
     assert HostLayout.fight_path not in guarded.host.files.texts
+
+
+def test_a_fight_about_an_odd_device() -> None:
+    """Linux allows characters in its name that Python takes for the end of a line."""
+    files = FakeFiles()
+    fight = Fight(files)
+    done = Done()
+    done.changes.append(RouteRequest("add", Route.to("10.9.0.0/16", dev="e\x1c0\x850")))
+    for moment in range(11):
+        fight.note(done, float(moment))
+    finding = read_fight(files)
+    assert finding is not None
+    assert finding.facts == {"repairs": 11}
+    assert "last: add 10.9.0.0/16 dev e\x1c0\x850 " in finding.sentence
+
+
+@pytest.mark.parametrize("text", ["", "\n", "12", "12\n", "many\nwords\n"])
+def test_a_file_that_no_guard_has_left(text: str) -> None:
+    """It says nothing about a fight."""
+    assert read_fight(FakeFiles({HostLayout.fight_path: text})) is None
 
 
 # The configuration
@@ -335,15 +401,6 @@ def test_a_broken_configuration(there: dict[str, str], capfd: pytest.CaptureFixt
     fault, again = [line for line in logged(capfd) if line[0] in "345"]
     assert CONFIG in fault
     assert again == ALL_IS_RIGHT
-
-
-def test_it_begins_with_an_empty_configuration(capfd: pytest.CaptureFixture[str]) -> None:
-    """That is said."""
-    guarded = Guarded()
-    guarded.host.files.texts[CONFIG] = ""
-    guarded.run_until(5)
-    [fault] = logged(capfd)
-    assert fault.startswith(f"3 {CONFIG} ")
 
 
 # How it ends
@@ -404,5 +461,5 @@ def test_a_guard_that_waits_for_the_lock_takes_no_verdict_away() -> None:
     host = node(GUARDED)
     clock = FakeNodeClock(FakeLock(time_is_up))
     with pytest.raises(TimeIsUp):
-        Guard(host, host.faults, clock=clock).make_next_pass()
+        Guard(host, host.faults, host.faults.watch(), clock=clock).make_next_pass()
     assert marker_of(host) == "ok"

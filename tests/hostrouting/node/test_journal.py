@@ -8,7 +8,7 @@ from hostrouting.check.check import check_kernel
 from hostrouting.finding import Finding, Severity
 from hostrouting.node.journal import ERROR, INFO, WARNING, lines_of, say
 from hostrouting.testing import plain_vm
-from hostrouting.upkeep.passes import PassOutcome
+from hostrouting.upkeep.passes import Done, PassOutcome
 from tests.support.children import in_child
 from tests.support.node import logged, wanting
 
@@ -24,7 +24,7 @@ def test_levels() -> None:
         (*findings(1, "error"), *findings(1, "warning"), *findings(1, "note")),
         report=check_kernel(plain_vm(), wanting()),
     )
-    assert [level for level, _ in lines_of(outcome)] == [ERROR, WARNING, INFO]
+    assert [level for level, _ in lines_of(outcome, Done())] == [ERROR, WARNING, INFO]
 
 
 def test_a_name_is_no_second_line(capfd: pytest.CaptureFixture[str]) -> None:

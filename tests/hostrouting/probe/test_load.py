@@ -1,19 +1,30 @@
 """hostrouting.probe.load: the table is in force only as it was loaded."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from hostrouting.config.settings import ProbeRewriteConfig
 from hostrouting.errors import HostError
-from hostrouting.kernel.nftables import NftProgram
-from hostrouting.probe.load import find_difference, load_table
+from hostrouting.kernel.nftables import Nftables, NftProgram
+from hostrouting.probe.load import find_operation, load_table
 from hostrouting.probe.table import TABLE
 from hostrouting.testing.nftables import FakeNftables
 from tests.support.namespace import Namespace, private_namespace
 
+if TYPE_CHECKING:
+    from hostrouting.host.operation import Operation
+
 SETTINGS = ProbeRewriteConfig(enabled=True, interfaces=("eth0", "eth1"), ensure_route=False)
 OFF = ProbeRewriteConfig()
+
+
+def loaded(nftables: Nftables, settings: ProbeRewriteConfig) -> list[str]:
+    """Make the table as these settings want it; return what was done to it."""
+    done: list[Operation] = []
+    load_table(nftables, settings, done=done)
+    return [operation.verb for operation in done]
 
 
 @pytest.fixture(name="namespace")
@@ -44,13 +55,12 @@ def test_a_table_that_another_program_has_changed(namespace: Namespace, change: 
     """
     with namespace.inside():
         nftables = NftProgram()
-        load_table(nftables, SETTINGS)
-        assert find_difference(nftables, SETTINGS) == ""
+        loaded(nftables, SETTINGS)
+        assert find_operation(nftables, SETTINGS) is None
         done = namespace.run("nft", change.format(TABLE))
         assert done.returncode == 0, done.stderr
-        assert find_difference(nftables, SETTINGS) == "different"
-        assert load_table(nftables, SETTINGS) == "different"
-        assert find_difference(nftables, SETTINGS) == ""
+        assert loaded(nftables, SETTINGS) == ["replace"]
+        assert find_operation(nftables, SETTINGS) is None
 
 
 @pytest.mark.linux
@@ -60,27 +70,24 @@ def test_other_settings(namespace: Namespace) -> None:
     other = SETTINGS._replace(interfaces=("eth2",))
     with namespace.inside():
         nftables = NftProgram()
-        for settings, difference in (
-            (OFF, ""),
-            (SETTINGS, "missing"),
-            (other, "different"),
-            (OFF, "unwanted"),
-        ):
-            assert find_difference(nftables, settings) == difference
-            assert load_table(nftables, settings) == difference
-            assert load_table(nftables, settings) == ""
+        assert loaded(nftables, OFF) == []
+        for settings, verb in ((SETTINGS, "create"), (other, "replace"), (OFF, "delete")):
+            assert loaded(nftables, settings) == [verb]
+            assert loaded(nftables, settings) == []
 
 
 def test_a_table_that_another_program_deletes_again() -> None:
     """It is loaded twice, as something may flush nftables just then; the error says so."""
     nftables = FakeNftables()
     nftables.meanwhile(nftables.tables.clear, nth=3)
-    assert load_table(nftables, SETTINGS) == "missing"
-    assert find_difference(nftables, SETTINGS) == ""
+    assert loaded(nftables, SETTINGS) == ["create", "create"]
+    assert find_operation(nftables, SETTINGS) is None
 
     nftables.tables.clear()
     nftables.meanwhile(nftables.tables.clear, nth=3)
     nftables.meanwhile(nftables.tables.clear, nth=5)
+    done: list[Operation] = []
     with pytest.raises(HostError, match="something on this host changes nftables") as caught:
-        load_table(nftables, SETTINGS)
+        load_table(nftables, SETTINGS, done=done)
     assert (caught.value.what, caught.value.kind) == ("nft", "failed")
+    assert [operation.verb for operation in done] == ["create", "create"]

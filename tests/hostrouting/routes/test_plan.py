@@ -143,32 +143,56 @@ WORDS = {
     "SIX_BC": "nexthop via fd00:99::2 dev eth0 nexthop via fd00:99::3 dev eth0",
     "A_AND_B": "nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth0",
     "B_AND_A": "nexthop via 10.0.0.2 dev eth0 nexthop via 10.0.0.1 dev eth0",
+    "B_AND_ETH1": "nexthop via 10.0.0.2 dev eth0 nexthop dev eth1",
     "A": A,
     "B": B,
     "PLACE": "20.0.0.0/16",
+    "SIX_LINK": "fd20::/32 via fe80::1 dev eth0",
 }
 """What stands for a text in the rows."""
+
+
+def spelt(row: str) -> list[Route]:
+    """The routes of a row."""
+    for short, long in WORDS.items():
+        row = re.sub(rf"\b{short}\b", long, row)
+    return routes_of(row)
+
+
+def wished(wish: str) -> HostRoutingConfig:
+    """The configuration with a route to the place, with this device and gateway: `six dev eth0`."""
+    place = PREFIXES[IPV6 if wish.startswith("six") else IPV4][0]
+    words = wish.removeprefix("six").split()
+    names = dict(zip(words[::2], words[1::2], strict=True))
+    wanted = static(place, gateway=names.get("via"), dev=names.get("dev"))
+    expected = [names["expected"]] if "expected" in names else []
+    return configured(wanted, expected=expected)
+
+
 DEFAULTS = "default via 10.0.0.1 dev eth0; ::/0 via fd00:99::1 dev eth0 metric 1024 proto 9"
 
 OTHER_DEFAULT = "default via 10.0.0.1 dev eth0 metric 9"
+
+
+def test_a_gateway_behind_a_configured_route() -> None:
+    """It is not reached, also once the other route is there, and the finding says so."""
+    behind = static("20.1.0.0/16", gateway="20.0.0.1", dev="eth0")
+    wanted = configured(static(PLACE, dev="eth0"), behind)
+    [wait] = plan_static_routes(wanted, host_with(DEFAULT, BY_A)).route_waits
+    assert wait.sentence == (
+        "20.1.0.0/16 via 20.0.0.1 dev eth0 needs an address or route on eth0 (configured routes do "
+        "not count) that reaches the gateway 20.0.0.1"
+    )
 
 
 @text_rows(ROWS)
 def test_the_steps_for_one_route(row: list[str]) -> None:
     """On a host with these routes, a wish leads to these steps; a dash: no default route."""
     there, wish, steps = row
-    for short, long in WORDS.items():
-        there = re.sub(rf"\b{short}\b", long, there)
     if not there.startswith("-;"):
         there = f"{DEFAULTS}; {there}"
-    there = there.removeprefix("-;")
-    place = PREFIXES[IPV6 if wish == "six" else IPV4][0]
-    words = wish.removeprefix("six").split()
-    names = dict(zip(words[::2], words[1::2], strict=True))
-    wanted = static(place, gateway=names.get("via"), dev=names.get("dev"))
-    expected = [names["expected"]] if "expected" in names else []
 
-    plan = plan_static_routes(configured(wanted, expected=expected), host_with(*routes_of(there)))
+    plan = plan_static_routes(wished(wish), host_with(*spelt(there.removeprefix("-;"))))
 
     seen = [step.action for step in plan.steps]
     assert ", ".join([*seen, *["wait"] * len(plan.waiting)]) == steps
@@ -198,7 +222,7 @@ class TestWhatStays:
         assert finding.severity == "warning"
         assert finding.target == str(PLACE)
         assert finding.sentence == (
-            f"after the next boot, {PLACE} will wait for {missing}; what is there now works"
+            f"after the next boot, {PLACE} will wait for {missing}; what is there now stays"
         )
         assert finding.remedy == missing.remedy
 
@@ -222,11 +246,8 @@ default dev eth1               |                     |                  | add
     def test_who_may_not_move_routes(self, row: list[str]) -> None:
         """It stays, whatever default route is the best one now; a finding says what a boot does."""
         better, present, wish, steps = row
-        for short, long in WORDS.items():
-            present = re.sub(rf"\b{short}\b", long, present)
-        there = host_with(*routes_of(f"{better}; {OTHER_DEFAULT}; {present}"))
-        names = dict(zip(wish.split()[::2], wish.split()[1::2], strict=True))
-        wanted = configured(static(PLACE, gateway=names.get("via"), dev=names.get("dev")))
+        there = host_with(*spelt(f"{better}; {OTHER_DEFAULT}; {present}"))
+        wanted = wished(wish)
 
         plan = plan_static_routes(wanted, there, may_move=False)
 
@@ -238,15 +259,77 @@ default dev eth1               |                     |                  | add
         assert warning.name == "route-stays"
         [wanted_route] = [step.route for step in moved.changes if step.action == "add"]
         assert warning.sentence == (
-            f"after the next boot, {PLACE} will lead {wanted_route.way}; what is there now works"
+            f"after the next boot, {PLACE} will lead {wanted_route.way}; what is there now stays"
         )
 
-    def test_the_default_route_has_moved(self) -> None:
-        """The gateway is not on its device: the finding says how to name the way."""
-        moved = host_with(OF_ETH1, BY_A)
-        plan = plan_static_routes(configured(static(PLACE, BY_A.next_hops[0].gateway)), moved)
-        [finding] = plan.warnings
-        assert "an address or route on eth1 that reaches the gateway" in finding.sentence
+    @text_rows(
+        """
+# The router of the device is another one now
+default via 10.0.0.2 dev eth0; A proto ours                            | | delete, add
+default via 10.0.0.2 dev eth0; A proto ours                            | dev eth0 | delete, add
+default dev eth0; A proto ours                                         | | delete, add
+default via fe80::2 dev eth0; PLACE via fe80::1 dev eth0 proto ours | | delete, add
+::/0 via fe80::2 dev eth0; SIX_LINK proto ours metric 1024             | six | delete, add
+::/0 via fe80::1 dev eth0 expired; ::/0 via fe80::2 dev eth0 metric 9; SIX_LINK proto ours \
+metric 1024 | six | delete, add
+::/0 via fe80::2 dev eth0; ::/0 via fe80::1 dev eth1 metric 9; SIX_LINK proto ours metric 1024 \
+| six | delete, add
+
+# One of several routers is gone, or has come
+default via 10.0.0.1 dev eth0; PLACE proto ours A_AND_B                | | delete, add
+default A_AND_B; A proto ours                                          | | keep
+::/0 proto 9 nexthop via fe80::2 dev eth0 nexthop via fe80::1 dev eth0; SIX_LINK proto ours \
+metric 1024 | six | keep
+
+# Some default route still has the old one: of table main, or by the device that is named
+default via 10.0.0.2 dev eth0; default via 10.0.0.1 dev eth0 metric 9; A proto ours | | keep
+default via 10.0.0.2 dev eth0; default via 10.0.0.1 dev eth0 table 100; A proto ours \
+| | delete, add
+default via 10.0.0.2 dev eth0; default via 10.0.0.1 dev eth0 table 100; A proto ours \
+| dev eth0 | keep
+
+# There is no other router for the device
+A proto ours                                                           | | keep
+default via 10.9.9.9 dev eth0; A proto ours                            | | keep
+default dev eth1; A proto ours                                         | | keep
+default dev eth1; A proto ours                                         | dev eth0 | keep
+default dev eth1; default via 10.0.0.2 dev eth0 metric 9; A proto ours | | keep
+default via 10.8.0.1 dev tun0; default via 10.0.0.2 dev eth0 metric 9; A proto ours | | keep
+default nexthop via 10.0.0.2 dev eth0 nexthop dev eth1; A proto ours   | | keep
+default via 10.0.0.1 dev eth0; PLACE proto ours B_AND_ETH1             | | keep
+
+# It did not take a gateway
+default via 10.0.0.2 dev eth0; A proto ours                            | via 10.0.0.1 | keep
+default via 10.0.0.2 dev eth0; A proto ours                   | via 10.0.0.1 dev eth0 | keep
+default via 10.0.0.2 dev eth0; PLACE dev eth0 proto ours               | | keep
+"""
+    )
+    def test_a_router_is_replaced(self, row: list[str]) -> None:
+        """A route follows whose gateway no default route has any more, on the same device only."""
+        there, wish, steps = row
+        plan = plan_static_routes(wished(wish), host_with(*spelt(there)), may_move=False)
+        assert ", ".join(step.action for step in plan.steps) == steps
+
+    @settings(max_examples=scaled(200))
+    @given(hosts(), wishes(), hosts())
+    def test_no_device_changes(
+        self, there: list[Route], desired: list[StaticRoute], then: list[Route]
+    ) -> None:
+        """Whatever default routes come: who may not move routes gives none another device."""
+        kernel = fake()
+        put(kernel, there)
+        config = configured(*desired)
+        settled = plan_static_routes(config, kernel.snapshot()).apply_to(kernel.snapshot())
+        ours = [route for route in settled.routes if route.prefix.length]
+        defaults = [route for route in then if not route.prefix.length]
+        changed = settled._replace(routes=(*defaults, *ours))
+
+        plan = plan_static_routes(config, changed, may_move=False)
+
+        devs = {route.key: {*route.devs} for route in ours if route.protocol == OURS}
+        for step in plan.changes:
+            if step.action == "add" and step.route.key in devs:
+                assert {*step.route.devs} == devs[step.route.key]
 
     @settings(max_examples=scaled(200))
     @given(hosts(), wishes(), st.sampled_from([*IN_DOUBT.values()]))

@@ -86,7 +86,7 @@ default nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth0 nexthop dev 
 default nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1 \
 | to 10.1.0.200/32 | dev eth1 scope link
 default nexthop via 10.0.0.1 dev eth0 nexthop via 10.5.0.1 dev eth1 \
-| | an address or route on eth1 that reaches the gateway 10.5.0.1
+| | an address or route on eth1 (configured routes do not count) that reaches the gateway 10.5.0.1
 ::/0 nexthop via fe80::1 dev eth0 nexthop via fe80::1 dev eth1 | to fd09::/16 \
 | via fe80::1 dev eth0 metric 1024
 default nexthop dev eth0 weight 2 nexthop dev eth1 weight 3 | dev eth1 | dev eth1 scope link

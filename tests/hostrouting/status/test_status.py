@@ -14,7 +14,7 @@ from hostrouting.boot.program import version
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.gate.health import find_faults
 from hostrouting.gate.unit_gates import APPLY
-from hostrouting.gate.unit_states import State
+from hostrouting.gate.unit_states import State, UnitState
 from hostrouting.status import HostStatus, find_status, metric_lines, status_lines
 from hostrouting.testing import FakeHost
 from hostrouting.testing.interpreter import FakeInterpreter
@@ -290,6 +290,13 @@ def test_the_document() -> None:
     assert (unit["state"], unit["reasons"]) == ("fails", [OVERLAP])
     assert f"  {unit['sentence']}" in page.lines
     assert guard["state"] == "runs"
+
+
+def test_the_metric_of_a_machine() -> None:
+    """In a label, a backslash is escaped."""
+    status = HostStatus(units=(UnitState(r"systemd-nspawn@a\x2db.service", "runs"),))
+    *_, line = metric_lines(status)
+    assert line == r'hostrouting_unit{unit="systemd-nspawn@a\\x2db.service",state="runs"} 1'
 
 
 @pytest.mark.parametrize(

@@ -7,19 +7,12 @@ from typing import Any
 import pytest
 
 import phases
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.settings import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.errors import BackendError
 from hostrouting.install.results import CheckResult
 from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.testing import FakeHost, h200
-from tests.support.tasks import (
-    LAYOUT,
-    WANTED,
-    config,
-    manager_of,
-    paths_on,
-    run,
-)
+from tests.support.tasks import LAYOUT, WANTED, config, manager_of, paths_on, run
 
 
 @pytest.mark.parametrize("make", [Configure, *TASKS])
@@ -80,4 +73,22 @@ def test_report() -> None:
 
     assert not Remove(host=host).plan().is_empty
     run(Remove(host=host))
+    assert paths_on(host) == set()
+
+
+def test_the_tasks_one_by_one() -> None:
+    """Together they install what Configure does, with the gate, the guard and manageForeign."""
+    whole = WANTED._replace(
+        gate=GateConfig(("kubelet.service",)),
+        guard=GuardConfig(enabled=True),
+        manage_foreign="keep",
+    )
+    host = FakeHost(kernel=h200())
+    tasks = phases.serial(*(make(whole, host=host) for make in TASKS))
+    assert phases.run(tasks).ok
+    at_once = FakeHost(kernel=h200())
+    run(Configure(whole, host=at_once))
+    assert host.files.texts == at_once.files.texts
+    assert LAYOUT.drop_in_path("kubelet.service") in host.files.texts
+    assert phases.undo(tasks).ok
     assert paths_on(host) == set()

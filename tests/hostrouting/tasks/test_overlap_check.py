@@ -10,24 +10,18 @@ import phases
 from hostrouting.check.results import CheckReport
 from hostrouting.codes import CANNOT_DECIDE
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import BackendError, HostError, NotReady, RouteOverlapError
+from hostrouting.errors import BackendError, HostError, RouteOverlapError
 from hostrouting.host.effects import effects_of
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.testing import FakeFiles, FakeHost, h200, plain_vm
+from hostrouting.testing.faults import Moment
 from phases.testing import FakeClock
 from tests.support.mishaps import mishap_host
+from tests.support.node import DEFAULT, without_default
 from tests.support.sections import expect
-from tests.support.tasks import (
-    CIDR,
-    LAYOUT,
-    config,
-    context,
-    failure_of,
-    paths_on,
-    run,
-)
+from tests.support.tasks import CIDR, LAYOUT, config, context, failure_of, paths_on, run
 from tests.support.topologies import vpn_node
 
 
@@ -168,23 +162,24 @@ def test_the_routes_change_before_the_check_has_the_lock(mode: str) -> None:
 class TestMarkersThatFail:
     """Only the routes decide: no failure to write or remove a marker changes the result."""
 
-    def test_no_marker_is_better_than_a_wrong_one(self, caplog: pytest.LogCaptureFixture) -> None:
-        """An earlier marker goes if that of this check cannot be written."""
-        host = FakeHost(kernel=h200())
-        checked(host, "10.0.0.0/8")
-        assert [*markers(host)] == ["ok"]
-        host.kernel.ip_route("add", Route.to("10.9.0.0/16", dev="ib0"))
-        host.files.broken[LAYOUT.detected_path] = "No space left on device"
-        assert checked(host, "10.0.0.0/8").report.verdict == "overlap"
-        assert markers(host) == {}
-        assert f"{LAYOUT.detected_path}: No space left on device" in caplog.text
-
     def test_no_lock(self) -> None:
-        """The check fails, and an earlier marker goes: another run may change the routes now."""
+        """The check fails before it begins, so the marker of an earlier one stays."""
         host = FakeHost(kernel=h200())
         checked(host, "10.0.0.0/8")
         host.files.broken[LAYOUT.lock_path] = "Read-only file system"
         failure_of(checked, host, "10.0.0.0/8", of=HostError, match="Read-only file system")
+        assert [*markers(host)] == ["ok"]
+
+    def test_no_configuration(self) -> None:
+        """An earlier marker goes with the configuration that it was about."""
+        host, mishaps = mishap_host()
+        checked(host, CIDR)
+
+        def empty() -> None:
+            host.files.texts[LAYOUT.config_path] = "{}"
+
+        mishaps.meanwhile(f"lock {LAYOUT.lock_path}", empty)
+        failure_of(checked, host, CIDR, match="configures nothing")
         assert markers(host) == {}
 
     def test_another_configuration_meanwhile(self) -> None:
@@ -193,29 +188,42 @@ class TestMarkersThatFail:
         checked(host, CIDR)
         other = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host, allow_removal=True)
         mishaps.meanwhile(f"lock {LAYOUT.lock_path}", lambda: run(other))
-        failure_of(
+        error = failure_of(
             checked,
             host,
             CIDR,
-            of=NotReady,
+            of=HostError,
             match="another run has installed a different configuration",
         )
+        assert not error.can_retry, "the two would replace each other's for ever"
         assert markers(host) == {"ok": "ok\n"}
 
 
-@pytest.mark.parametrize("is_cancelled", [False, True])
-def test_no_answer(*, is_cancelled: bool) -> None:
+def test_no_answer() -> None:
     """The marker of an earlier check is removed: it would be about another state."""
     host = FakeHost(kernel=h200())
     checked(host, "10.0.0.0/8")
-    ctx = context()
-    if is_cancelled:
-        [default] = host.kernel.snapshot().default_routes(4)
-        host.kernel.ip_route("delete", default)
-        host.kernel.later(lambda: ctx.cancel("enough"))
-    else:
-        host.faults.fail("snapshot", BackendError("no answer", kind="not-permitted"))
-    task = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",), mode="WARN"), host=host)
-    with pytest.raises(phases.Cancelled if is_cancelled else phases.TaskFailed):
-        phases.execute(task, ctx)
+    host.faults.fail("snapshot", BackendError("no answer", kind="not-permitted"))
+    failure_of(checked, host, "10.0.0.0/8", of=BackendError)
     assert markers(host) == {}
+
+
+@pytest.mark.parametrize("moment", ["watch", "lookup"])
+def test_a_check_that_is_cancelled(moment: Moment) -> None:
+    """The marker of its last pass stays; one that was interrupted leaves none."""
+    host = FakeHost(kernel=without_default(h200()))
+    ctx = context()
+
+    def cancel() -> None:
+        ctx.cancel("enough")
+        ctx.check()
+
+    if moment == "watch":
+        host.kernel.later(cancel)
+    else:
+        host.kernel.ip_route("add", DEFAULT)
+        host.faults.meanwhile("lookup", cancel)
+    task = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",), mode="WARN"), host=host)
+    with pytest.raises(phases.Cancelled):
+        phases.execute(task, ctx)
+    assert [*markers(host)] == (["detected"] if moment == "watch" else [])

@@ -16,7 +16,7 @@ from hostrouting.probe.table import TABLE, render_probe_table
 from hostrouting.tasks.configure import Remove
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.testing import FakeFiles, FakeManager
-from hostrouting.upkeep.passes import PassOutcome, run_pass
+from hostrouting.upkeep.passes import Done, PassOutcome, run_pass
 from tests.hostrouting.tasks import balancer, packets
 from tests.hostrouting.tasks.balancer import (
     GLOBAL,
@@ -281,7 +281,7 @@ def test_the_task(lab: Lab) -> None:
 
         again = phases.execute(RewriteProbeSource(CONFIG, host=host))
         with host.open_kernel() as kernel:
-            outcome = run_pass(host, kernel, CONFIG, done=[])
+            outcome = run_pass(host, kernel, CONFIG, done=Done())
 
         assert again == phases.Skip("everything is as it should be")
         assert outcome == PassOutcome(config=CONFIG)

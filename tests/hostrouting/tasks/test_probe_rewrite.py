@@ -9,7 +9,7 @@ import phases
 from hostrouting.boot.files import render_config
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError
-from hostrouting.host.effects import Effects
+from hostrouting.host.effects import Effects, effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.probe.table import TABLE, render_probe_table
 from hostrouting.tasks.configure import Configure, Remove
@@ -109,6 +109,15 @@ class TestNft:
         new.nftables.fault = host.nftables.fault
         failure_of(apply, new, of=HostError, match="nft failed")
         assert new.files.texts == {}
+
+    @pytest.mark.parametrize("make", [Configure, RewriteProbeSource])
+    def test_another_program_deletes_the_table(self, make: type[Configure]) -> None:
+        """The error says that it was created, twice."""
+        host = FakeHost()
+        for nth in (5, 7):
+            host.nftables.meanwhile(host.nftables.tables.clear, nth=nth)
+        error = failure_of(run, make(rewrite(), host=host), match="changes nftables")
+        assert [operation.verb for operation in effects_of(error).operations] == ["create"] * 2
 
     def test_nobody_asked_for_it(self) -> None:
         """If this process may not ask, or Linux has no nftables, that does not matter."""

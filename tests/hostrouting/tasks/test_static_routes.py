@@ -1,16 +1,10 @@
 """ConfigureStaticRoutes: conflicts, waiting, and other programs at the same time."""
 
-import errno
-
 import pytest
 
 import phases
 from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig
-from hostrouting.errors import (
-    ApplyError,
-    NotReady,
-    RouteConflict,
-)
+from hostrouting.errors import NotReady, RouteConflict
 from hostrouting.host.effects import effects_of
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.route import OURS, Route
@@ -19,6 +13,7 @@ from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeKernel, h200
 from tests.support.mishaps import mishap_host
+from tests.support.node import FakeNodeClock
 from tests.support.tasks import (
     LAYOUT,
     REPAIR,
@@ -108,6 +103,20 @@ class TestDefaultRoute:
         failure_of(phases.execute, phases.deadline(task, seconds), ctx, of=NotReady, match=words)
         assert ctx.clock.now() == pytest.approx(end, abs=0.1)
 
+    def test_the_lock_comes_late(self, host: FakeHost) -> None:
+        """The time that the error names has the wait for the lock in it."""
+        task = ConfigureStaticRoutes(config("10.9.0.0/16"), host=host, wait=30)
+        clock = FakeNodeClock()
+
+        def unlock() -> None:
+            host.files.locked.remove(LAYOUT.lock_path)
+            clock.wake()
+
+        clock.at(5, lambda: host.files.locked.add(LAYOUT.lock_path))
+        clock.at(105, unlock)
+        ctx = phases.Context(clock=clock)
+        failure_of(phases.execute, task, ctx, of=NotReady, match="gave up after 105 s: 10.9")
+
     def test_is_cancelled(self, host: FakeHost) -> None:
         """The wait ends within a second."""
         ctx = context()
@@ -140,15 +149,6 @@ def test_another_default_route_becomes_the_best() -> None:
     assert task.plan().is_empty
 
 
-def test_nothing_to_do() -> None:
-    """Where the routes are right, nothing is written but the lock."""
-    host = configured(config(*REPAIR))
-    host.files.writes.clear()
-    result = run(ConfigureStaticRoutes(config(*REPAIR), host=host))
-    assert result == phases.Skip("everything is as it should be")
-    assert host.files.writes == [LAYOUT.lock_path]
-
-
 def test_another_section_is_installed_meanwhile() -> None:
     """The routes are those of all that is installed when they are set."""
     host, mishaps = mishap_host()
@@ -157,19 +157,6 @@ def test_another_section_is_installed_meanwhile() -> None:
     mishaps.meanwhile(f"lock {LAYOUT.lock_path}", lambda: run(other), when=lambda: installed(host))
     run(ConfigureStaticRoutes(config(*REPAIR), host=host))
     assert len(our_destinations(host)) == 3, "the route for replies to probes is one of them"
-
-
-def test_what_linux_does_not_take_back() -> None:
-    """The error has the first one. A task that can wait tries again."""
-    host = FakeHost(kernel=h200())
-    host.faults.fail("change", errno.ENOBUFS, nth=2)
-    host.faults.fail("change", errno.ENOBUFS, nth=3)
-    error = failure_of(run, Configure(config(*REPAIR), host=host, wait=0), of=ApplyError)
-    assert our_destinations(host) == [REPAIR[0]]
-    assert [str(change.route.prefix) for change in effects_of(error).changes] == [REPAIR[0]]
-    host.faults.fail("change", errno.ENOBUFS)
-    result = run(Configure(config(*REPAIR), host=host))
-    assert [str(change.route.prefix) for change in effects_of(result).changes] == [REPAIR[1]]
 
 
 def test_a_run_that_is_cancelled_while_it_sets_routes() -> None:

@@ -14,14 +14,7 @@ from hostrouting.host.host import Host
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.route import OURS, Route
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import (
-    FakeFiles,
-    FakeHost,
-    FakeKernel,
-    FaultyBackend,
-    h200,
-    plain_vm,
-)
+from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, FaultyBackend, h200, plain_vm
 from hostrouting.testing.contract import BackendContract, contract_host
 from tests.support.kinds import raises
 from tests.support.tasks import config, run
@@ -158,10 +151,3 @@ def test_folders_that_refuse_files() -> None:
         with pytest.raises(HostError, match="old/a: /etc/systemd-old is not a directory; remove"):
             change("/etc/systemd-old/a", "text")
     assert files.writes == ["/etc/systemd-old"]
-
-
-def test_a_relative_path() -> None:
-    """It is in no folder."""
-    files = FakeFiles()
-    files.write("etc/x", "text")
-    assert files.texts == {"etc/x": "text"}

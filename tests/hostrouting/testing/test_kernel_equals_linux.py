@@ -15,13 +15,7 @@ from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, width_of
-from hostrouting.model.route import (
-    PATHLESS,
-    SCOPE_LINK,
-    NextHop,
-    Route,
-    RouteType,
-)
+from hostrouting.model.route import PATHLESS, SCOPE_LINK, NextHop, Route, RouteType
 from hostrouting.model.rule import Rule, RuleAction
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing.kernel import FakeKernel

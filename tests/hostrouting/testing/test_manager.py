@@ -94,6 +94,22 @@ def test_a_manager_starts_what_does_not_run() -> None:
     assert shown(manager, "ActiveState", "a") == ["active"]
 
 
+def test_a_pattern() -> None:
+    """It matches the units that a test has given properties, and those that run or have failed."""
+    manager = FakeManager(
+        properties={"m@a.service": {}},
+        failing={"m@b.service": ()},
+        states={"n@a.service": "active"},
+    )
+    for unit in ("m@a", "m@c", "m@d"):
+        manager.start(unit, timeout=1)
+    with pytest.raises(HostError):
+        manager.start("m@b", timeout=1)
+    manager.stop("m@d")
+    matching = shown(manager, "Id", "m@*.service")
+    assert matching == ["m@a.service", "m@b.service", "m@c.service"]
+
+
 def test_a_unit_that_does_not_start() -> None:
     """It has failed; one that is masked, or whose template is, is as before."""
     masked = (f"{UNITS}/masked.service", f"{UNITS}/node@.service")

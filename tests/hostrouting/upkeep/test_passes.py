@@ -1,6 +1,7 @@
 """hostrouting.upkeep.passes: what holds a unit back, what may still come, and what is changed."""
 
 import errno
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -8,19 +9,17 @@ from hypothesis import given
 
 from hostrouting.check.check import check_kernel
 from hostrouting.codes import CANNOT_DECIDE
-from hostrouting.config.settings import (
-    PARTS,
-    HostRoutingConfig,
-    Mode,
-    Part,
-    RouteOverlapConfig,
-)
-from hostrouting.errors import BackendError, HostError, RouteOverlapError
+from hostrouting.config.settings import PARTS, HostRoutingConfig, Mode, PassPart, RouteOverlapConfig
+from hostrouting.errors import ApplyError, BackendError, HostError, RouteOverlapError
 from hostrouting.finding import Name
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.model.prefix import IPV4, Prefix
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeHost, FakeKernel, plain_vm
-from hostrouting.upkeep.passes import PassOutcome, run_pass
+from hostrouting.upkeep.passes import Done, PassOutcome, run_pass
+from tests.support.commands import up
+from tests.support.namespace import private_namespace
 from tests.support.node import (
     HALVES,
     KERNELS,
@@ -45,10 +44,11 @@ def make_pass(
     host: FakeHost,
     config: HostRoutingConfig,
     *,
-    parts: tuple[Part, ...] = PARTS,
+    parts: tuple[PassPart, ...] = PARTS,
+    done: Done | None = None,
 ) -> PassOutcome:
     """A pass, with the faults that a test has set."""
-    return run_pass(host, host.faults, config, done=[], parts=parts)
+    return run_pass(host, host.faults, config, done=done or Done(), parts=parts)
 
 
 def ours(host: FakeHost) -> list[str]:
@@ -89,9 +89,11 @@ def test_the_order_of_the_parts() -> None:
     """Static routes first, then the table for probes, then the check."""
     host = node()
     reached = noted(host)
-    outcome = make_pass(host, REPAIRED._replace(probe_rewrite=PROBES))
+    done = Done()
+    outcome = make_pass(host, REPAIRED._replace(probe_rewrite=PROBES), done=done)
     assert not outcome.refuses
-    assert [change.verb for change in outcome.changes] == ["add", "add"]
+    assert [change.verb for change in done.changes] == ["add", "add"]
+    assert [operation.verb for operation in done.operations] == ["create"]
     assert reached == ["routes", "probes after 2 routes", "check after 1 table"]
     assert marker_of(host) == "ok"
 
@@ -161,17 +163,79 @@ def test_another_default_route_becomes_the_best() -> None:
     host.kernel.add_address("eth1", "10.5.0.4/24")
     host.kernel.ip_route("add", better)
 
-    outcome = make_pass(host, REPAIRED)
-    assert outcome.changes == ()
+    done = Done()
+    outcome = make_pass(host, REPAIRED, done=done)
+    assert done.changes == []
     assert outcome.refuses
     [stays] = [finding for finding in outcome.findings if finding.name == "route-stays"]
-    assert "will lead via 10.5.0.1 dev eth1; what is there now works" in stays.sentence
+    assert "will lead via 10.5.0.1 dev eth1; what is there now stays" in stays.sentence
     assert "apply --config /etc/hostrouting/config.json" in str(stays.remedy)
 
     lose_routes(host)
-    outcome = make_pass(host, REPAIRED)
-    assert [change.route.devs for change in outcome.changes] == [("eth1",), ("eth1",)]
+    outcome = make_pass(host, REPAIRED, done=done)
+    assert [change.route.devs for change in done.changes] == [("eth1",), ("eth1",)]
     assert not outcome.refuses
+
+
+def test_another_router_answers() -> None:
+    """Our routes stay while the default route is renewed, and follow it to the new router."""
+    host = node()
+    make_pass(host, REPAIRED)
+    renewed = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.254", metric=100, protocol=16)
+    without_default(host.kernel)
+
+    done = Done()
+    make_pass(host, REPAIRED, done=done)
+    assert done.changes == []
+
+    host.kernel.ip_route("add", renewed)
+    outcome = make_pass(host, REPAIRED, done=done)
+    assert [change.verb for change in done.changes] == ["append", "append", "delete", "delete"]
+    routes = host.kernel.snapshot().routes
+    assert {route.way for route in routes if route.protocol == OURS} == {renewed.way}
+    assert not outcome.refuses
+    assert "route-stays" not in {finding.name for finding in outcome.findings}
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(
+    ("place", "network", "own", "old", "new"),
+    [
+        ("172.16.64.9/32", "10.0.0.0/24", "10.0.0.5", "10.0.0.1", "10.0.0.254"),
+        ("fd00:1::9/128", "fd00:99::/64", "fd00:99::5", "fe80::1", "fe80::2"),
+    ],
+)
+def test_packets_after_a_router_is_replaced(
+    place: str, network: str, own: str, old: str, new: str
+) -> None:
+    """They reach the other side again."""
+    prefix = Prefix.parse(place)
+    config = wanting(place, cidrs=())
+    host = FakeHost(kernel=plain_vm())
+    with private_namespace() as here, private_namespace() as router:
+        here.sysctl("ipv6/conf/all/forwarding", 1)  # else IPv6 passes over a router that is silent
+        here.batch([f"link add eth0 type veth peer name eth0 netns {router.path}"])
+        for namespace, address in ((router, old), (here, own)):
+            namespace.batch([*up("eth0"), f"address add {address} dev eth0 nodad"])
+            namespace.batch([f"route add {network} dev eth0"])
+        router.batch([f"address add {prefix.ip} dev eth0 nodad"])
+        here.batch([f"route add default via {old} dev eth0"])
+        with here.inside(), NetlinkBackend() as linux:
+            run_pass(host, linux, config, done=Done())
+            assert is_reached(prefix)
+            router.batch([f"address del {old} dev eth0", f"address add {new} dev eth0 nodad"])
+            here.batch([f"route replace default via {new} dev eth0", "neigh flush dev eth0"])
+            run_pass(host, linux, config, done=Done())
+            assert is_reached(prefix)
+
+
+def is_reached(there: Prefix) -> bool:
+    """Whether the host with this address refuses a connection, so packets arrive."""
+    family = socket.AF_INET if there.family == IPV4 else socket.AF_INET6
+    with socket.socket(family) as client:
+        client.settimeout(5)
+        return client.connect_ex((str(there.ip), 9)) == errno.ECONNREFUSED
 
 
 def test_what_linux_does_not_take_back() -> None:
@@ -179,13 +243,14 @@ def test_what_linux_does_not_take_back() -> None:
     host = node()
     host.faults.fail("change", errno.ENOBUFS, nth=2)
     host.faults.fail("change", errno.ENOBUFS, nth=3)
-    outcome = make_pass(host, REPAIRED)
-    assert outcome.refuses
-    assert [str(change.route.prefix) for change in outcome.changes] == ours(host) == [HALVES[0]]
+    done = Done()
+    outcome = make_pass(host, REPAIRED, done=done)
+    assert isinstance(outcome.error, ApplyError), "and not that of the check, which fails after it"
+    assert [str(change.route.prefix) for change in done.changes] == ours(host) == [HALVES[0]]
 
 
 @pytest.mark.parametrize("parts", [PARTS, ("static_routes",)])
-def test_routes_are_no_longer_configured(parts: tuple[Part, ...]) -> None:
+def test_routes_are_no_longer_configured(parts: tuple[PassPart, ...]) -> None:
     """Ours go, and no other. No answer of Linux holds a unit back then."""
     host = node()
     make_pass(host, REPAIRED)
@@ -195,11 +260,12 @@ def test_routes_are_no_longer_configured(parts: tuple[Part, ...]) -> None:
     assert not make_pass(host, without_routes, parts=parts).refuses
     assert sorted(ours(host)) == sorted(HALVES)
 
-    outcome = make_pass(host, without_routes, parts=parts)
-    assert [change.verb for change in outcome.changes] == ["delete", "delete"]
+    done = Done()
+    make_pass(host, without_routes, parts=parts, done=done)
+    make_pass(host, without_routes, parts=parts, done=done)
+    assert [change.verb for change in done.changes] == ["delete", "delete"]
     assert ours(host) == []
     assert "10.9.0.0/16" in str(host.kernel)
-    assert make_pass(host, without_routes, parts=parts).changes == ()
 
 
 # The table for probes
@@ -296,8 +362,10 @@ def test_a_second_pass(kernel: Callable[[], FakeKernel], destinations: tuple[str
     first = make_pass(host, config)
     after = (str(host.kernel), dict(host.nftables.tables), [*host.files.writes])
     watch = host.kernel.watch()
-    second = make_pass(host, config)
-    assert second._replace(error=None) == first._replace(changes=(), table_was="", error=None)
+    done = Done()
+    second = make_pass(host, config, done=done)
+    assert (done.changes, done.operations) == ([], [])
+    assert second._replace(error=None) == first._replace(has_asked=False, error=None)
     assert str(second.error) == str(first.error)
     assert (str(host.kernel), host.nftables.tables, host.files.writes) == after
     assert not watch.wait(0.0)

@@ -29,7 +29,7 @@ class Recorded(Netlink):
 
     def __init__(self, parts: list[bytes]) -> None:
         """Take the parts."""
-        self.is_torn = False
+        self.list_has_changed = False
         self._parts = [*parts]
 
     def _send(self, messages: Sequence[bytes]) -> None:

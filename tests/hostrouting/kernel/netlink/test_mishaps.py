@@ -96,6 +96,19 @@ def test_a_host_that_changes_while_it_is_read(
         assert snapshot == backend.snapshot()
 
 
+@pytest.mark.usefixtures("backend")
+def test_an_answer_of_another_process() -> None:
+    """It is not taken for one of the kernel."""
+    refusal = HEADER.pack(20, 2, 0, 0, 0) + struct.pack("=i", -errno.ENETUNREACH)
+    with (
+        closing(Netlink()) as netlink,
+        closing(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)) as other,
+    ):
+        other.sendto(refusal, netlink._socket.getsockname())
+        [answer] = lookup_routes(netlink, [as_ip("127.0.0.1")])
+    assert answer.kind == "local"
+
+
 def test_a_list_of_which_linux_says_that_it_changed(backend: NetlinkBackend) -> None:
     """After three readings, the last one is returned as restless, and nothing in it is missing."""
     calm, receive = calm_snapshot(backend), Netlink.receive
