@@ -180,10 +180,10 @@ def _record_result(step: Step, result: object) -> None:
 
 
 def _record_error(step: Step, error: BaseException) -> None:
-    """Keep what the method raised, and the steps in which the error began.
+    """Keep what the method raised, and the steps in which the error began; set the status.
 
-    If the step was undone after a failure, it may already have the failures of that undo: then it
-    has failed, even if it was cancelled.
+    With undo_on_failure, `step.failures` already has the steps of the undo that failed, if any. A
+    cancelled step with such failures counts as failed.
     """
     if isinstance(error, Cancelled):
         step.reason = error.reason

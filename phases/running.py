@@ -173,13 +173,16 @@ class _Run:
         self.thread = threading.Thread(target=variables.run, args=(self._work,), name="phases")
 
     def _work(self) -> None:
+        """Run the task, and keep its result or error, and the signal that stopped the run."""
         if self._action == "plan":
             in_dry_run.set(True)
         try:
             self.result = run_step(self._task, self.report, self.ctx, self._action)
         except BaseException as error:  # noqa: BLE001  it is in the report, or raised by execute
             self.error = error
-        if self.ctx.step is None:
+        # A task inside another task is a part of its run, whose report has the signal.
+        is_outermost = self.ctx.step is None
+        if is_outermost:
             self.report.signal = self.ctx.run_scope.stop.signal
 
     def finish(self) -> None:

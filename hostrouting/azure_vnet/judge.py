@@ -194,8 +194,8 @@ class _Node:
         """The bridges of azure-vnet."""
         ports = [link for link in links.values() if link.master in bridges]
         self.uplinks = {port.name for port in ports if port.kind in _UPLINK_KINDS}
-        """The ports by which frames from the node's network arrive at a bridge. It is any bridge,
-        not only azure-vnet's, because the rules are in force on every bridge.
+        """The ports by which frames from the node's network arrive at a bridge. The ports of every
+        bridge count, not only of azure-vnet's, because Linux applies ebtables rules on each.
         """
         self.uplinks.update(config.uplinks)
         ports = [port for port in ports if port.master in self.bridges]
@@ -212,6 +212,7 @@ class _Node:
         for pod in pods:
             if pod.device in links:
                 self.pods |= dict.fromkeys(pod.ips, pod)
+        # The ebtables rules that azure-vnet has added for pods.
         self.rules = [rule for rule in map(pod_rule, facts.rules or ()) if rule is not None]
         on_bridges = [each for each in facts.view.neighbours if each.dev in self.bridges]
         self.neighbours = [each for each in on_bridges if each.mac not in _NO_MAC]
@@ -236,7 +237,7 @@ def _holder_of_each_mac(view: LinkLayerView, uplinks: Collection[str]) -> dict[s
 
 
 def _reserved_addresses(snapshot: Snapshot) -> dict[IP, str]:
-    # The addresses that no pod can have, each with what it is in words.
+    # In words, what each address is that no pod can have.
     reserved: dict[IP, str] = {}
     for route in snapshot.routes:
         if route.prefix.length:
@@ -252,7 +253,7 @@ def _reserved_addresses(snapshot: Snapshot) -> dict[IP, str]:
 def _macs_of_each_ip(
     rules: Iterable[PodRule], neighbours: Iterable[Neighbour]
 ) -> dict[IP, list[str]]:
-    # From rules and neighbours; the virtual MAC address is no pod's.
+    # Without the virtual MAC address, which is not a pod's.
     pairs = [(rule.ip, rule.mac) for rule in rules if rule.mac != VIRTUAL_MAC]
     pairs += [(neighbour.ip, neighbour.mac) for neighbour in neighbours]
     macs_of_ip: dict[IP, list[str]] = {}

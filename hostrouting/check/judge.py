@@ -319,7 +319,7 @@ def by_a_doubtful_device(judge: Judge, dev: str, _: TakenRoute) -> Opinion | Non
 
 def without_its_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
     """Doubt a route without a gateway to addresses that are probably not on the link of the device:
-    they are behind the router of the uplink, or, with a bridge of pods, on other nodes.
+    they are behind the router of the uplink, or, if the device is a bridge of pods, on other nodes.
 
     Field states: on-link-by-mistake, ifupdown-without-the-router, cni0-for-all-pods; on-link-by-ra
     is fine.
@@ -330,7 +330,7 @@ def without_its_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | 
         return None
     if all(hop.gateway is not None for hop in route.next_hops if hop.dev == dev):
         return None
-    if not _are_others_elsewhere(judge, dev) or judge.devices.is_connected(dev, route):
+    if not _are_other_networks_off_link(judge, dev) or judge.devices.is_connected(dev, route):
         return None
     # The program that added the route may know the link, and the operator the neighbours.
     if route.protocol in PROTOCOLS_THAT_KNOW_THE_LINK or judge.is_allowed(dev):
@@ -339,10 +339,10 @@ def without_its_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | 
     return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
 
 
-def _are_others_elsewhere(judge: Judge, dev: str) -> bool:
-    """Whether addresses outside the networks of the device are probably not on its link. For an
-    uplink, a default route with a gateway shows that; for a bridge of pods, it needs an address,
-    because its network is not known without one.
+def _are_other_networks_off_link(judge: Judge, dev: str) -> bool:
+    """Whether addresses outside the device's own networks are probably not on its link. An uplink
+    has a router for them if a default route by it has a gateway. A bridge of pods has only the pods
+    of this node; without an address on the bridge, their network is not known, so this is false.
     """
     if dev in judge.uplinks.devs:
         return any(has_gateway(default, dev) for default in judge.uplinks.defaults)

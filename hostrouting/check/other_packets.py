@@ -50,7 +50,7 @@ class OtherPackets(NamedTuple):
     """The selectors of the rule that these packets meet, with their values. Empty if these are the
     packets that do not meet them (`OtherEnd.met`).
     """
-    on_route: Opinion
+    opinion_on_route: Opinion
     """The opinion that the judge has on their route."""
 
 
@@ -60,10 +60,10 @@ def judge_other_end(judge: Judge, plain: Decision, end: OtherEnd, address: int) 
     """
     met = dict(end.met)
     if "iif" in met or met.keys() == {"fwmark"}:
-        on_route = judge.opinion(end.decision, are_marked=True)
+        opinion_on_route = judge.opinion(end.decision, are_marked=True)
     else:
-        on_route = judge.opinion_on_packets_to(address, end.decision)
-    other = OtherPackets(end, plain, met, on_route)
+        opinion_on_route = judge.opinion_on_packets_to(address, end.decision)
+    other = OtherPackets(end, plain, met, opinion_on_route)
     return first_opinion(RULES_FOR_OTHER_ENDS, judge, other)
 
 
@@ -94,21 +94,23 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
         return None
     is_inside = bool(other.met)  # else these are the packets from all other sources
     have_end = [(ip in block) is is_inside for ip in _sources_of(judge, other.plain)]
-    if other.on_route.name == PODS_HIDDEN and not any(have_end):
+    if other.opinion_on_route.name == PODS_HIDDEN and not any(have_end):
         addresses = judge.devices.global_addresses
         node_ips = [each.ip for each in addresses if each.dev in judge.uplinks.devs]
         have_end = [(ip in block) is is_inside for ip in node_ips]
     if not any(have_end):
         return None
-    is_diverted = judge.opinion(other.plain).is_fine_elsewhere and other.on_route.name == EXPECTED
+    is_diverted = (
+        judge.opinion(other.plain).is_fine_elsewhere and other.opinion_on_route.name == EXPECTED
+    )
     if is_diverted:
         return unknown(other)
-    if other.on_route.grade is Grade.DOUBT:
+    if other.opinion_on_route.grade is Grade.DOUBT:
         return by_a_device_in_doubt(judge, other) or unknown(other)
-    if other.on_route.grade is Grade.FINE:
+    if other.opinion_on_route.grade is Grade.FINE:
         return FINE
     if all(have_end):
-        return other.on_route._replace(decision=other.end.decision)
+        return other.opinion_on_route._replace(decision=other.end.decision)
     return unknown(other)  # the escape depends on the source that Linux chooses
 
 
@@ -121,7 +123,7 @@ def from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None:
     if "iif" not in other.met:
         return None
     leads_to_pods = any(other.met["iif"] in route.devs for route in judge.devices.pod_routes)
-    if leads_to_pods and other.on_route.grade is Grade.ESCAPE:
+    if leads_to_pods and other.opinion_on_route.grade is Grade.ESCAPE:
         return unknown(other)
     return FINE
 
@@ -132,7 +134,7 @@ def fine_by_its_route(_: Judge, other: OtherPackets) -> Opinion | None:
 
     Field states: cilium-native and istio-tproxy (a mark).
     """
-    return FINE if other.on_route.grade is Grade.FINE else None
+    return FINE if other.opinion_on_route.grade is Grade.FINE else None
 
 
 def of_a_user_network(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -162,7 +164,7 @@ def wrong_by_any_device(_: Judge, other: OtherPackets) -> Opinion | None:
 
     Field state: anycast-address-on-lo-refused.
     """
-    if other.end.decision.kind != "unicast" or other.on_route.name == DOUBTFUL_ROUTE:
+    if other.end.decision.kind != "unicast" or other.opinion_on_route.name == DOUBTFUL_ROUTE:
         return unknown(other)
     return None
 
@@ -244,12 +246,12 @@ def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def by_a_device_in_doubt(_: Judge, other: OtherPackets) -> Opinion | None:
-    """Keep the doubt about the default routes: until it is known which one is meant, the device is
-    neither right nor wrong.
+    """Doubt the packets if their route is in doubt because of the default routes: until it is known
+    which default route is meant, the device is neither right nor wrong.
 
     Field states: second-card-for-root, mihomo-tun.
     """
-    return other.on_route if other.on_route.name == DEFAULT_ROUTES else None
+    return other.opinion_on_route if other.opinion_on_route.name == DEFAULT_ROUTES else None
 
 
 def unknown(other: OtherPackets) -> Opinion:

@@ -57,16 +57,17 @@ Reasons: TypeAlias = list[tuple[Part, Why | None]]
 def propose_repair(
     judge: Judge, cidrs: Sequence[Prefix], blocks: Sequence[Prefix], parts: Sequence[Part]
 ) -> Repair:
-    """The repair for what escapes in these CIDRs. The blocks are the same CIDRs, joined, and the
-    parts are those of the blocks.
+    """Return the routes that repair what escapes in these CIDRs, and the ranges that no route
+    repairs, with the reasons. The blocks are the same CIDRs, joined where two give one
+    prefix; the parts are those of the blocks.
     """
     escaping = [part for part in parts if part.escape is not None]
     if not escaping:
         return Repair()
-    below_a_cni = {part.first: _why_below_a_cni(judge, part) for part in escaping}
+    why_delete = {part.first: _why_delete_instead(judge, part) for part in escaping}
     prefixes: set[Prefix] = set()
     for part in escaping:
-        if part.opinion.grade is Grade.ESCAPE and below_a_cni[part.first] is None:
+        if part.opinion.grade is Grade.ESCAPE and why_delete[part.first] is None:
             [block] = [each for each in blocks if each.first <= part.first <= each.last]
             prefixes.update(_prefixes_to_add(judge, part, block))
     dev, possible, missing = _routes_to(judge, sorted(prefixes))
@@ -75,11 +76,12 @@ def propose_repair(
     for change in changes:
         why = None
         if change.before.escape is not None and not _is_repaired(change):
-            why = below_a_cni[change.before.first] or _why_still(change.after, missing)
+            why = why_delete[change.before.first] or _why_still(change.after, missing)
         reasons.append((change.after, why))
     unrepairable: list[Unrepairable] = []
     if any(why is not None for _, why in reasons):
-        # A rule for each CIDR: it selects one prefix, and what joined CIDRs have need not be one.
+        # Each CIDR alone: a rule matches one prefix, and a range for which it is proposed must not
+        # have addresses of two CIDRs.
         for cidr in _outermost(cidrs):
             with_rules = _with_rules(judge, cidr, _inside(cidr, reasons))
             unrepairable += [Unrepairable(*each) for each in ranges_of(with_rules)]
@@ -103,9 +105,10 @@ def _inside(cidr: Prefix, reasons: Reasons) -> Reasons:
     return inside
 
 
-def _why_below_a_cni(judge: Judge, part: Part) -> Why | None:
-    """Why a route by the uplink would not repair this part: the escaping route hides one that is
-    fine elsewhere (`Opinion.is_fine_elsewhere`). None if it hides no such route.
+def _why_delete_instead(judge: Judge, part: Part) -> Why | None:
+    """Return why the escaping route of this part has to be deleted, and a route by the uplink would
+    not repair the part: without the escaping route, Linux would use another one that is fine
+    (`Opinion.is_fine_elsewhere`), such as a CNI's. None if there is no such route.
     """
     decision = part.decision
     covering = judge.fib.tables[TABLE_MAIN].covering(part.first)

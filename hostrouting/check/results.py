@@ -152,8 +152,9 @@ class Escape(NamedTuple):
 
     @property
     def _fate(self) -> str:
-        """What happens to the packets, in words. They only "may leave through" these devices if the
-        route has others, too, or if some of them are those of an equal default route.
+        """What happens to the packets, in words: "leaves through" if the devices of the escape are
+        exactly those of the route; "may leave through" if packets do not escape by each device
+        of the route, or if an equal default route has added devices.
         """
         if not self.devs:
             return FATES.get(self.kind) or FATES[self.decision.kind]

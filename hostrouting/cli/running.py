@@ -35,14 +35,15 @@ class TaskRun(NamedTuple):
         return [step.error for step in self.report.failures if step.error is not None]
 
     def lines(
-        self, done: str = "", nothing: str = "", *, told: Sequence[Finding] = ()
+        self, done: str = "", nothing: str = "", *, shown_below: Sequence[Finding] = ()
     ) -> Iterator[str]:
         """How the run ended, and what it changed. After a success, the first line has the words
         `done` or, if nothing was changed, `nothing` (if that is empty, also `done`). After a
-        failure, the remedies of the findings `told` are left out, because the page has them below.
+        failure, the findings that the page shows below are not shown here; if one of them is the
+        failure itself, its remedy is left out.
         """
         if not self.report.ok:
-            yield from self._failure_lines({finding.sentence for finding in told})
+            yield from self._failure_lines({finding.sentence for finding in shown_below})
         elif self.effects.changed:
             yield f"DONE: {done}"
         else:
@@ -51,16 +52,18 @@ class TaskRun(NamedTuple):
         yield from indented("wrote ", self.wrote)
         yield from indented("removed ", self.removed)
 
-    def _failure_lines(self, told: Collection[str]) -> Iterator[str]:
+    def _failure_lines(self, shown_below: Collection[str]) -> Iterator[str]:
         for error in self.errors:
             findings = getattr(error, "findings", ())
             errors = [finding for finding in findings if finding.severity == "error"]
             if errors:
                 first, *others = errors
                 yield f"FAILED: {first.sentence}"
-                if first.sentence not in told:
+                if first.sentence not in shown_below:
                     yield from way_lines(first.remedy)
-                yield from finding_lines([each for each in others if each.sentence not in told])
+                yield from finding_lines(
+                    [each for each in others if each.sentence not in shown_below]
+                )
             else:
                 yield f"FAILED: {str(error) or type(error).__name__}"
         if not self.errors:

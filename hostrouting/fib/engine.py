@@ -323,8 +323,8 @@ class Fib:
         return applied
 
     def lookup(self, destination: IP | str) -> Decision:
-        """The decision for the plain packet to this address. ValueError if the address is of the
-        other family.
+        """The decision for the plain packet to this address: one without a mark, a source or a
+        device that it is bound to. ValueError if the address is of the other family.
         """
         address = as_ip(destination)
         if address.version != self.family:
@@ -346,7 +346,7 @@ class Fib:
         return borders_of(prefixes)
 
     def ends(self, address: int) -> tuple[Decision, tuple[OtherEnd, ...]]:
-        """The decision for the plain packet to this address, and the ends of other packets,
+        """Where packets to this address end: the decision for the plain packet, and the other ends,
         from one pass over the rules.
 
         For example, wg-quick has these rules, and both tables have a default route:

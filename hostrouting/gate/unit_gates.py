@@ -133,7 +133,9 @@ def _reason_to_open(files: Files, entry: Entry) -> str:
 
 
 def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
-    """Yield an error if the gate of the unit is open, or else one for each open instance of it."""
+    """Yield an error if the gate of the unit is open (systemd starts the unit unchecked), or else
+    one for each loaded instance whose gate is open.
+    """
     drop_in = HostLayout.drop_in_path(unit)
     runs_gate = _runs_gate(host.files, drop_in)
     manager = host.running_manager
@@ -146,6 +148,7 @@ def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
         names.append(instance_pattern(unit))
     for properties in manager.show(_PROPERTIES, *names):
         name = properties["Id"]
+        # systemd loads no template, so an instance that nobody uses is shown instead.
         if name == plain_instance(unit):
             name = unit
         reason, remedy = _why_open(name, properties, drop_in, runs_gate=runs_gate)

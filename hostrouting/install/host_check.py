@@ -33,7 +33,9 @@ class HostCheck(NamedTuple):
     def of_snapshot(
         cls, report: CheckReport, config: HostRoutingConfig, *, repair_options: str = ""
     ) -> HostCheck:
-        """Make the HostCheck of this report: a snapshot was checked against `config`."""
+        """Make the HostCheck of this report, which is about a snapshot that was checked against
+        `config`. `repair_options`: see the field.
+        """
         findings = tuple(_findings_of(report, config, repair_options))
         return cls(report, config.route_overlap.mode, findings, repair_options)
 
@@ -66,7 +68,9 @@ class HostCheck(NamedTuple):
 
 
 def check_host(config: HostRoutingConfig, host: Host, *, repair_options: str = "") -> HostCheck:
-    """Check this host against `config`; `repair_options` are those of `repair_line`."""
+    """Check this host, as it is now, against `config`. `repair_options` are the options of the
+    command `hostrouting repair` that the findings propose, such as ` --config FILE`.
+    """
     with host.open_kernel() as kernel:
         report = check_kernel(kernel, config)
     return HostCheck.of_snapshot(report, config, repair_options=repair_options)

@@ -54,12 +54,15 @@ class Reports:
                 self._watch.wait(0.0)
 
     def wait(self, seconds: float) -> None:
-        """Wait for a report, and rest after it; at most so many seconds before that."""
+        """Wait at most so many seconds for a report; after one, sleep for `_REST`. If this process
+        may not listen, sleep for all the seconds.
+        """
+        pause = seconds
         if self._watch is not None:
             with suppress(BackendError):
                 has_changed = self._watch.wait(seconds, clock=self._clock.for_watch)
-                seconds = _REST if has_changed else 0.0
-        self._clock.sleep(seconds)
+                pause = _REST if has_changed else 0.0
+        self._clock.sleep(pause)
 
     def __enter__(self) -> Self:
         return self

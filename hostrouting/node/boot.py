@@ -25,15 +25,19 @@ def run_service(part: str) -> int:
 
 
 def make_part(part: PassPart, host: Host, *, clock: NodeClock) -> int:
-    """Make the part, and log what is wrong; return 1 if it fails or holds units back, else 0."""
+    """Make the part, again and again while something is awaited (`await_pass`), and log what is
+    wrong; return 1 if it fails or holds units back, else 0.
+    """
     try:
         with TimeLimit(TIME_LIMIT):
             outcome = await_installed_pass(host, [part], clock=clock)
     except BaseException as error:  # noqa: BLE001  whatever it is, the journal has to have it
         say_failure(error)
         return 1
-    # A missing table holds no unit back. The service fails all the same, so systemd tries it again.
-    is_table_missing = part == "probe_rewrite" and bool(outcome.findings)
-    if outcome.refuses or is_table_missing:
+    if outcome.refuses:
+        return 1
+    # The part loads the table for probes, and a finding says that this has failed. That holds no
+    # unit back. The service fails all the same, so that systemd tries it again.
+    if part == "probe_rewrite" and outcome.findings:
         return 1
     return 0

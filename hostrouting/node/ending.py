@@ -35,13 +35,16 @@ def stop_on_signals() -> None:
 
 
 def _stop(number: int, _frame: object) -> NoReturn:
-    _ignore_the_others()
+    _ignore_later_signals()
     raise Stopped(signal.Signals(number).name)
 
 
-def _ignore_the_others() -> None:
-    """Have later signals do nothing, so that changes can be taken back. The alarm comes once more:
-    Python drops an exception that a handler raises in a destructor, and the process would go on.
+def _ignore_later_signals() -> None:
+    """Have the signals of `_SIGNALS` do nothing from now on, so that changes can be rolled back.
+
+    The caller is a handler, which then raises. If a destructor is running, Python drops what is
+    raised, and the process would go on. So SIGALRM, whose handler is still `TimeLimit._end`, comes
+    after `_AGAIN` seconds, unless the block of the TimeLimit has ended by then.
 
     The handler is not SIG_IGN: if two signals come at once, Python prints a warning about that.
     """
@@ -55,7 +58,7 @@ def _ignore(_number: int, _frame: object) -> None:
 
 
 _AGAIN = 5.0
-"""Seconds until the alarm comes once more: the time to take back changes."""
+"""Seconds from an exception that a handler raises to the next alarm: the time to roll back."""
 TIME_LIMIT = 75.0
 """Seconds for a start, a service at boot, or a pass of the guard; waits count. systemd ends the
 first two after 90.
@@ -70,13 +73,14 @@ class TimeLimit:
 
     def __enter__(self) -> None:
         signal.signal(signal.SIGALRM, self._end)
-        # The alarm comes again and again: if one comes just before this process blocks, its handler
-        # runs only when the next one ends the wait.
+        # From then on, the alarm comes every 0.25 s until its handler runs. Python runs a handler
+        # between two instructions: if the first alarm comes just before a system call that blocks,
+        # the next one interrupts that call.
         signal.setitimer(signal.ITIMER_REAL, self._seconds, 0.25)
 
     def __exit__(self, *_: object) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _end(self, _number: int, _frame: object) -> NoReturn:
-        _ignore_the_others()
+        _ignore_later_signals()
         raise TimeIsUp(f"{self._seconds:.0f}")

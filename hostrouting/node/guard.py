@@ -6,6 +6,10 @@ wrong, or it would wake the guard again. After a pass, the guard rests for 25 ti
 pass has worked, so that it uses little of a processor while much changes. A rest ends after 2 s, so
 that a route is back within 3 s on a host with very many routes, too.
 
+Linux reports what it has refused, too. After a pass whose requests it has refused, the guard
+discards all reports, or it would wake itself for ever. One of them may have been about what ended
+the refusal. So the guard soon makes another pass, and later ones while the refusal lasts.
+
 A finding is logged once, and again only after a pass of the same kind has not had it. In a fight
 (`node.fight`), it is logged once until the end of the fight.
 """
@@ -45,6 +49,10 @@ _SHORTEST_REST = 0.1
 _LONGEST_REST = 2.0
 _WHOLE_AGAIN_AFTER = 10.0  # between the beginnings of two whole passes, if something changes
 _WHOLE_AGAIN_UNTIL = 55.0  # after a whole pass, if nothing changes
+_RETRY_AFTER = {1: 0.2, 2: 10.0, 3: 40.0}
+"""How long after its rest a refused pass is followed by another one, if nothing changes: by the
+number of refused passes in a row. With the longest rest, the first is still within 3 s.
+"""
 _REST_FACTOR = 25
 """A rest is this many times as long as the work of the pass before it."""
 
@@ -82,6 +90,8 @@ class Guard:
         self._clock = clock
         self._whole_pass_from = clock.now()
         """The time from which on the next pass is a whole one."""
+        self._refusals = 0
+        """How many passes in a row Linux has refused, up to the last pass."""
         self._fight = Fight(host.files)
         self._said: dict[bool, set[Line]] = {False: set(), True: set()}
         """The lines of the last pass that was not a whole one, and of the last that was; in a
@@ -95,8 +105,7 @@ class Guard:
         try:
             while True:
                 idle_time = self.make_next_pass()
-                has_changed = self._watch.wait(idle_time, clock=self._clock.for_watch)
-                if has_changed:
+                if self._watch.wait(idle_time, clock=self._clock.for_watch):
                     self._clock.sleep(_GATHER)
                     self._watch.wait(0.0)  # what was reported meanwhile belongs to the same change
         finally:
@@ -110,15 +119,16 @@ class Guard:
         if is_whole:
             self._whole_pass_from = self._clock.now() + _WHOLE_AGAIN_AFTER
         self._clock.sleep(self._make_pass(is_whole=is_whole))
+        idle_time = _RETRY_AFTER.get(self._refusals, _WHOLE_AGAIN_UNTIL)
         if is_whole:
-            return _WHOLE_AGAIN_UNTIL
-        return self._whole_pass_from - self._clock.now()
+            return idle_time
+        return min(idle_time, self._whole_pass_from - self._clock.now())
 
     def _make_pass(self, *, is_whole: bool) -> float:
         """Make a pass, and log what is new; return how many seconds to rest after it."""
         with TimeLimit(TIME_LIMIT):
             began = self._clock.processor_time()
-            lines, refuses = self._find_lines(PARTS if is_whole else ("static_routes",))
+            lines, refuses = self._make_parts(PARTS if is_whole else ("static_routes",))
             seconds = self._clock.processor_time() - began
         self._say_new(lines, self._said[is_whole])
         if refuses:
@@ -128,18 +138,21 @@ class Guard:
             say(NOTICE, "the guard: all is right again")
         return min(max(seconds * _REST_FACTOR, _SHORTEST_REST), _LONGEST_REST)
 
-    def _find_lines(self, parts: Collection[PassPart]) -> tuple[list[Line], bool]:
+    def _make_parts(self, parts: Collection[PassPart]) -> tuple[list[Line], bool]:
         """Make these parts of a pass. Return the lines for the journal, and whether units are held
         back.
         """
-        host = self._host
         done = Done()
+        refusals = self._refusals + 1
+        self._refusals = 0
         try:
             with self._clock.locked():
-                config = read_config(host)
-                outcome = run_pass(host, self._backend, config, done=done, parts=parts)
+                config = read_config(self._host)
+                outcome = run_pass(self._host, self._backend, config, done=done, parts=parts)
             if outcome.has_asked and not done.changes:
-                self._watch.wait(0.0)  # Linux reports also what it has refused
+                # What Linux reports of the refused requests would start the next pass at once.
+                self._watch.wait(0.0)
+                self._refusals = refusals
         except HostRoutingError as error:
             return [(ERROR, line) for line in describe_failure(error)], True
         lines = [*lines_of(outcome, done)]

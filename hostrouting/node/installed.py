@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.node.clock import NodeClock
 
-_PATH = HostLayout.config_path
 WAIT = 60.0
 """Seconds for what may still come: of the 75 that a process has, the rest is for its work."""
 
@@ -41,9 +40,9 @@ def read_config(host: Host) -> HostRoutingConfig:
         config = read_installed(host)
         if config.asks_for_nothing:
             sentence = (
-                f"{_PATH} is missing, or configures nothing: hostrouting has just been removed, or "
-                f"somebody has changed the file; to see which, as root: {HostLayout.node_command} "
-                "status"
+                f"{HostLayout.config_path} is missing, or configures nothing: hostrouting has just "
+                "been removed, or somebody has changed the file; to see which, as root: "
+                f"{HostLayout.node_command} status"
             )
             raise HostError(sentence, what="file")
         return config

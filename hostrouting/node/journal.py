@@ -74,5 +74,4 @@ def describe_failure(error: BaseException) -> list[str]:
         lines = [line.strip() for line in str(error).split("\n")]
     else:
         return "".join(traceback.format_exception(error)).splitlines()
-    notes: list[str] = getattr(error, "__notes__", [])
-    return [*lines, *notes]
+    return [*lines, *getattr(error, "__notes__", [])]

@@ -62,11 +62,10 @@ def _may_start(unit: str, host: Host, clock: NodeClock) -> bool:
 
     outcome = await_installed_pass(host, clock=clock)
     if {unit, template_of(unit)}.isdisjoint(gated_units(outcome.config)):
-        path = HostLayout.config_path
         say(
             ERROR,
-            f"{path} does not gate {unit}, but the drop-in of that unit runs the gate; "
-            f"as root: {HostLayout.node_command} apply --config {path}",
+            f"{HostLayout.config_path} does not gate {unit}, but the drop-in of that unit runs the "
+            f"gate; as root: {HostLayout.node_command} apply --config {HostLayout.config_path}",
         )
         return False
     return not outcome.refuses

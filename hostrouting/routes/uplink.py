@@ -3,9 +3,10 @@
 Theory of operation. A configured route takes what it does not name from a default route: without a
 device, from the best one of table main; with a device, its gateway from the best one through that
 device, in any table. If the default route has several next hops, an IPv4 route takes all of them.
-An IPv6 route takes the first, because in IPv6 each is a route of its own. A route that names its
-gateway takes the next hop with that gateway. A destination in a network of the device itself needs
-no gateway: its addresses are neighbours.
+An IPv6 route takes only the first: Linux stores each IPv6 next hop as a route of its own and joins
+those with the same prefix and metric, whoever has added them. It could not be seen then which of
+them are ours. A route that names its gateway takes the next hop with that gateway. A destination in
+a network of the device itself needs no gateway: its addresses are neighbours.
 
 While the default route is in doubt (`default_route`), a route without a device waits. It does not
 if exactly one of the expected devices can have a default route: then it takes that device's.
@@ -80,7 +81,7 @@ class Uplink:
         """The default routes of table main, each with those next hops that can be a way out of the
         host (`leads_out`).
         """
-        self._doubtful = doubtful_devs(self._of_main, snapshot)
+        self._devs_in_doubt = doubtful_devs(self._of_main, snapshot)
         able = [dev for dev in expected if dev not in self._links or dev in ways_out]
         self._only_expected_dev = able[0] if len(able) == 1 else None
         """The expected device that can have a default route, if there is exactly one: it is used if
@@ -131,16 +132,17 @@ class Uplink:
     def _next_hops(
         self, destination: Prefix, dev: str | None, gateway: IP | None
     ) -> tuple[NextHop, ...] | Need:
-        """Return the next hops of a route to this destination, or what it still needs. A device or
-        gateway that the route does not name is None.
+        """Return the next hops of a route to this destination, or what the route still needs before
+        it can be added. `dev` or `gateway` is None if the route does not name it.
         """
         defaults = self.defaults_for(dev)
-        if dev is None and self._doubtful:
+        if dev is None and self._devs_in_doubt:
             dev = self._only_expected_dev
             if dev is None:
                 return self._need_of_a_choice()
         hops = _first_hops(defaults, dev)
         if gateway is None:
+            # A neighbour needs no gateway.
             for hop in hops:
                 if self._is_neighbour(destination, hop.dev):
                     return (NextHop(hop.dev),)
@@ -150,8 +152,9 @@ class Uplink:
         if not hops:
             on_dev = "" if dev is None else f" on {dev}"
             return Need(f"an IPv{self._family} default route{on_dev}", TO_HAVE_DEFAULT)
+        # In IPv6 only the first, because Linux joins next hops with those of other programs.
         if len(hops) == 1 or gateway is not None or self._family != IPV4:
-            return (hops[0]._replace(weight=1),)  # Linux keeps a weight only beside others
+            return (hops[0]._replace(weight=1),)  # a weight is only for one of several next hops
         return tuple(hops)
 
     def _is_neighbour(self, destination: Prefix, dev: str | None) -> bool:
@@ -166,7 +169,7 @@ class Uplink:
 
     def _need_of_a_choice(self) -> Need:
         """Say that the configuration has to name one of the devices in doubt."""
-        named = spoken(sorted(self._doubtful), last="or")
+        named = spoken(sorted(self._devs_in_doubt), last="or")
         return Need(
             "a device to be named, because it is unclear whether "
             f"[{self._of_main[0]}] is the right one",

@@ -115,9 +115,11 @@ class FakeKernel(RouteBackend):
     def snapshot(
         self,
         *,
-        near: Collection[Prefix] | None = None,  # noqa: ARG002  it leaves nothing out
+        near: Collection[Prefix] | None = None,  # noqa: ARG002  all routes are returned
     ) -> Snapshot:
-        """See RouteBackend. It is never restless: `FaultyBackend` can make it so."""
+        """See RouteBackend. The snapshot is never `restless`, because nothing changes while it is
+        taken; `FaultyBackend` can return one that is.
+        """
         self._require_open()
         return self._now()
 

@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     else:
         outcome, undo = _run_confirmed(task, host, arguments.confirm)
     status = find_status(host)
-    lines = outcome.lines("this host matches the configuration", told=status.findings)
+    lines = outcome.lines("this host matches the configuration", shown_below=status.findings)
     document = {
         "schema": "hostrouting/apply/1",
         **outcome.document(),
@@ -42,8 +42,10 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
 
 
 def _run_confirmed(task: Configure, host: Host, seconds: float) -> tuple[TaskRun, list[str]]:
-    """Apply, and install what was installed before again unless Enter is pressed; how that went."""
-    former = read_installed(host)  # one that cannot be read cannot come back
+    """Apply, and install the former configuration again unless Enter is pressed in time. Return the
+    outcome of the apply, and the lines about the second installation.
+    """
+    former = read_installed(host)  # first: if it cannot be read, nothing may be changed
     require_terminal()
     outcome = run_task(task, host)
     if not outcome.effects.changed:

@@ -81,14 +81,17 @@ def _may_be_left_out(route: Route) -> bool:
 
 
 def _borders_of_overlapping(blocks: Collection[Prefix], family: int, length: int) -> list[int]:
-    """Return the borders of the ranges in which a prefix of this length has to begin to overlap a
-    block: where the first range begins, where it ends, where the second one begins, and so on.
+    """Return the borders of ranges: a prefix of this length overlaps a block exactly if the first
+    address of the prefix is in one of them. The borders are the first address of the first range,
+    the address after its last, the first address of the second range, and so on.
     """
     ranges: set[Prefix] = set()
     for block in blocks:
         if block.family == family:
+            # A prefix shorter than the block has to contain it, and may begin before it.
             ranges.add(Prefix.around(family, block.first, min(length, block.length)))
     borders: list[int] = []
+    # Two prefixes are apart, or the wider one contains the other, and is before it when sorted.
     for each in sorted(ranges):
         is_in_last_range = borders and each.first < borders[-1]
         if not is_in_last_range:

@@ -14,9 +14,10 @@ def of_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def own_signals() -> Iterator[None]:
-    """The handlers of signals are put back."""
+    """The handlers of signals are put back, and no alarm comes after the test."""
     before = {number: signal.getsignal(number) for number in signal.valid_signals()}
     yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
     for number, handler in before.items():
         if signal.getsignal(number) != handler:
             signal.signal(number, handler)

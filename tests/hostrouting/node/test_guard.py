@@ -89,7 +89,7 @@ class Guarded:
     def change(self, *moments: float) -> None:
         """Have another program change something then."""
         for moment in moments:
-            self.clock.at(moment, self._flap)
+            self.clock.at(moment, self.flap)
 
     def at(self, moment: float, act: Callable[[], object]) -> None:
         """Call this then."""
@@ -116,7 +116,8 @@ class Guarded:
             if route.protocol == OURS:
                 self.host.kernel.ip_route("delete", route)
 
-    def _flap(self) -> None:
+    def flap(self) -> None:
+        """Another program adds a route, and deletes it."""
         self.host.kernel.ip_route("add", FOREIGN)
         self.host.kernel.ip_route("delete", FOREIGN)
 
@@ -191,6 +192,38 @@ def test_a_route_that_linux_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     guarded.run_until(200)
     assert len(guarded.passes) < 8
     assert guarded.ours == {*HALVES}
+
+
+@pytest.mark.parametrize("lost_at", [30.0, 33.0])
+@pytest.mark.parametrize("seconds", [0.0, 0.1])
+def test_a_refusal_that_ends_during_the_pass(
+    monkeypatch: pytest.MonkeyPatch, lost_at: float, seconds: float
+) -> None:
+    """The routes are back within 3 s, although the guard has discarded the report of what ended
+    it. The first pass is a whole one, or one of the routes.
+    """
+    guarded = Guarded(seconds=seconds)
+    kernel = guarded.host.kernel
+    change = kernel.change
+
+    def refuse_once(requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        monkeypatch.setattr(kernel, "change", change)
+        guarded.flap()
+        refused_at.append(guarded.clock.now())
+        return tuple(Outcome(each, refusal(each, errno.ENETUNREACH)) for each in requests)
+
+    def lose_and_refuse() -> None:
+        guarded.lose_routes()
+        monkeypatch.setattr(kernel, "change", refuse_once)
+
+    refused_at: list[float] = []
+    guarded.change(30.0)
+    guarded.at(lost_at, lose_and_refuse)
+    guarded.at(lost_at + 3, lambda: back.append(guarded.ours))
+    back: list[set[str]] = []
+    guarded.run_until(lost_at + 10)
+    assert refused_at
+    assert back == [{*HALVES}]
 
 
 def test_changes_all_the_time() -> None:
