@@ -78,7 +78,7 @@ def run_step(task: AnyTask, step: Step, ctx: Context, action: Action = "do") -> 
     method, is not called.
     """
     reason = "left out by skip" if step.name in ctx.skip else ""
-    # Only the action undo is limited to what ran: an undo may run new tasks, which are done (do).
+    # `ctx.ran` limits only the undo of tasks: an undo may itself run new ones, with their `do`.
     if action == "undo" and ctx.ran is not None:
         depth = len(step.path)
         if all(path[:depth] != step.path for path in ctx.ran):

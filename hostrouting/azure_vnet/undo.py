@@ -40,7 +40,7 @@ def undo_script(entries: Iterable[CleanupEntry]) -> str:
 
 def _rule_lines(rules: list[BridgeRule]) -> list[str]:
     """The lines that append all rules to their chains, as azure-vnet does. All rules are of one
-    program, because a clean-up refuses if two have any.
+    program: a clean-up refuses if both programs, ebtables-nft and ebtables-legacy, have some.
     """
     batch = [f"-A {rule.text}" for rule in rules]
     return [f"{rules[0].program}-restore --noflush <<'END' || status=1", "*nat", *batch, "END"]

@@ -30,8 +30,8 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     2. the drop-ins, and the links and files of our units,
     3. the settings of networkd,
     4. the file that opens the gate, because it would also open a gate that is installed later; and
-       the file of a fight, if a guard was killed. They are listed only beside other files of ours:
-       an administrator may write the first without hostrouting,
+       the file in which a guard that was killed has noted a fight with another program. Both are
+       listed only beside other files of ours: an administrator may open the gate beforehand,
     5. the program, the link to its interpreter, and config.json.
     """
     written_later = _written_later(files)

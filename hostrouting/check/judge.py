@@ -325,7 +325,8 @@ def without_its_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | 
     is fine.
     """
     route = taken.route
-    # A single address may be a neighbour, and a default route is not for neighbours.
+    # A single address may be a neighbour; and a default route without a gateway is common where a
+    # link has one other end, such as PPP.
     if not taken.is_wide or route.prefix.length == 0:
         return None
     if all(hop.gateway is not None for hop in route.next_hops if hop.dev == dev):

@@ -78,13 +78,15 @@ def unit_states(
     manager: Manager, units: Collection[str], gated: Collection[str] | None = None
 ) -> list[UnitState]:
     """The states of these units; of a template, those of the instances that systemd has loaded.
-    Units that are neither in `gated` nor ours have the state "not gated"; without `gated`, none.
+    Units that are neither in `gated` nor ours have the state "not gated"; if it is None, no unit
+    has.
     """
     states: dict[str, UnitState] = {}
     for unit in units:
         for properties in manager.show(_PROPERTIES, instance_pattern(unit)):
             name = properties["Id"]
-            # Nobody starts the plain instance: systemd loaded it because `unit_gates` asked.
+            # Nobody starts the instance without a name: systemd loaded it because `unit_gates` has
+            # asked about the template.
             if is_template(unit) and name == plain_instance(unit):
                 continue
             state = _state_of(manager, properties)
@@ -133,7 +135,9 @@ def _to_unmask(unit: str, properties: Mapping[str, str]) -> Remedy:
 
 
 def _state_from(properties: Mapping[str, str]) -> State:
-    # In this order, because a unit can be masked while it runs, and failed before it was masked.
+    # In this order, because a unit can be masked while it runs, and failed before it was masked. In
+    # the state "condition", systemd runs an ExecCondition=, such as our gate. systemd starts a unit
+    # that "fails" again; it has given up on one that is "stuck".
     active = properties["ActiveState"]
     if active in {"active", "reloading"}:
         return "runs"

@@ -13,7 +13,7 @@ from hostrouting.host.ours import MARK, SHARED
 if TYPE_CHECKING:
     from hostrouting.host.base import Files
 
-_ORIGINAL = ("ExecStart=/etc/aks-flex-node/", "Before=systemd-nspawn@.service")
+_WORDS_OF_THE_ORIGINAL = ("ExecStart=/etc/aks-flex-node/", "Before=systemd-nspawn@.service")
 """Words by which a unit of the Go original is known. Ours may replace it; removal leaves it."""
 
 
@@ -69,7 +69,7 @@ class File:
             return Finding("file", "note", sentence, self.path)
         if self.path.startswith(SHARED):
             text = files.read(self.path) or ""
-            if not any(mark in text for mark in (MARK, *_ORIGINAL)):
+            if not any(mark in text for mark in (MARK, *_WORDS_OF_THE_ORIGINAL)):
                 sentence = f"{self.path} was not written by hostrouting, which needs this path"
                 remedy = Remedy("move the file away, or rename it")
                 return Finding("file", "error", sentence, self.path, remedy)

@@ -15,7 +15,7 @@ table.
 """
 _TAP = "tun"
 """The kind of a tap, and of a tunnel of a program: only their link types differ (`is_tap`)."""
-_LIKE_ETHERNET = frozenset(
+_TUNNELS_LIKE_ETHERNET = frozenset(
     {"batadv", "erspan", "geneve", "gretap", "ip6erspan", "ip6gretap", "vxlan", _TAP}
 )
 """Kinds of tunnels that can have the link type of Ethernet. They come from Linux's ip_gre.c,
@@ -51,7 +51,7 @@ def is_tunnel(link: Link | None) -> bool:
     """
     if link is None or link.kind in _NO_TUNNELS:
         return False
-    return link.type not in _HARDWARE or link.kind in _LIKE_ETHERNET
+    return link.type not in _HARDWARE or link.kind in _TUNNELS_LIKE_ETHERNET
 
 
 def is_tap(link: Link | None) -> bool:

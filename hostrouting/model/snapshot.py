@@ -133,7 +133,7 @@ class Snapshot(NamedTuple):
 
 
 def _take_out_schema(document: Any) -> None:
-    """Remove the key `schema`, which is not a field. ConfigError if it names another schema."""
+    """Remove the key `schema`, which is not a field. ConfigError if it is missing or another."""
     schema = document.pop("schema", "") if isinstance(document, dict) else ""
     if schema == SCHEMA:
         return

@@ -191,8 +191,8 @@ def _in_effect(
     """Return the requests that are in effect, as these routes show: an added route is there, a
     deleted one is not.
 
-    The others must not be reversed: in IPv4, a request to delete a route without a metric deletes a
-    route of ours with any metric if there is none without one.
+    Only these may be reversed. To delete a route that is not there can do harm: in IPv4, a request
+    without a metric then deletes a route of ours with another metric.
     """
     entries = _entries(now)
     return [

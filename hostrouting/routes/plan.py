@@ -56,7 +56,8 @@ def plan_static_routes(
     config: HostRoutingConfig, snapshot: Snapshot, *, may_move: bool = True
 ) -> RoutePlan:
     """Plan how to get from the snapshot to the routes of a configuration. Our other routes are
-    deleted. Without `may_move`, routes of ours that work stay where they are (see above).
+    deleted. Without `may_move`, static routes of ours that work stay where they are (see above);
+    the route for replies to probes, which names its device, is always as it should be.
     """
     wanted = {route.key: route for route in config.static_routes.routes}
     replies = {route.key: route for route in reply_routes(config)}

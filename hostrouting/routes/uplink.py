@@ -142,7 +142,7 @@ class Uplink:
                 return self._need_of_a_choice()
         hops = _first_hops(defaults, dev)
         if gateway is None:
-            # A neighbour needs no gateway.
+            # A destination on the link needs no gateway.
             for hop in hops:
                 if self._is_neighbour(destination, hop.dev):
                     return (NextHop(hop.dev),)
@@ -152,7 +152,8 @@ class Uplink:
         if not hops:
             on_dev = "" if dev is None else f" on {dev}"
             return Need(f"an IPv{self._family} default route{on_dev}", TO_HAVE_DEFAULT)
-        # In IPv6 only the first, because Linux joins next hops with those of other programs.
+        # In IPv6 only the first: Linux would make one route of several next hops of ours and those
+        # of another program with the same prefix and metric.
         if len(hops) == 1 or gateway is not None or self._family != IPV4:
             return (hops[0]._replace(weight=1),)  # a weight is only for one of several next hops
         return tuple(hops)

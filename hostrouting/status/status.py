@@ -192,7 +192,7 @@ def _findings_of(plan: Plan, files: Files) -> Iterator[Finding]:
     """What there is to tell about the plan."""
     on_disk = gated_on_disk(files)
     for finding in plan.findings:
-        # A unit that a drop-in still gates is not ungated.
+        # A unit with a drop-in of ours is still gated, although config.json does not name it.
         if finding.name != "unit-not-gated" or finding.target not in on_disk:
             yield finding
     yield from plan.routes.failed_waits

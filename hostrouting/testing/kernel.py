@@ -361,8 +361,8 @@ class FakeKernel(RouteBackend):
     def _routes_covering(self, gateway: IP, dev: str | None) -> Iterator[Route]:
         """The routes of the tables local and main that may reach the gateway through this device.
 
-        IPv4 leaves out routes that have a gateway themselves; in IPv6, only the best route must not
-        have one.
+        IPv4 leaves out routes that have a gateway themselves, whose scope is wider than link. In
+        IPv6, the caller requires only of the best route that it has none.
         """
         family = gateway.version
         for table, length in product((TABLE_LOCAL, TABLE_MAIN), range(width_of(family) + 1)):

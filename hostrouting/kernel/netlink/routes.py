@@ -227,7 +227,8 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int], sequence: i
 
 def _why_not_sent(route: Route) -> str:
     """Why the route cannot be sent: Linux would not see a part of it in the message, or misread it.
-    Empty if it can be sent. A route with an encapsulation can: it is sent without that.
+    Empty if it can be sent. A route with an encapsulation can, to be deleted: the request is
+    without it, and Linux compares only what a request has.
     """
     has_what_is_only_read = (
         route.source is not None or route.preference != "medium" or route.expired is not None
