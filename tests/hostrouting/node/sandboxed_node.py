@@ -20,7 +20,7 @@ while read -r home; do
   mount --bind "$home/run" /run
   "$@" >"$home/stdout" 2>"$home/stderr" </dev/null
   echo $? >"$home/status"
-  umount /run /etc
+  umount --lazy /run /etc # a program that was killed may still use them
 done
 """
 
