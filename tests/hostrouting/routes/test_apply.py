@@ -98,12 +98,14 @@ def says_what_is_true(error: BaseException, now: Snapshot, before: Snapshot) -> 
 
 
 def table(host: Snapshot) -> dict[RouteKey, list[tuple[object, ...]]]:
-    """The protocol and next hops of each route, by its key; their order means nothing in IPv6."""
+    """The protocol, scope and next hops of each route, by its key; the order of next hops means
+    nothing in IPv6.
+    """
     routes: dict[RouteKey, list[tuple[object, ...]]] = {}
     for route in routes_to(EVERY, host):
         hops = [(hop.dev, hop.gateway, hop.weight) for hop in route.next_hops]
         shown = frozenset(hops) if route.prefix.family == IPV6 else tuple(hops)
-        routes.setdefault(route.key, []).append((route.protocol, shown))
+        routes.setdefault(route.key, []).append((route.protocol, route.scope, shown))
     return routes
 
 
