@@ -112,7 +112,8 @@ def opened(home: Path, change: str) -> SandboxedNode:
     """A node whose gate was opened, and where this was done to the file."""
     node = SandboxedNode(home)
     file = node.place(HostLayout.opening_path)
-    command = HostLayout.opening_command.replace(HostLayout.opening_path, str(file))
+    folder = str(node.place(HostLayout.run_directory))
+    command = HostLayout.opening_command.replace(HostLayout.run_directory, folder)
     subprocess.run(["sh", "-c", f"{command} && {change.format(file=file)}"], check=True)
     return node
 
