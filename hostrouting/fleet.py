@@ -49,8 +49,8 @@ def check_snapshots(
     """Check the *.json files in this folder against this configuration, the whole one of the nodes:
     the name of each node with its problem, in the order of the names.
 
-    Any `concurrent.futures.Executor` will do, also that of a cluster. Raises
-    ConfigError at once if the folder has no snapshot, or there is nothing to check.
+    Any `concurrent.futures.Executor` will do, also that of a cluster. Raises ConfigError at once if
+    the folder has no snapshot, or there is nothing to check.
     """
     require_cidrs(config)
     try:

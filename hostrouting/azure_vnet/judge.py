@@ -194,8 +194,8 @@ class _Node:
         """The bridges of azure-vnet."""
         ports = [link for link in links.values() if link.master in bridges]
         self.uplinks = {port.name for port in ports if port.kind in _UPLINK_KINDS}
-        """The ports by which frames from the node's network arrive at a bridge. The ports of every
-        bridge count, not only of azure-vnet's, because Linux applies ebtables rules on each.
+        """The ports of bridges through which frames come in from the node's network. All bridges of
+        the host count, because Linux applies the ebtables rules to each of them.
         """
         self.uplinks.update(config.uplinks)
         ports = [port for port in ports if port.master in self.bridges]

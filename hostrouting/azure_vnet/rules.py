@@ -43,7 +43,7 @@ class PodRule(NamedTuple):
     ip: IP
     mac: str
     """As in a `LinkLayerView`: in lower case, with all zeros."""
-    uplink: str | None  # the device by which frames arrive; a rule for ARP has none
+    uplink: str | None  # the incoming device; None for an ARP rule
 
 
 def pod_rule(rule: BridgeRule) -> PodRule | None:

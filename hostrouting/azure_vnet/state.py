@@ -27,8 +27,8 @@ class Endpoint(NamedTuple):
 
 
 def read_state(text: str | None) -> tuple[Endpoint, ...] | None:
-    """The pods in the text of the state file, in order; None if the text is unreadable. There are
-    no pods if there is no file (`text` is None).
+    """The pods in the text of the state file, in order; None if the text is unreadable. Without a
+    file, `text` is None, and there are no pods.
     """
     if text is None:
         return ()

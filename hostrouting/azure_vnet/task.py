@@ -232,6 +232,6 @@ class CleanStaleAzureVnet:
 
 
 def _error(message: str, reasons: Sequence[str], *, kind: str) -> HostError:
-    """The error with this message and these reasons, of which the first ones are in its text."""
+    """An error: its text has the message and the first reasons, `lines` has all reasons."""
     text = f"{message}: {'; '.join(first_of(reasons))}"
     return HostError(text, what="azure-vnet", kind=kind, lines=tuple(reasons))

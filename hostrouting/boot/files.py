@@ -2,8 +2,8 @@
 
 `files_of` says which files these are. `apply` writes what differs from them, and `plan` and
 `status` show it. A removal is an `apply` of a configuration that asks for nothing. Files that are
-not wanted any more are found on the host by their paths, so whoever adds a path here adds it to
-`on_disk.owned_paths`, too. `install.write` has the order of removals: most come before the writes.
+not wanted any more are found on the host by their paths: a new path also has to be added to
+`on_disk.owned_paths`. `install.write` has the order of removals: most come before the writes.
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ class Program(File):
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
-    """Make the program that has these files, by their names. The same files give the same bytes,
-    because each has the default date of zipfile. Nothing is compressed, so that loading is fast.
+    """Make the program that has these files, by their names. Equal files give equal bytes, because
+    each has the default date of zipfile. Nothing is compressed, so that loading is fast.
     """
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:

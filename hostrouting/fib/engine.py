@@ -413,11 +413,11 @@ class Fib:
         return {each.rule.table for each in rules}
 
     def with_routes(self, added: Iterable[Route]) -> "Fib":
-        """The same host after these routes were added (`Snapshot.with_routes`)."""
+        """The host after these routes were added (`Snapshot.with_routes`)."""
         return Fib(self.snapshot.with_routes(added), self.family)
 
     def with_rules(self, added: Iterable[Rule]) -> "Fib":
-        """The same host after these rules were added, each as the last of its priority."""
+        """The host after these rules were added, each as the last of its priority."""
         return Fib(self.snapshot._replace(rules=(*self.snapshot.rules, *added)), self.family)
 
 

@@ -48,7 +48,7 @@ _MANAGER = SystemdManager()
 
 
 class Host:
-    """One host, through which tasks reach its kernel, files and service manager. Each argument
+    """A host, through which tasks reach its kernel, files and service manager. Each argument
     replaces one of these. Without a backend, the host is an image.
     """
 

@@ -50,7 +50,7 @@ def read_installed(host: Host) -> HostRoutingConfig:
     if not config.asks_for_nothing:
         return config
 
-    from hostrouting.boot.on_disk import proof_of_installation  # noqa: PLC0415  slow to load
+    from hostrouting.boot.on_disk import proof_of_installation  # noqa: PLC0415  rarely needed
 
     still_there = proof_of_installation(host.files)
     if not still_there:

@@ -7,8 +7,8 @@ pass has worked, so that it uses little of a processor while much changes. A res
 that a route is back within 3 s on a host with very many routes, too.
 
 Linux reports what it has refused, too. After a pass whose requests it has refused, the guard
-discards all reports, or it would wake itself for ever. One of them may have been about what ended
-the refusal. So the guard soon makes another pass, and later ones while the refusal lasts.
+discards all reports, or it would wake itself for ever. A report of what ended the refusal may be
+among them. So the guard soon makes another pass, and later ones while the refusal lasts.
 
 A finding is logged once, and again only after a pass of the same kind has not had it. In a fight
 (`node.fight`), it is logged once until the end of the fight.

@@ -190,8 +190,8 @@ class _UnitFiles(NamedTuple):
 
 
 def _files_of(unit: str, units: Mapping[str, str]) -> _UnitFiles:
-    """The files of a unit and of its template. Those of the unit itself come first: its text, and
-    its drop-in if both have one of a name.
+    """The files of a unit and of its template. The unit's own come first: its text, and its
+    drop-in if both have one of a name.
     """
     names = [unit]
     before, at, rest = unit.partition("@")

@@ -257,8 +257,8 @@ def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> Pass
 
 
 def findings_of(report: CheckReport, settings: RouteOverlapConfig) -> tuple[Finding, ...]:
-    """Return the findings of a check. Those for which units are held back are errors: with
-    `"undecided": "refuse"`, also the doubts.
+    """Return the findings of a check. A finding for which units are held back is an error: with
+    `"undecided": "refuse"`, also a doubt.
     """
     findings = check_findings(report, mode=settings.mode)
     if not settings.refuses("undecided"):
