@@ -56,7 +56,7 @@ class Clock:
                 left = until - self.now()
                 if left <= 0:
                     return
-                self._changed.wait(min(left, threading.TIMEOUT_MAX))
+                self._changed.wait(min(left, threading.TIMEOUT_MAX))  # `left` may be infinite
 
     def wake(self) -> None:
         """Have every wait evaluate its condition again: something has changed."""
@@ -89,8 +89,8 @@ class Scope:
         self.stop = Stop(math.inf, "")
 
     def cancel(self, reason: str, number: int | None = None) -> None:
-        """Stop now, perhaps because of the signal with this number. Nothing if the scope has
-        stopped already. If two threads cancel at the same moment, either reason may be kept.
+        """Stop the scope now; if the reason is a signal, `number` is its number. A scope that has
+        stopped keeps its first reason; of two threads that cancel at one moment, either one's.
         """
         now = self.clock.now()
         if now < self.stop.moment:
@@ -122,8 +122,8 @@ class Context:
         logger: logging.Logger | None = None,
         observers: Iterable[Observer] = (),
     ) -> None:
-        """Prepare a run. Before the observers are told of a start or an end, it becomes a line in
-        the logger and, on a terminal, a change of the live tree.
+        """Prepare a run. Each start and each end of a step is logged and, on a terminal, shown in
+        the live tree; then the observers are called.
         """
         self.clock = clock or Clock()
         # Not made on import: a program's `dictConfig` disables every logger that exists by then.
@@ -184,6 +184,7 @@ class Context:
         in that undo. Raises UnknownTask if no such task has run so far, or if two are as near.
         """
         steps = [] if self.root is None else self.root.walk()
+        # A step has `seconds` once it has begun and ended.
         ran = [step for step in steps if step.seconds is not None and step.action != "undo"]
         name = task if isinstance(task, str) else task.name
         return nearest(name, ran, self.path)
@@ -202,7 +203,7 @@ class Context:
         scope = self._scope
         stop = scope.stop
         if stop.moment <= self.clock.now():
-            raise Cancelled(stop.reason, origin=scope)
+            raise Cancelled(stop.reason, origin=scope)  # so `within` knows its own limit
 
     def sleep(self, seconds: float) -> None:
         """Wait for these seconds; raise Cancelled as soon as the task is cancelled."""
@@ -232,6 +233,7 @@ class Context:
         nothing. If it was called because the task is cancelled, the end of the block raises
         Cancelled, also in place of an Exception: the callback may be the only cause of either.
         """
+        # Lists, because this thread and the watcher's tell each other by them.
         block_ended: list[bool] = []
         """Empty while the block runs; contains True if a cancellation ended it."""
         was_cancelled: list[bool] = []
@@ -280,7 +282,7 @@ class Context:
             yield limited
         except Cancelled as cancelled:
             if cancelled.origin is not scope:
-                raise
+                raise  # something else was cancelled: the run, or a scope around this one
             raise DeadlineExceeded(f"not finished within {seconds:g} s") from cancelled
 
     @contextmanager
@@ -305,14 +307,18 @@ class Context:
 
 
 def derived(ctx: Context, **changes: Any) -> Context:
-    """The context with some attributes changed: for a task inside it, or a part of it."""
+    """A copy of the context with some attributes changed: for a task inside the task of this
+    context, or for a part of that task.
+    """
     changed = copy(ctx)
     vars(changed).update(changes)
     return changed
 
 
 def in_a_run(ctx: Context) -> Context:
-    """The context of a new run; of a running task, the context itself."""
+    """The context itself if it is that of a running task; otherwise a copy with the id of a new
+    run.
+    """
     if ctx.step is not None:
         return ctx
     return derived(ctx, run_id=os.urandom(4).hex())

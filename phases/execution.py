@@ -59,14 +59,14 @@ def new_step(name: str, ctx: Context, action: Action = "do") -> Step:
     """A step inside the context, not yet started, for the method `action` of the task of this name.
 
     A task that an undo runs is a part of the undo: its action is undo, although its do is called.
-    Raises InvalidTask if a plan would do or undo it.
+    Raises InvalidTask if a plan would do or undo it, whichever context the plan passed on.
     """
     step = Step((*ctx.path, name), run=ctx.run_id, action=action)
-    above = "" if ctx.step is None else ctx.step.action
-    if action != "plan" and (above == "plan" or in_dry_run.get()):
-        words = "in a plan, call phases.plan(task, ctx=ctx)"
-        raise InvalidTask(f"{name}: a dry run would {action} it; {words}")
-    if action == "do" and above == "undo":
+    outer_action = "" if ctx.step is None else ctx.step.action
+    if action != "plan" and (outer_action == "plan" or in_dry_run.get()):
+        remedy = "in a plan, call phases.plan(task, ctx=ctx)"
+        raise InvalidTask(f"{name}: a dry run would {action} it; {remedy}")
+    if action == "do" and outer_action == "undo":
         step.action = "undo"
     if ctx.step is not None:
         ctx.step.children.append(step)
@@ -74,8 +74,8 @@ def new_step(name: str, ctx: Context, action: Action = "do") -> Step:
 
 
 def run_step(task: AnyTask, step: Step, ctx: Context, action: Action = "do") -> object:
-    """Call the method that the step is for. A task that the run leaves out, or that has no such
-    method, is not called.
+    """Call the task's method `action`, and return its result. A task that the run leaves out, or
+    that has no such method, is not called: the step is skipped, and a Skip returned.
     """
     reason = "left out by skip" if step.name in ctx.skip else ""
     # `ctx.ran` limits only the undo of tasks: an undo may itself run new ones, with their `do`.
@@ -127,8 +127,9 @@ def _call_each(tasks: Sequence[AnyTask], action: Action, ctx: Context) -> None:
 def recorded(step: Step, ctx: Context) -> Iterator[Block]:
     """Run the block as this step: observers get exactly one start and one end, whatever happens.
 
-    An Exception in the block becomes a TaskFailed with the failures of the step. If the run is
-    cancelled already, the block is not entered: the step has only an end, and Cancelled is raised.
+    An Exception in the block becomes a TaskFailed with the failures of the step; Cancelled,
+    SystemExit and the like are raised unchanged. If the run is cancelled already, the block is not
+    entered: the step has only an end, and Cancelled is raised.
     """
     try:
         ctx.check()
@@ -157,8 +158,10 @@ def recorded(step: Step, ctx: Context) -> Iterator[Block]:
 
 
 def _record_result(step: Step, result: object) -> None:
-    """Keep what the method returned. Raises WouldFail if it is a plan that says so; the step then
-    still shows the plan.
+    """Keep in the step what the method returned, and set the status.
+
+    Raises InvalidTask if the result is still to be computed, such as a coroutine; WouldFail if it
+    is a plan that says so. The step shows that plan all the same.
     """
     if iscoroutine(result):
         result.close()  # Python would warn of it later, somewhere else
@@ -180,7 +183,8 @@ def _record_result(step: Step, result: object) -> None:
 
 
 def _record_error(step: Step, error: BaseException) -> None:
-    """Keep what the method raised, and the steps in which the error began; set the status.
+    """Keep in the step what the method raised, and the steps in which the error began; set the
+    status.
 
     With undo_on_failure, `step.failures` already has the steps of the undo that failed, if any. A
     cancelled step with such failures counts as failed.
@@ -189,7 +193,7 @@ def _record_error(step: Step, error: BaseException) -> None:
         step.reason = error.reason
     else:
         origins = _origins(step, error)
-        if step in origins:
+        if step in origins:  # otherwise a step inside this one has the error
             step.error = error
         step.failures = (*origins, *step.failures)
     step.status = Status.FAILED if step.failures else Status.CANCELLED
@@ -213,7 +217,10 @@ def _origins(step: Step, error: BaseException) -> tuple[Step, ...]:
 def record_unstarted(
     step: Step, ctx: Context, reason: str, *, status: Status = Status.SKIPPED
 ) -> Skip:
-    """Record that the task of this step is not called: the step has an end and no start."""
+    """Record that the task of this step is not called: the step has an end and no start.
+
+    Returns the result of the task that was left out: a Skip.
+    """
     step.status = status
     step.reason = reason
     notify(ctx, step)

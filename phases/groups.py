@@ -64,7 +64,9 @@ def parallel(
         inside = derived(ctx, scopes=(scope, *ctx.scopes))
         variables = contextvars.copy_context()
         steps = ((task, new_step(task.name, inside)) for task in tasks)
-        untaken = deque([*steps, *[None] * (count + 1)])  # a None ends each thread, and the caller
+        # Each thread ends at its None. The last None is for this one: if a thread cannot be
+        # started, this one takes the tasks that are left.
+        untaken = deque([*steps, *[None] * (count + 1)])
         errors: list[BaseException] = []
         ended: list[bool] = []
 
@@ -88,8 +90,8 @@ def parallel(
                 threads.append(thread)
             ctx.clock.wait(lambda: len(ended) == count)
         except BaseException as error:  # noqa: BLE001  raised at the end
-            # A thread could not be started. No task may outlive the
-            # group: those that run are cancelled, and so is each other one when it is taken.
+            # A thread could not be started. No task may outlive the group: those that run are
+            # cancelled, and so is each other one when it is taken.
             stop(error)
             take_tasks()
         for thread in threads:
@@ -105,6 +107,7 @@ def _require_positive(number: int, name: str) -> None:
 
 
 def _why_others_stop(error: BaseException) -> str:
+    """The reason for which the other tasks of a group are cancelled after this error of one."""
     if isinstance(error, TaskFailed):
         return f"{error.failures[0].name} failed"
     if isinstance(error, Cancelled):
@@ -151,7 +154,7 @@ def retry(
                 if left is not None:
                     took = ctx.clock.now() - began
                     latest = left - took - _TO_SPARE
-                    if latest < 0.001:  # a difference of floats need not be 0
+                    if latest < 0.001:  # no time is left; a difference of floats need not be 0
                         raise
                     wait = min(wait, latest)
                 ctx.log.warning(

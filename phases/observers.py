@@ -30,7 +30,7 @@ class TaskLogger(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic si
     def process(
         self, msg: object, kwargs: MutableMapping[str, Any]
     ) -> tuple[object, MutableMapping[str, Any]]:
-        """Put the fields of this task and the caller's `extra` under the one key."""
+        """Put the caller's `extra` and the fields of this task, which win, under the one key."""
         own = kwargs.get("extra") or {}
         kwargs["extra"] = {FIELDS: {**own, **(self.extra or {})}}
         return msg, kwargs
@@ -51,7 +51,7 @@ class LogObserver:
         """Log the start or the end."""
         level, words = _event(step)
         known = {name: value for name, value in step.facts.items() if value is not None}
-        extra = {FIELDS: {**step.fields, **known}}
+        extra = {FIELDS: {**step.fields, **known}}  # a result cannot replace a fact of the run
         self.logger.log(level, "%s %s", step.label, words, extra=extra)
 
 
@@ -92,6 +92,7 @@ class LiveTree:
         """Show the tree when a root starts, draw it again with each step, and remove it when the
         root has ended.
         """
+        # The lock is free unless another run is shown just now; this one is then not shown.
         is_start = step.status is Status.RUNNING
         if is_start and len(step.path) == 1 and os.isatty(2) and _TERMINAL.acquire(blocking=False):
             self._root = step

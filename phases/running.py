@@ -190,6 +190,7 @@ class _Run:
         thread, no signal is handled.
         """
         if threading.current_thread() is not threading.main_thread():
+            # In a copy, as in a thread: the tasks change no variable of the caller.
             contextvars.copy_context().run(self._work)
             return
         with _noting_signals(self):
@@ -213,7 +214,9 @@ class _Run:
             raise raised
 
     def pauses(self) -> Iterator[float]:
-        """Seconds to wait, until the thread has ended. In between, signals stop the run."""
+        """Yield how many seconds to wait, again and again until the thread has ended. After each
+        wait, the run is stopped if a signal was noted.
+        """
         pause = 0.0001  # most runs end at once
         while self.thread.is_alive():
             yield pause
@@ -226,10 +229,10 @@ class _Run:
         """Cancel the run. A repeated signal only logs again what the run is waiting for."""
         reason = signal.Signals(number)
         self.ctx.cancel(reason)
-        begun = [step for step in self.report.walk() if step.start and not step.children]
-        awaited = [step.label for step in begun if step.status is Status.RUNNING]
-        words = ", ".join(awaited) or "the end"
-        self.ctx.log.warning("%s: stopping, waiting for %s", reason.name, words)
+        innermost = [step for step in self.report.walk() if step.start and not step.children]
+        running = [step.label for step in innermost if step.status is Status.RUNNING]
+        awaited = ", ".join(running) or "the end"
+        self.ctx.log.warning("%s: stopping, waiting for %s", reason.name, awaited)
 
 
 _awaited_runs: set[_Run] = set()
@@ -240,7 +243,7 @@ _former_handlers: dict[int, Any] = {}
 """The handlers of the program, by the number of the signal."""
 
 
-def _note(number: int, _frame: object) -> None:
+def _note(number: int, _frame: object) -> None:  # the handler of both signals
     _noted.append(number)
 
 

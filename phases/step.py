@@ -75,7 +75,7 @@ class Step(Generic[T_co]):
     """What the `log_fields()` of the result have returned."""
     error: BaseException | None = None
     """What the task raised itself; None if it was cancelled, or passed on the failures of steps
-    inside it. `why` is this and the reason, in words.
+    inside it.
     """
     failures: tuple[Step, ...] = ()
     """The steps in which the errors began that made this step fail, in the order of the failures;
@@ -125,17 +125,14 @@ class Step(Generic[T_co]):
 
     @property
     def why(self) -> str:
-        """Why the step ended as it did, in words: its error, then its reason."""
+        """Why the step ended as it did, in words: its error or its reason."""
         if self.error is None:
             return self.reason
-        words = describe_error(self.error)
-        if self.reason:
-            words += f"; {self.reason}"
-        return words
+        return describe_error(self.error)
 
     @property
     def facts(self) -> dict[str, object]:
-        """What its log lines and its JSON have in common."""
+        """The facts that both the log lines and the JSON of the step have."""
         return {
             "run": self.run,
             "task": "/".join(self.path),
@@ -272,7 +269,7 @@ def nearest(name: str, steps: Iterable[Step], path: tuple[str, ...]) -> Step:
     UnknownTask if there is none, or if two are as near.
     """
     by_path = {"/".join(step.path): step for step in steps}
-    named = [step for words, step in by_path.items() if f"/{words}".endswith(f"/{name}")]
+    named = [step for names, step in by_path.items() if f"/{names}".endswith(f"/{name}")]
     if not named:
         known = ", ".join(by_path) or "none"
         raise UnknownTask(f"there is no step {name!r}; the steps are: {known}")
@@ -280,8 +277,8 @@ def nearest(name: str, steps: Iterable[Step], path: tuple[str, ...]) -> Step:
     named.sort(key=lambda step: _distance(path, step.path))
     first, *others = named
     if others and _distance(path, others[0].path) == _distance(path, first.path):
-        words = f"{'/'.join(first.path)} or {'/'.join(others[0].path)}"
-        raise UnknownTask(f"{name!r} may be {words}, which are as near; write 'group/{name}'")
+        both = f"{'/'.join(first.path)} or {'/'.join(others[0].path)}"
+        raise UnknownTask(f"{name!r} may be {both}, which are as near; write 'group/{name}'")
     return first
 
 

@@ -39,8 +39,7 @@ class FakeClock(Clock):
             if done() or until <= self._now:
                 return
             self._waits.append(wait)
-            self._busy -= 1
-            self._jump()
+            self._count(-1)
         wait.is_over.wait()
 
     def wake(self) -> None:
@@ -77,6 +76,7 @@ class FakeClock(Clock):
         self._end([wait for wait in self._waits if wait.until <= earliest])
 
     def _end(self, waits: list[_Wait]) -> None:
+        """End these waits, so that their threads run on."""
         for wait in waits:
             self._waits.remove(wait)
             self._busy += 1
