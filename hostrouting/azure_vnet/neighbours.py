@@ -117,9 +117,8 @@ class KernelLinkLayer:
     def look(self) -> LinkLayerView:
         with kernel_errors("read devices and neighbours"), closing(Netlink()) as netlink:
             for _ in range(_READINGS):
-                netlink.list_has_changed = (
-                    False  # set by lists that change, or that do not fit together
-                )
+                # Becomes true if a list changes, or if two lists do not fit together.
+                netlink.list_has_changed = False
                 view = _look_once(netlink)
                 if not netlink.list_has_changed:
                     return view
@@ -134,6 +133,8 @@ class KernelLinkLayer:
 
 
 def _look_once(netlink: Netlink) -> LinkLayerView:
+    # Read everything once. `list_has_changed` is true afterwards if something may be missing. The
+    # order of the lists is a promise of `LinkLayer.look`.
     entries = _entries(netlink, AF_UNSPEC)
     # As a list, because a socket must have read one answer to its end before the next request.
     links = [parts_of(answer, LINK) for answer in netlink.dump(RTM_GETLINK, bytes(LINK.size))]
@@ -153,7 +154,7 @@ def _look_once(netlink: Netlink) -> LinkLayerView:
 
     neighbours: list[Neighbour] = []
     for entry in entries:
-        if entry.is_permanent and entry.ifindex in names:
+        if entry.is_permanent and entry.ifindex in names:  # its device may have gone since
             ip = ip_address(entry.packed_ip)
             neighbours.append(Neighbour(ip, entry.mac, names[entry.ifindex]))
 
@@ -161,7 +162,7 @@ def _look_once(netlink: Netlink) -> LinkLayerView:
     for entry in _entries(netlink, AF_BRIDGE):
         if entry.ifindex not in names:
             netlink.list_has_changed = True  # the port has come since the devices were read
-        elif not entry.is_permanent:
+        elif not entry.is_permanent:  # not the port's own MAC address
             learned.add((entry.mac, names[entry.ifindex]))
 
     return LinkLayerView(

@@ -39,6 +39,7 @@ def read_state(text: str | None) -> tuple[Endpoint, ...] | None:
 
 
 def _pods(document: Any) -> Iterator[Endpoint]:
+    # Another shape raises an exception, which `read_state` expects.
     if document in ({}, {"Network": None}):  # azure-cns writes {} into an empty file
         return
     for uplink in _member(document["Network"], "ExternalInterfaces", dict).values():

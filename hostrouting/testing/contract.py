@@ -204,7 +204,9 @@ def _installed(backend: RouteBackend) -> list[Route]:
 
 
 def _await_silence(watch: Watch) -> None:
-    """Wait until nothing is reported any more: a change may be reported in several parts."""
+    """Wait until nothing is reported any more: a change may be reported in several parts. Fail if
+    that does not end.
+    """
     assert not all(watch.wait(0) for _ in range(_ATTEMPTS))
 
 
@@ -221,7 +223,7 @@ class BackendContract:
     def test_snapshot(self) -> None:
         """A snapshot has each device, in the order of their numbers; each address, with the routes
         that the kernel adds for it; and the rules with all selectors, those of IPv4 first, by
-        priority. It is not restless if nothing changes.
+        priority. It is not `restless`, changed while it was read, if nothing changes.
         """
         promised = contract_host().snapshot()
         with self.make() as backend:

@@ -149,6 +149,7 @@ class FaultyBackend(RouteBackend):
         self.inner.close()
 
     def _change(self, request: RouteRequest) -> Outcome:
+        # Change one route. An errno (KernelError), or an error that names a route, is its outcome.
         try:
             with self._moments["change"].call():
                 [outcome] = self.inner.change([request])

@@ -47,8 +47,9 @@ class FakeFiles:
 
     def read_bytes(self, path: str) -> bytes | None:
         target = self.links.get(path, path)
+        # The target of a link may be relative to the folder of the link.
         place = os.path.normpath(os.path.join(os.path.dirname(path), target))
-        if place == "/dev/null":
+        if place == "/dev/null":  # a device, which reads as an empty file: a masked unit
             return b""
         require_kind("read", place, self.look(place), "file")
         if place in self.texts:
@@ -119,6 +120,7 @@ class FakeFiles:
         return _FakeLock(self, path, wake)
 
     def _change(self, verb: str, path: str, *kinds: str) -> None:
+        # Record the change. HostError if the path cannot be changed, or has none of these kinds.
         reason = self.broken.get(path) or self._why_broken(os.path.dirname(path))
         if reason:
             raise HostError(f"cannot {verb} {path}: {reason}", what="file", target=path)
@@ -148,6 +150,7 @@ class _FakeLock:
         return self._is_held
 
     def release(self) -> None:
+        # Another process may hold the lock; then this one only stops waiting for it.
         self._files._wakes.remove(self._wake)
         if self._is_held:
             self._files.locked.discard(self._path)

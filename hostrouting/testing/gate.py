@@ -39,12 +39,15 @@ def why_refused(host: FakeHost, unit: str) -> tuple[str, ...]:
 
 
 def _reasons_of_pass(host: FakeHost, unit: str) -> list[str]:
+    # Make the pass of a start: set routes, check, and write the marker. Return why it refuses the
+    # unit: its error, or the lines that it logs as errors.
     done = Done()
     try:
         with host.open_kernel() as backend:
             outcome = run_pass(host, backend, read_config(host), done=done)
     except HostRoutingError as error:
         return str(error).splitlines()
+    # The configuration may name an instance, or its template.
     if {unit, template_of(unit)}.isdisjoint(gated_units(outcome.config)):
         return [f"the configuration does not gate {unit}"]
     if not outcome.refuses:

@@ -162,14 +162,15 @@ class FakeKernel(RouteBackend):
         name the device stay, and select nothing.
         """
         del self._links[name]
-        ips = {address.ip for address in self._addresses_on(name)}
+        ips_of_device = {address.ip for address in self._addresses_on(name)}
         self._addresses = [address for address in self._addresses if address.dev != name]
-        lost = ips - {address.ip for address in self._addresses}
+        # Two devices may have had the same address.
+        lost_ips = ips_of_device - {address.ip for address in self._addresses}
         for port in self._links.values():
             if port.master == name:
                 self._links[port.name] = port._replace(master=None)
         for place, routes in self._routes.items():
-            left = [route for route in routes if not _goes_with(route, name, lost)]
+            left = [route for route in routes if not _is_deleted_with(route, name, lost_ips)]
             self._routes[place] = left
         self._note_change()
 
@@ -235,10 +236,12 @@ class FakeKernel(RouteBackend):
         return self._snapshot
 
     def _listed_routes(self) -> Iterator[Route]:
-        """The routes as Linux lists them: IPv6 entries with one metric are one route."""
+        """The routes as Linux lists them: by table and prefix, those of IPv4 first. `as_listed`
+        joins IPv6 entries that have the same metric.
+        """
         for place in sorted(self._routes, key=lambda place: (place[1].family, *place)):
-            for _, alike in groupby(self._routes[place], key=lambda entry: entry.metric):
-                yield from as_listed([*alike])
+            for _, entries in groupby(self._routes[place], key=lambda entry: entry.metric):
+                yield from as_listed([*entries])
 
     def _fib(self, family: int) -> Fib:
         if family not in self._fibs:
@@ -302,9 +305,9 @@ class FakeKernel(RouteBackend):
             own, *others = _ipv6_routes_of(address)
         else:
             own, *others = _ipv4_routes_of(address, link)
-            there = self._addresses_on(link.name)
-            first = next(other for other in there if other.network == address.network)
-            own = own._replace(prefsrc=first.ip)
+            on_device = self._addresses_on(link.name)
+            first = next(other for other in on_device if other.network == address.network)
+            own = own._replace(prefsrc=first.ip)  # also if `address` is another one
             if first != address:
                 others = []
         self._append(own)
@@ -343,14 +346,16 @@ class FakeKernel(RouteBackend):
             raise KernelError(errno.ENETDOWN, f"{hop.dev} is down")
         stored = hop._replace(linkdown=False, dead=False)
         if len(route.next_hops) == 1 and route.prefix.family == IPV4:
-            return stored._replace(weight=1)
+            return stored._replace(weight=1)  # a weight counts only among several next hops
         return stored
 
     def _require_reachable(self, hop: NextHop, family: int) -> None:
-        """Raise KernelError if the next hop has a gateway that Linux does not reach directly."""
+        """Raise KernelError if Linux refuses the next hop because its gateway is not on-link: the
+        best route to the gateway has a gateway itself, or there is no route.
+        """
         gateway = hop.gateway
         if gateway is None or gateway.version != family or hop.onlink:
-            return
+            return  # Linux does not check it, or this fake kernel does not
         if family == IPV6 and gateway.is_link_local:
             return
         covering = self._routes_covering(gateway, hop.dev)
@@ -399,8 +404,8 @@ class FakeKernel(RouteBackend):
         """
         routes = self._routes.setdefault((route.table, route.prefix), [])
         if not _has(routes, route):
-            place = sum(present.metric <= route.metric for present in routes)
-            routes.insert(place, route)
+            index = sum(present.metric <= route.metric for present in routes)
+            routes.insert(index, route)
 
     def _delete(self, route: Route) -> None:
         """Delete each entry of the route that is there; KernelError if one is not."""
@@ -430,7 +435,8 @@ class FakeWatch(Watch):
 
     def report(self) -> None:
         self._is_reported = True
-        self._end_wait()
+        if self._clock is not None:
+            self._clock.wake()
 
     def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
         """See Watch. If the functions of `later` change nothing, it waits on the clock for a change
@@ -438,24 +444,17 @@ class FakeWatch(Watch):
         """
         if self._is_closed:
             raise BackendError("the watch was closed", kind="unusable")
-        while self._happenings and not self._is_over():
+        while self._happenings and not self._is_reported:
             self._happenings.pop(0)()
         if clock is not None:
             self._clock = clock
-            clock.wait(self._is_over, clock.now() + timeout)
+            clock.wait(lambda: self._is_reported, clock.now() + timeout)
         is_changed = self._is_reported
         self._is_reported = False
         return is_changed
 
     def close(self) -> None:
         self._is_closed = True
-
-    def _is_over(self) -> bool:
-        return self._is_reported
-
-    def _end_wait(self) -> None:
-        if self._clock is not None:
-            self._clock.wake()
 
 
 def _address(dev: str, interface: str, *, scope: int = 0) -> Address:
@@ -492,12 +491,12 @@ def _ipv4_routes_of(address: Address, link: Link) -> list[Route]:
         prefsrc=address.ip,
     )
     routes = [local]
-    if link.loopback:
+    if link.loopback:  # all of 127.0.0.0/8 is local
         routes.append(local._replace(prefix=network))
     elif network != own:
         connected = local._replace(type="unicast", table=TABLE_MAIN, scope=SCOPE_LINK)
         routes.append(connected._replace(prefix=network))
-    if network.length < width_of(IPV4) - 1:
+    if network.length < width_of(IPV4) - 1:  # a /31 or /32 has no broadcast address
         last = Prefix.of(ip_at(IPV4, network.last))
         routes.append(local._replace(prefix=last, type="broadcast", scope=SCOPE_LINK))
     return routes
@@ -534,6 +533,8 @@ def _is_meant(present: Route, route: Route) -> bool:
 
 
 def _is_meant_in_ipv4(present: Route, route: Route) -> bool:
+    # A request may name no next hops. Else the route must have one or more, and each of them must
+    # match the one of the request at its place; the request may name more.
     if (route.type, route.scope) != (present.type, present.scope):
         return False
     if route.prefsrc not in {None, present.prefsrc}:
@@ -548,15 +549,15 @@ def _is_meant_in_ipv4(present: Route, route: Route) -> bool:
     return True
 
 
-def _goes_with(route: Route, name: str, lost: Collection[IP]) -> bool:
-    """Whether a route is deleted with the device `name`, because it leads through it or has one of
-    the lost addresses as its source.
+def _is_deleted_with(route: Route, name: str, lost_ips: Collection[IP]) -> bool:
+    """Whether Linux deletes the route with the device of this name: it leads through the device, or
+    its source is an address that no device has any more.
     """
     if name in route.devs:
         return True
     # IPv6 keeps the source of other devices' routes, even if the address is gone.
     is_ipv4 = route.prefix.family == IPV4
-    return is_ipv4 and route.table == TABLE_MAIN and route.prefsrc in lost
+    return is_ipv4 and route.table == TABLE_MAIN and route.prefsrc in lost_ips
 
 
 def _answer(fib: Fib, destination: IP) -> Answer:

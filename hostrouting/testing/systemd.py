@@ -107,8 +107,7 @@ class FakeManager:
         """See Manager. Values come from `properties` first, then from the unit files as last read.
 
         A pattern matches the units in `properties`, and those that are not inactive; a template is
-        not a unit. NeedDaemonReload is
-        "yes" if a file of the unit has changed since.
+        not a unit. NeedDaemonReload is "yes" if a file of the unit has changed since.
         """
         self._require_running()
         shown: list[dict[str, str]] = []
@@ -118,6 +117,7 @@ class FakeManager:
         return tuple(shown)
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
+        # `since` is empty if the unit has not started.
         return self.errors.get(unit_name(unit), ()) if since else ()
 
     def _set_state(self, unit: str, state: str) -> None:
@@ -145,6 +145,8 @@ class FakeManager:
         return matching
 
     def _properties_of(self, unit: str) -> dict[str, str]:
+        # What systemd would show of the unit; those that a test has set (`properties`) come last,
+        # so that they replace others.
         on_disk = self._files_on_disk()
         read = self.read
         if "@" in unit and unit not in self.states and unit not in self.properties:
@@ -195,7 +197,7 @@ def _files_of(unit: str, units: Mapping[str, str]) -> _UnitFiles:
     """
     names = [unit]
     before, at, rest = unit.partition("@")
-    if at:
+    if at:  # the template comes first, so that what the unit has replaces it
         names.insert(0, f"{before}@.{rest.rpartition('.')[2]}")
     text: str | None = None
     paths: dict[str, str] = {}
@@ -210,6 +212,7 @@ def _files_of(unit: str, units: Mapping[str, str]) -> _UnitFiles:
 
 
 def _load_state(unit: str, files: _UnitFiles) -> str:
+    # An instance counts as loaded even if a test has not written its template.
     if files.text in {"", "/dev/null"}:
         return "masked"
     if files.text is None and "@" not in unit:
@@ -218,7 +221,9 @@ def _load_state(unit: str, files: _UnitFiles) -> str:
 
 
 def _lists_in(unit: str, texts: Iterable[str]) -> dict[str, str]:
-    """The settings of these files that are lists. As in systemd, an empty value empties a list."""
+    """The settings in _SHOWN as `show` prints them. Each line of these texts adds a value to its
+    list; as in systemd, an empty value empties the list.
+    """
     lists: dict[str, list[str]] = {name: [] for name in _SHOWN}
     for line in "\n".join(texts).splitlines():
         name, _, value = line.partition("=")
