@@ -33,7 +33,7 @@ class HostCheck(NamedTuple):
     def of_snapshot(
         cls, report: CheckReport, config: HostRoutingConfig, *, repair_options: str = ""
     ) -> HostCheck:
-        """Make the HostCheck of this report, which is about a snapshot that was checked against
+        """Add the findings for an operator to the report of a snapshot that was checked against
         `config`. `repair_options`: see the field.
         """
         findings = tuple(_findings_of(report, config, repair_options))
@@ -45,16 +45,16 @@ class HostCheck(NamedTuple):
 
     @property
     def doubts(self) -> list[Finding]:
-        """The findings because of which a verdict is undecided, or would be if nothing escaped.
-        They are found by the name and the target of each doubt of the report, because here they may
-        have another remedy.
+        """The findings because of which a verdict is undecided, or would be if nothing escaped:
+        those that are doubts in the report. They are compared by name and target, because here the
+        remedy may be another one.
         """
         doubts = {(doubt.name, doubt.target) for doubt in self.report.doubts}
         return [finding for finding in self.findings if (finding.name, finding.target) in doubts]
 
     def code(self) -> int:
-        """The exit code of the verdict. Without a default route it is that of a doubt, although
-        that is an error: nobody knows through which device addresses should leave.
+        """The exit code of the verdict. A missing default route is an error, but has the code of a
+        doubt: nobody knows through which device addresses should leave.
         """
         if self.named(*ESCAPES):
             return PROBLEM
@@ -80,17 +80,18 @@ def _findings_of(
     report: CheckReport, config: HostRoutingConfig, repair_options: str
 ) -> Iterator[Finding]:
     """Yield the findings of the check, with the commands that fit this host; then what hinders the
-    probe rewrite.
+    probe rewrite. The finding "action" proposes the routes of a repair (`report.routes`), and gets
+    the command that brings them; one about devices that may be allowed gets the command for that.
     """
     configured = {route.key for route in config.static_routes.routes}
     for finding in check_findings(report, mode=config.route_overlap.mode):
         remedy = finding.remedy
         if finding.name == "action":
             if configured.issuperset(route.key for route in report.routes):
-                remedy = None  # all of them are configured already, and `apply` sets them
+                remedy = None  # there is nothing to add to the configuration by hand
             remedy = Remedy("for good", repair_line(repair_options), otherwise=remedy)
         elif remedy is not None and "mayAllow" in finding.facts:
-            line = line_to_allow(repair_options, finding.facts["mayAllow"])
-            remedy = remedy._replace(command=line)
+            command = line_to_allow(repair_options, finding.facts["mayAllow"])
+            remedy = remedy._replace(command=command)
         yield finding._replace(remedy=remedy)
     yield from find_probe_obstacles(config, report.snapshot)

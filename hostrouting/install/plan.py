@@ -89,7 +89,9 @@ class Plan:
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        """The warnings about the host as it is. The run logs others when it makes its parts."""
+        """The warnings about the host as it is. Those about routes are not here: the run logs them
+        when it sets the routes.
+        """
         return tuple(finding for finding in self.obstacles if finding.severity == "warning")
 
     @property
@@ -98,8 +100,8 @@ class Plan:
 
     @property
     def failures(self) -> tuple[Finding, ...]:
-        """What would make the run fail on the host as it is now. A route that waits is among these,
-        and so is a missing default route: the run fails unless they come in time.
+        """What would make the run fail on the host as it is now, even what may still come in time,
+        such as what a route waits for, or a default route.
         """
         failures = [*self.errors, *self.routes.route_waits]
         failures += [finding for finding in self.check_findings if finding.severity == "error"]
@@ -113,9 +115,10 @@ class Plan:
     def with_check(
         self, config: HostRoutingConfig, snapshot: Snapshot, earlier: Sequence[Plan] = ()
     ) -> Plan:
-        """Return this plan with a check of the snapshot as the plan would leave it. A plan without
-        routes, such as that of the check alone, is checked after the routes of the earlier plans;
-        any other has all static routes itself.
+        """Return this plan with a check of the host as it would be. `snapshot` is the host now. A
+        plan with routes has all static routes; a plan without any, such as that of the check alone,
+        is checked after the routes of the plans before it (`earlier`). If a route conflicts or
+        waits, nobody knows how the host would be, and there is no check.
         """
         if not config.route_overlap.cidrs:
             return self
@@ -144,6 +147,9 @@ class Plan:
         }
 
     def __str__(self) -> str:
+        """What there is to do, all findings but those of the check, and the verdict of the check
+        with the repair that it proposes.
+        """
         lines: list[object] = [*self.routes.steps, *self.other_work]
         if self.is_empty:
             lines.append("nothing to do")

@@ -40,14 +40,14 @@ def find_requirements(
     host: Host, config: HostRoutingConfig, changes: FileChanges
 ) -> Iterator[Finding]:
     """Yield a finding for each thing that this host lacks for the configuration: an error; in an
-    image, a warning for what it may still get.
+    image, a warning for what it may still get. `changes` are those that the run would make.
     """
     yield from _unusable_paths(host, changes)
     gated = gated_units(config)
     if not gated:
-        return
+        return  # all else is about the gate
     for finding in find_untrusted(host.files):
-        if finding.target not in changes.written_paths:
+        if finding.target not in changes.written_paths:  # else the run puts another in its place
             yield finding
     yield from _unusable_interpreter(host, changes)
     manager = host.running_manager
@@ -57,7 +57,7 @@ def find_requirements(
         )
         for unit, properties in zip(gated, shown, strict=True):
             yield from _why_it_cannot_be_gated(unit, properties)
-            if HostLayout.drop_in_path(unit) in changes.written_paths:
+            if HostLayout.drop_in_path(unit) in changes.written_paths:  # said once, at this run
                 yield from _lost_variables(unit, properties)
         yield from find_cancelled_gates(host, config)
     elif not host.is_image:
@@ -75,9 +75,8 @@ def _unusable_paths(host: Host, changes: FileChanges) -> Iterator[Finding]:
 
 
 def _unusable_interpreter(host: Host, changes: FileChanges) -> Iterator[Finding]:
-    """Yield a finding if no Python on the node can run the program. The content of the program is
-    made to see that: for the compiled files in it, the interpreter is run. An image may get a
-    Python later.
+    """Yield a finding if no Python on the node can run the program. A warning is enough for an
+    image, which may get a Python later.
     """
     if not host.interpreter.find():
         yield missing_interpreter()._replace(severity="warning" if host.is_image else "error")
@@ -85,7 +84,7 @@ def _unusable_interpreter(host: Host, changes: FileChanges) -> Iterator[Finding]
     for file in changes.writes:
         if isinstance(file, Program):
             try:
-                file.content()
+                file.content()  # this runs the interpreter, which compiles the program
             except HostRoutingError as error:
                 yield from error.findings
 
@@ -94,7 +93,7 @@ def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterato
     """Yield an error if the gate cannot hold this unit back: if the name is an alias, because the
     gate compares the unit's own name; if the unit starts before something that the gate waits for;
     or if it has RootDirectory=, from which root would run the gate. An order through other units is
-    not judged.
+    not judged. `properties` of a template are those of one of its instances.
     """
     before = sorted(_BEFORE_THE_GATE.intersection(properties["Before"].split()))
     own_name = properties["Id"]
@@ -117,7 +116,7 @@ def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterato
 
 
 def _lost_variables(unit: str, properties: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield a warning if the unit sets variables that our drop-in takes away."""
+    """Yield a warning if the unit sets variables that our drop-in takes away (`UNSET`)."""
     variables = {word.strip("\"'$").partition("=")[0] for word in properties["Environment"].split()}
     lost = sorted(variables.intersection(UNSET.split()))
     if lost:

@@ -24,8 +24,8 @@ class CheckResult(Effects):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the check found, as in the JSON document; empty without a report. No finding is an
-        error: in STRICT, the task would have raised that, and there would be no result.
+        """What the check found, as in the JSON document; empty without a report. The findings are
+        those of WARN, without errors: in STRICT, the task would have raised an error.
         """
         if self.report is None:
             return ()
@@ -38,10 +38,12 @@ class CheckResult(Effects):
         return {"verdict": self.report.verdict, "findings": len(self.findings), **fields}
 
     def to_mapping(self) -> dict[str, object]:
-        """What was done and found, with the keys of `hostrouting/check/1`."""
+        """What was done and found, with the keys of `hostrouting/check/1` except those that say
+        what kind of document it is.
+        """
         values = super().to_mapping()
         if self.report is None:
             return values
-        document = check_document(self.report, mode="WARN")
-        del document["schema"], document["mode"]  # they are not those of a task
+        document = check_document(self.report, mode="WARN")  # any mode, because it is deleted
+        del document["schema"], document["mode"]
         return values | document

@@ -69,44 +69,48 @@ class _Writer:
         self.operations: list[Operation] = []
 
     def stop_units(self) -> None:
-        """Stop the units of ours that must not run any more."""
+        """Stop the guard, if the plan says so, and the oneshots whose files go: systemd keeps these
+        active since boot. They have done their work, so only the guard is reported.
+        """
         if self._manager is None:
             return
         for stop in self._plan.for_systemd("stop"):
             self._manager.stop(stop.object)
             self.operations.append(stop)
-        for unit in UNITS:  # the oneshots, which have done their work at boot, are not reported
+        for unit in UNITS:
             if HostLayout.unit_path(unit) in self._plan.files.removes:
                 self._manager.stop(unit)
 
     def change_files(self) -> None:
-        """Write and remove files, and have systemd read its own."""
-        writes, removes = self._plan.files
-        reload = self._plan.for_systemd("reload")
+        """Write and remove files, and have systemd read its own. The numbers in the comments are
+        those of the order that the module describes, with its reasons.
+        """
+        written, removed = self._plan.files
+        missed_reload = self._plan.for_systemd("reload")  # for the changes of an earlier run
         of_systemd: list[str] = []
-        rest: list[str] = []
-        for path in removes:
+        others: list[str] = []
+        for path in removed:
             if _is_of_systemd(path):
                 of_systemd.append(path)
             else:
-                rest.append(path)
+                others.append(path)
         self._remove(of_systemd)  # 3
-        if of_systemd or reload:
+        if of_systemd or missed_reload:
             self._reload()  # 4
-            self.operations += reload
-        for file in writes:  # 5
+            self.operations += missed_reload
+        for file in written:  # 5
             file.write(self._host.files)
             self.changed.append(file.path)
-        if any(_is_of_systemd(file.path) for file in writes):
+        if any(_is_of_systemd(file.path) for file in written):
             self._reload()  # 6
-        self._remove(rest)  # 7
+        self._remove(others)  # 7
 
     def _reload(self) -> None:
         if self._manager is not None:
             self._manager.reload()
 
     def _remove(self, paths: Iterable[str]) -> None:
-        """Remove these files, and the folders of ours that are then empty."""
+        """Remove these files, and the folders of ours and of drop-ins that are then empty."""
         files = self._host.files
         for path in paths:
             if files.remove(path):
@@ -122,8 +126,8 @@ def _is_of_systemd(path: str) -> bool:
 
 
 def start_guard(host: Host, plan: Plan) -> Effects:
-    """Start or restart the guard, as the plan says. The caller still holds the lock of the host:
-    systemd waits only until the guard's program runs, not for its first pass, which needs the lock.
+    """Start or restart the guard, as the plan says. The caller still holds the lock of the host,
+    for which the guard's first pass waits: systemd waits only until the guard's program runs.
     """
     manager = host.running_manager
     starts = plan.for_systemd("start", "restart")

@@ -44,12 +44,14 @@ def render_probe_table(config: ProbeRewriteConfig) -> str:
 
 
 def probe_comments(config: ProbeRewriteConfig) -> tuple[str, ...]:
-    """The comments of the table and of its rules, in order, each as nft lists it."""
+    """The comment of the table, which has the digest, and those of its rules, as nft lists them."""
     return tuple(re.findall('comment "[^"]*"', render_probe_table(config)))
 
 
 def _rules(config: ProbeRewriteConfig) -> str:
-    # The address is compared first, because one comparison decides about nearly every packet then.
+    """The text of both chains: one rewrites the source of probes, the other one the destination of
+    the replies. The first rule decides about nearly every packet with one comparison.
+    """
     probe = config.link_local
     after_rewrite = config.global_address
     uplinks = "{ " + ", ".join(f'"{dev}"' for dev in config.interfaces) + " }"

@@ -57,12 +57,14 @@ class InstallTask:
 
     @property
     def request(self) -> Request:
-        """What a run of the task is asked for."""
+        """What a run of the task is asked for: to replace the whole configuration, or the section
+        of the task and those of `_BESIDE` that this configuration sets.
+        """
         names: tuple[str, ...] = ()
         if self.section is not None:
-            nothing = HostRoutingConfig()
+            default = HostRoutingConfig()
             beside = [
-                name for name in _BESIDE if getattr(self.config, name) != getattr(nothing, name)
+                name for name in _BESIDE if getattr(self.config, name) != getattr(default, name)
             ]
             names = (self.section, *beside)
         return Request(self.config, names, self.allow_removal)
@@ -71,11 +73,11 @@ class InstallTask:
         """What do() would do on this host now, and what would make it fail; changes nothing.
 
         It is the plan of root: a process without its rights can make a plan, and not carry it out.
-        A part that checks the host checks it as the other parts, and the earlier tasks of this dry
-        run, would leave it.
+        The check, if it is a part, is of the host as this plan and those of the earlier tasks in
+        the same dry run would leave it.
         """
         ctx = ctx or phases.Context()
-        steps = [] if ctx.root is None else ctx.root.walk()
+        steps = [] if ctx.root is None else ctx.root.walk()  # of the whole dry run
         earlier = [step.result for step in steps if isinstance(step.result, Plan)]
         parts = [part for part in self.parts if STEPS[part] not in ctx.skip]
         wanted = read_wanted(self.host, self.request)
@@ -105,13 +107,13 @@ class InstallTask:
         something else since.
         """
         former_by_run = dict(self.before)
-        if ctx.ran is not None:  # `undo_on_failure`: undo only what that run has done
+        if ctx.ran is not None:  # the undo after a failed run is about that run only
             former_by_run = {
                 run: former for run, former in former_by_run.items() if run == ctx.run_id
             }
         if not former_by_run:
             return phases.Skip("it has changed nothing, or that is undone")
-        former, *_ = former_by_run.values()
+        former, *_ = former_by_run.values()  # from before the first of these runs
         if former is None:
             sentence = (
                 "what was installed before could not be read, so it cannot be installed again"
@@ -120,10 +122,11 @@ class InstallTask:
         done = self.request
         names = done.names
         if self.section is not None:
-            names = (self.section, *_BESIDE)  # an empty section can have ended the guard
+            # All: a run whose section was empty may have turned off a guard that it does not name.
+            names = (self.section, *_BESIDE)
         request = Request(former, names, allow_removal=True, undone=done)
-        # It does not wait: what the former routes need may never come. It makes all parts, also if
-        # the run leaves some out, because the files are about all of them.
+        # Without a wait: what the former routes need may never come. With all parts, even those
+        # that the run leaves out (`skip`), because the files are about all of them.
         restoring = attrs.evolve(self, wait=0)
         result = restoring.install(derived(ctx, skip=frozenset()), request)
         for run in former_by_run:

@@ -101,9 +101,7 @@ class PassOutcome(NamedTuple):
         return [each for each in self.findings if each.severity != "note" or each.name == "action"]
 
     def followed_by(self, other: PassOutcome) -> PassOutcome:
-        """Join the outcomes of two parts, of which `other` was made later. Both were made with the
-        same configuration.
-        """
+        """Join the outcomes of two parts of a pass: `other` is that of the later one."""
         return self._replace(
             findings=self.findings + other.findings,
             refuses=self.refuses or other.refuses,
@@ -122,16 +120,16 @@ def await_pass(
     wait: float,
     say: Callable[[str], object],
 ) -> PassOutcome:
-    """Make a pass, and another one after each change, until nothing is awaited any more, or `wait`
-    seconds are over. Return the outcome of the last one. `say` gets what is awaited, at first and
-    whenever that is something else.
+    """Make a pass, and another one after each change of the kernel, until nothing is awaited any
+    more, or `wait` seconds are over. Return the outcome of the last one. `say` gets what is
+    awaited, at first and whenever that is something else.
 
     `make_pass` takes the lock of the host, reads the configuration that is in force, and calls
     `run_pass`.
     """
     until = clock.now() + wait
     said = ""
-    with markers_removed_on_failure(host.files):
+    with markers_removed_on_failure(host.files):  # without a kernel there is no pass to do that
         kernel = host.open_kernel()
     with kernel as backend, Reports(backend, clock) as reports:
         while True:
@@ -143,7 +141,7 @@ def await_pass(
                 said = outcome.waits
                 say(f"waiting for up to {round(seconds_left, 1):g} s: {said}")
             if outcome.has_asked:
-                reports.forget()  # those of what the pass itself has asked for
+                reports.forget()  # else the pass would be made again because of its own requests
             reports.wait(min(_LOOK_AGAIN, seconds_left))
 
 
@@ -184,7 +182,7 @@ def run_pass(
         if "route_overlap" in parts:
             outcome = outcome.followed_by(_check(host, backend, config))
         elif outcome.error is not None:
-            # They are about an earlier state, and this pass does not check the present one.
+            # The markers are about an earlier state, and this pass does not check the present one.
             remove_markers(host.files)
     return outcome
 
@@ -209,6 +207,7 @@ def _set_routes(
             outcome = _failed(error, refuses=True)
         else:
             outcome = PassOutcome(with_severity("warning", error.findings), error=error)
+        # Other errors come before a request, except in an undo, which does not wait anyway.
         return outcome._replace(has_asked=isinstance(error, ApplyError))
     return PassOutcome(plan.warnings, has_asked=bool(plan.changes))
 
@@ -232,13 +231,13 @@ def _load_probes(host: Host, config: HostRoutingConfig, done: list[Operation]) -
 
 
 def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> PassOutcome:
-    """Check, and leave the marker. In STRICT, units are held back if addresses escape, if there is
-    no default route, or if Linux does not answer; with `"undecided": "refuse"`, also if the verdict
-    is undecided.
+    """Check the expected CIDRs, and leave the marker. In STRICT, units are held back if addresses
+    escape, if there is no default route, or if Linux does not answer; with `"undecided": "refuse"`,
+    also if the verdict is undecided.
     """
     settings = config.route_overlap
     if not settings.cidrs:
-        remove_markers(host.files)
+        remove_markers(host.files)  # they are about CIDRs that are not configured any more
         return PassOutcome()
     try:
         report = check_kernel(backend, config)
@@ -251,7 +250,7 @@ def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> Pass
         outcome = outcome._replace(refuses=True, error=_overlap(report, findings))
     try:
         leave_marker(host.files, report, findings)
-    except HostError as error:
+    except HostError as error:  # only a warning: other programs read it, the gate does not
         outcome = outcome._replace(findings=findings + with_severity("warning", error.findings))
     return outcome
 
