@@ -83,8 +83,8 @@ class Outcome(NamedTuple):
     def is_done(self) -> bool:
         """Whether the kernel is now as the change asks, even if it was so before.
 
-        If a device is gone, Linux has deleted its routes. But a device that was renamed looks as if
-        it were gone, and has its routes: a caller that needs certainty reads them again.
+        So is a deletion if the device does not exist: Linux has deleted the routes with it. But if
+        it was only renamed, it still has them: a caller that needs certainty reads them again.
         """
         return self.error is None or self.error.kind in _NOTHING_TO_DO[self.change.verb]
 
@@ -130,12 +130,12 @@ class RouteBackend(Protocol):
         and routes in the kernel's order.
 
         With `near`, a backend may leave out routes that have a gateway, overlap none of these
-        prefixes, are longer than /1 and are not of hostrouting (protocol 213). At least one is kept
-        of those that differ only in the first address of their prefix. So a few routes among
-        100,000 are read fast.
+        prefixes, are longer than /1 and are not of hostrouting (protocol 213): so a few routes
+        among 100,000 are read fast. Of routes that differ only in the first address of their
+        prefix, at least one is kept, which shows that a program has such routes.
 
-        If anything changed while it was read, it is read again, up to three times in all. After
-        that the last reading is returned, and its `restless` is true. Needs no privilege.
+        If anything changed while the host was read, it is read again, up to three times in all.
+        After that the last reading is returned, and its `restless` is true. Needs no privilege.
         """
 
     @abstractmethod
@@ -185,9 +185,9 @@ class Watch(Protocol):
     def wait(self, timeout: float, *, clock: "Clock | None" = None) -> bool:
         """Wait for a change since the last wait or the start; return whether there was one.
 
-        False is returned after `timeout` seconds. True without a change is allowed. A burst of
-        changes, also one that overflowed the socket's buffer, is reported as one True. Raises
-        BackendError if it cannot listen any more.
+        Returns False after `timeout` seconds. True without a change is allowed. A burst of changes,
+        even one that overflowed the socket's buffer, is reported as one True. Raises BackendError
+        if it cannot listen any more.
 
         `clock` is the clock of the run: a fake kernel waits on it, so that a fake clock takes no
         real time. A real kernel uses the machine's clock in any case.

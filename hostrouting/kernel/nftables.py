@@ -51,7 +51,7 @@ class NftProgram:
         try:
             return self._nft(*arguments, purpose=f"list the table ip6 {name}").out
         except HostError as error:
-            # "Error:" is of nft. Without a library of nft, the loader says "No such file", too.
+            # Only nft says "Error:". If a library of nft is missing, the loader says the rest.
             if re.search("Error: .*No such file or directory", error.output):
                 return None
             raise

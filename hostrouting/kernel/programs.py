@@ -138,7 +138,7 @@ def run_tool(
         sentence = f"{tool} did not {purpose} within {timeout:g} s; it may be busy, so try again"
         raise HostError(sentence, what=what, kind="timeout") from error
     except OSError as error:
-        # 126 as in a shell, for a program that cannot be run
+        # The code by which a shell says that it cannot run a program.
         ended = Ended(126, err=error.strerror or str(error))
     if ended.code not in fine:
         raise tool_error(ended, tool, purpose=purpose, what=what)
@@ -161,7 +161,7 @@ def tool_error(ended: Ended, tool: str, *, purpose: str, what: HostPart) -> Host
 
 
 def _on_one_line(text: str) -> str:
-    """The lines of the text, each once, without those by which nft underlines a place (^^^)."""
+    """The lines of the text, each once, without those in which nft underlines its input (^^^)."""
     lines: list[str] = []
     for line in map(str.strip, text.splitlines()):
         if line.strip("^~") and line not in lines:
@@ -170,6 +170,7 @@ def _on_one_line(text: str) -> str:
 
 
 def _kind_and_remedy(printed: str) -> tuple[str, str]:
+    """The kind of the error of a tool that has printed this, and what to do about it."""
     for pattern, kind, remedy in _MEANING_OF_OUTPUT:
         if re.search(pattern, printed):
             return kind, remedy

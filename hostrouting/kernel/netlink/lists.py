@@ -30,7 +30,11 @@ def list_routes(
     names: Mapping[int, str],
     near: Collection[Prefix] | None = None,
 ) -> list[Route]:
-    """Return the routes of all tables, in the kernel's order; for `near`, see `RouteBackend`."""
+    """Return the routes of all tables, in the kernel's order; for `near`, see `RouteBackend`.
+
+    Of messages that differ only in the destination, the first is decoded. For each other one, the
+    list has a copy of that route with another destination, or nothing if it is not `near`.
+    """
 
     @cache
     def borders_near(length: int) -> list[int]:
@@ -39,8 +43,8 @@ def list_routes(
     width = width_of(family) // 8
     dst_header = ATTRIBUTE.pack(ATTRIBUTE.size + width, RTA_DST)
     kinds: dict[bytes, tuple[Route, list[int]]] = {}
-    """By kind: its first route, and the borders of the ranges in which others of it are kept. A
-    network is in a range if an odd number of borders are not above it.
+    """By kind, which is a message without its destination: the first route, and the borders of the
+    ranges that are `near`. A network is in one if an odd number of borders are not above it.
     """
     routes: list[Route] = []
     for size, run in netlink.dump_in_runs(RTM_GETROUTE, question_rtmsg(family)):
@@ -55,7 +59,7 @@ def list_routes(
                 continue
             route = decode(before + destination + after, names)
             routes.append(route)
-            if before.endswith(dst_header):
+            if before.endswith(dst_header):  # otherwise these bytes are not the destination
                 borders = _EVERYWHERE
                 if near is not None and _may_be_left_out(route):
                     borders = borders_near(route.prefix.length)
@@ -64,8 +68,8 @@ def list_routes(
 
 
 def _layout(size: int, width: int) -> struct.Struct:
-    """The layout of messages of this size: what is before the destination, the destination, and
-    what is behind it. A message too short for a destination is all in the first of these.
+    """The layout of messages of this size: what is before the destination, the destination of this
+    width, and what is after it. A message too short for a destination is all before it.
     """
     after = size - _DST_AT - width
     if after < 0:
