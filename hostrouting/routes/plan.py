@@ -13,9 +13,9 @@ A route of ours works if Linux uses it, and it has the device and gateway that a
 the wanted route cannot be completed, a route of ours that works stays; if there is none, the wanted
 route waits. The gate and the guard may not move routes (`may_move`). For them, a route of ours that
 works also stays if another default route has become the best one: packets do not move to a VPN or
-to a new card. It moves only to another router on the same devices, and only if no default route has
-its gateway any more: that router may be gone. A finding says what a route that stays will do after
-a reboot.
+to a new card. It follows only if one of its gateways is in no default route any more, because that
+router may be gone, and only to devices that it has. A router that comes back on another device is
+added by `apply`, not by the guard. A finding says what a route that stays will do after a reboot.
 """
 
 from collections.abc import Iterable, Sequence
@@ -110,7 +110,8 @@ def _plan_route(
 
 def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink) -> Route | None:
     """Return the route of ours that works: of these routes with one key, Linux uses it, it has the
-    configured device and gateway, and its gateway can still be reached. None if there is none.
+    configured device and gateway, and its gateways can still be reached, those of dead next hops
+    aside, which Linux does not use. None if there is none.
     """
     used = min(present, key=_order_of_use, default=None)
     if used is None or used.protocol != OURS or used.is_passed_over or not used.next_hops:
@@ -119,17 +120,17 @@ def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink
     for hop in entry.next_hops:
         if static.dev not in {None, hop.dev} or static.gateway not in {None, hop.gateway}:
             return None
-        if hop.linkdown or not uplink.reaches(hop):
+        if not hop.dead and (hop.linkdown or not uplink.reaches(hop)):
             return None
     return entry
 
 
 def _has_lost_its_router(working: Route, wanted: Route, defaults: Iterable[Route]) -> bool:
-    """Whether no default route has a gateway of the working route any more, and the wanted route
-    leads through the same devices.
+    """Whether a gateway of the working route is in no default route any more, and the wanted route
+    adds no device.
     """
     lost = _hops_alive(working).difference(*map(_hops_alive, defaults))
-    return any(hop.gateway for hop in lost) and {*wanted.devs} == {*working.devs}
+    return any(hop.gateway for hop in lost) and set(working.devs).issuperset(wanted.devs)
 
 
 def present_by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:

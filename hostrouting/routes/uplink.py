@@ -190,10 +190,10 @@ class Uplink:
         ):
             return True
         for route in self._not_ours:
-            if route.table == TABLE_MAIN and gateway in route.prefix:
-                is_on_link = hop.dev in route.devs and not route.has_gateway
-                if is_on_link and is_for_all_packets(route):
-                    return True
+            if route.table != TABLE_MAIN or gateway not in route.prefix:
+                continue
+            if hop.dev in route.devs and not route.has_gateway and is_for_all_packets(route):
+                return True
         return False
 
 

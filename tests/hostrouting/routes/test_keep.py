@@ -1,6 +1,7 @@
 """hostrouting.routes.keep: the routes are made right, once."""
 
 import errno
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -9,14 +10,17 @@ from hypothesis import given, settings
 from hostrouting.config.settings import ProbeRewriteConfig, StaticRoute
 from hostrouting.errors import ApplyError, NotReady, RouteConflict
 from hostrouting.kernel.base import RouteBackend, RouteRequest
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import OURS, Route
 from hostrouting.routes.keep import keep_routes
 from hostrouting.routes.steps import RoutePlan
 from hostrouting.testing import FakeKernel, FaultyBackend
 from tests.hostrouting.routes.own_routes import configured, fake, hosts, put, wishes
+from tests.support.commands import up
 from tests.support.examples import scaled
 from tests.support.ip_text import route_of
+from tests.support.namespace import private_namespace
 from tests.support.near import LeavesOut
 from tests.support.sections import static
 
@@ -141,3 +145,30 @@ def test_far_routes_do_not_matter(there: list[Route], desired: list[StaticRoute]
         return plan, done, str(kernel)
 
     assert keep(LeavesOut) == keep(lambda kernel: kernel)
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_packets_after_one_of_two_routers_is_withdrawn() -> None:
+    """All reach the other side again, by the router on the other device."""
+    config = configured(static("172.16.64.0/24"))
+    with private_namespace() as here, private_namespace() as routers:
+        for number, dev in enumerate(("eth0", "eth1")):
+            here.batch([f"link add {dev} type veth peer name {dev} netns {routers.path}"])
+            here.batch([*up(dev), f"address add 10.{number}.0.4/24 dev {dev}"])
+            routers.batch([*up(dev), f"address add 10.{number}.0.1/24 dev {dev}"])
+        routers.batch(["link set lo up", "route add local 172.16.64.0/24 dev lo"])
+        here.batch(["route add default nexthop via 10.0.0.1 nexthop via 10.1.0.1"])
+        with here.inside(), NetlinkBackend() as linux:
+            keep_routes(linux, config, done=[])
+            routers.batch(["address del 10.1.0.1/24 dev eth1"])
+            here.batch(["route replace default via 10.0.0.1", "neigh flush dev eth1"])
+            keep_routes(linux, config, done=[])
+            assert all(map(is_reached, range(1, 17)))  # each by one of the two with the old route
+
+
+def is_reached(number: int) -> bool:
+    """Whether this host of the other side refuses a connection, so packets arrive."""
+    with socket.socket() as client:
+        client.settimeout(5)
+        return client.connect_ex((f"172.16.64.{number}", 9)) == errno.ECONNREFUSED

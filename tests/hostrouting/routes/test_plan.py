@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from itertools import combinations, product
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -53,8 +54,10 @@ BY_A = entry(PLACE, HOPS[IPV4][0])
 
 
 def host_with(*routes: Route) -> Snapshot:
-    """A host with eth0, eth1, InfiniBand, tunnels and a device that is down, and these routes."""
+    """A host with three cards, InfiniBand, tunnels and a device that is down, and these routes."""
     kernel = fake()
+    kernel.add_address("eth1", "10.1.0.4/24")
+    kernel.add_link("eth2")
     kernel.add_link(TUNNEL)
     kernel.add_link(Link(name="ib0", index=10, type=ARPHRD_INFINIBAND))
     kernel.add_link(Link(name="down0", index=11, up=False))
@@ -144,6 +147,7 @@ WORDS = {
     "A_AND_B": "nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth0",
     "B_AND_A": "nexthop via 10.0.0.2 dev eth0 nexthop via 10.0.0.1 dev eth0",
     "B_AND_ETH1": "nexthop via 10.0.0.2 dev eth0 nexthop dev eth1",
+    "BOTH": "nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1",
     "A": A,
     "B": B,
     "PLACE": "20.0.0.0/16",
@@ -281,6 +285,23 @@ default A_AND_B; A proto ours                                          | | keep
 ::/0 proto 9 nexthop via fe80::2 dev eth0 nexthop via fe80::1 dev eth0; SIX_LINK proto ours \
 metric 1024 | six | keep
 
+# One of two routers on different devices is withdrawn, for good or until its leg comes back
+default via 10.0.0.1 dev eth0; PLACE proto ours BOTH                   | | delete, add
+default via 10.1.0.1 dev eth1; PLACE proto ours BOTH                   | | delete, add
+default via 10.1.0.2 dev eth1; PLACE proto ours BOTH                   | | delete, add
+default via 10.0.0.1 dev eth0; PLACE proto ours B_AND_ETH1             | | delete, add
+default BOTH; A proto ours                                             | | keep
+PLACE proto ours BOTH                                                  | | keep
+
+# Its link is down: Linux passes over the dead next hop, and uses it again later
+default BOTH dead linkdown; PLACE proto ours BOTH dead linkdown        | | keep
+default via 10.0.0.1 dev eth0; PLACE proto ours BOTH dead linkdown     | | keep
+default via 10.8.0.1 dev tun0; PLACE proto ours BOTH dead linkdown     | | keep
+default dev eth2; PLACE proto ours BOTH dead linkdown                 | | keep
+PLACE proto ours BOTH dead linkdown                                    | | keep
+PLACE proto ours BOTH linkdown                                         | | wait
+default BOTH linkdown; PLACE proto ours BOTH linkdown                  | | keep
+
 # Some default route still has the old one: of table main, or by the device that is named
 default via 10.0.0.2 dev eth0; default via 10.0.0.1 dev eth0 metric 9; A proto ours | | keep
 default via 10.0.0.2 dev eth0; default via 10.0.0.1 dev eth0 table 100; A proto ours \
@@ -296,40 +317,39 @@ default dev eth1; A proto ours                                         | dev eth
 default dev eth1; default via 10.0.0.2 dev eth0 metric 9; A proto ours | | keep
 default via 10.8.0.1 dev tun0; default via 10.0.0.2 dev eth0 metric 9; A proto ours | | keep
 default nexthop via 10.0.0.2 dev eth0 nexthop dev eth1; A proto ours   | | keep
-default via 10.0.0.1 dev eth0; PLACE proto ours B_AND_ETH1             | | keep
+default via 10.8.0.1 dev tun0; PLACE proto ours BOTH                   | | keep
+default dev tap0; PLACE proto ours BOTH                                | | keep
+default nexthop via 10.0.0.1 dev eth0 nexthop dev eth2; PLACE proto ours BOTH | | keep
 
 # It did not take a gateway
 default via 10.0.0.2 dev eth0; A proto ours                            | via 10.0.0.1 | keep
 default via 10.0.0.2 dev eth0; A proto ours                   | via 10.0.0.1 dev eth0 | keep
 default via 10.0.0.2 dev eth0; PLACE dev eth0 proto ours               | | keep
+default via 10.0.0.2 dev eth0; PLACE proto ours B_AND_ETH1             | | keep
 """
     )
     def test_a_router_is_replaced(self, row: list[str]) -> None:
-        """A route follows whose gateway no default route has any more, on the same device only."""
+        """A route follows of which a gateway is in no default route any more, but to no device that
+        it does not have.
+        """
         there, wish, steps = row
         plan = plan_static_routes(wished(wish), host_with(*spelt(there)), may_move=False)
-        assert ", ".join(step.action for step in plan.steps) == steps
+        actions = [step.action for step in plan.steps]
+        assert ", ".join([*actions, *["wait"] * len(plan.waiting)]) == steps
 
-    @settings(max_examples=scaled(200))
-    @given(hosts(), wishes(), hosts())
-    def test_no_device_changes(
-        self, there: list[Route], desired: list[StaticRoute], then: list[Route]
-    ) -> None:
-        """Whatever default routes come: who may not move routes gives none another device."""
-        kernel = fake()
-        put(kernel, there)
-        config = configured(*desired)
-        settled = plan_static_routes(config, kernel.snapshot()).apply_to(kernel.snapshot())
-        ours = [route for route in settled.routes if route.prefix.length]
-        defaults = [route for route in then if not route.prefix.length]
-        changed = settled._replace(routes=(*defaults, *ours))
-
-        plan = plan_static_routes(config, changed, may_move=False)
-
-        devs = {route.key: {*route.devs} for route in ours if route.protocol == OURS}
-        for step in plan.changes:
-            if step.action == "add" and step.route.key in devs:
-                assert {*step.route.devs} == devs[step.route.key]
+    def test_no_device_is_added(self) -> None:
+        """Whatever next hops the default route had and has: who may not move routes adds no device,
+        and leaves no next hop by a router that was withdrawn from it.
+        """
+        ways = [way for number in (1, 2, 3) for way in combinations(HOPS[IPV4], number)]
+        for old, new in product(ways, ways):
+            default = DEFAULT._replace(next_hops=new)
+            there = host_with(default, BY_A._replace(next_hops=old))
+            plan = plan_static_routes(configured(static(PLACE)), there, may_move=False)
+            [used] = [step.route for step in plan.steps if step.action != "delete"]
+            assert {hop.dev for hop in used.next_hops} <= {hop.dev for hop in old}
+            if {*new} <= {*old}:
+                assert {hop for hop in used.next_hops if hop.gateway} <= {*new}
 
     @settings(max_examples=scaled(200))
     @given(hosts(), wishes(), st.sampled_from([*IN_DOUBT.values()]))
