@@ -57,7 +57,9 @@ class Devices:
         return any(self.cni_of(dev) is cni for dev in self.links)
 
     def is_used_as(self, dev: str, use: str) -> bool:
-        """Whether a CNI has a device like this one for this use (`config.cni.Use`)."""
+        """Whether a CNI has a device like this one for this use: pod (it leads to one pod), bridge
+        (to the pods of this node), network (to all pods), or marked (`config.cni.Use`).
+        """
         row = self.cni_row(dev)
         return row is not None and row[1].use == use
 
@@ -84,9 +86,8 @@ class Devices:
 
     @cached_property
     def pod_routes(self) -> list[Route]:
-        """The usable routes to pods of this node, in table main and the tables for plain packets:
-        to a single pod by its device, to a network by the bridge of the pods, or to a network by a
-        device for all pods that has an address in it.
+        """The usable routes to pods of this node, in table main and the tables for plain packets.
+        Routes for a tos or for some sources are left out, because plain packets do not take them.
 
         Field states: aws-vpc-cni-security-groups-strict (a table that is not main);
         tailscale-exit-node-hides-cilium.
@@ -104,8 +105,9 @@ class Devices:
         return routes
 
     def _leads_to_pods(self, route: Route) -> bool:
-        """Whether the route leads to pods of this node: to one address by a pod's device or a
-        bridge of pods, or to a network by such a bridge or a device in `POD_NETWORKS`.
+        """Whether the route leads to pods of this node: to one address, which is not the device's
+        own, by a pod's device or a bridge of pods; or to a network by such a bridge, or by a device
+        in `POD_NETWORKS` that has an address in it.
         """
         own = [address for address in self.addresses if address.dev in route.devs]
         is_by_bridge = any(self.is_used_as(dev, "bridge") for dev in route.devs)
@@ -125,7 +127,7 @@ class Devices:
         return is_card(self.links.get(dev), self.links) and self.cni_row(dev) is None
 
     def cards_in(self, bridge: str) -> list[str]:
-        """The cards that are ports of the bridge."""
+        """The cards that are ports of the bridge; a veth or a tap leads to a guest, and is none."""
         ports = [link for link in self.links.values() if link.master == bridge]
         others = [port for port in ports if port.kind not in OF_GUESTS]
         return [port.name for port in others if is_card(port, self.links)]

@@ -21,7 +21,7 @@ for programs.
 def check_document(
     report: CheckReport, *, mode: Mode, findings: Iterable[Finding] | None = None
 ) -> dict[str, Any]:
-    """The document. A command gives `findings` to add some of its own to those of the check."""
+    """The document. A command gives `findings` if it adds some of its own to those of the check."""
     if findings is None:
         findings = check_findings(report, mode=mode)
     verdicts: dict[str, str] = {}

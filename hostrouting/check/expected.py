@@ -59,7 +59,8 @@ class Uplinks(NamedTuple):
 
 def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Uplinks:
     """The expected devices of a host, and the doubt about them. `configured` are those that the
-    configuration names, if any: nothing is in doubt then.
+    configuration names, if any: nothing is in doubt then. Without these, the devices of the first
+    default route are expected, and all in doubt beside it.
     """
     links = devices.links
     default_routes = list(_default_routes(fib))
@@ -73,12 +74,13 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
         all_devs = devs_of(defaults)
         if len(all_devs) > 1 and _is_for_root_alone(fib, defaults[0]):
             doubtful |= all_devs
+    # The devices of the first default route without a tunnel, if a tunnel is expected.
     hidden = devs_hidden_by_a_tunnel(devs, defaults, links)
     card = _card_below_tunnel(hidden, devs, devices)
     hidden_card = None
-    if has_tunnel(devs & devs_that_count, links):  # a named tunnel may have no default route
+    # A tunnel that the configuration names may have no default route, and then hides no card.
+    if has_tunnel(devs & devs_that_count, links):
         hidden_card = card
-    # Each device in doubt may be the intended one.
     expected = devs | doubtful
     is_card_known = bool(configured) or any(map(devices.may_be_card, expected))
     has_dummy = any(links[dev].kind == "dummy" for dev in expected & links.keys())
@@ -97,9 +99,10 @@ def _default_routes(fib: Fib) -> Iterator[Route]:
     every = Prefix(fib.family, 0, 0)
     for applied in fib.applied:
         # A rule with a `to`, or a `not to`, is not about all packets, even if its table has a
-        # default route. One without it selects plain packets to every address, or to none.
+        # default route.
         if applied.table is None or applied.to is not None:
             continue
+        # Without a `to`, a rule selects plain packets to all addresses, or to none.
         if not applied.selects_plain(every.first):
             continue
         for route in _defaults_in(applied.table, every):
@@ -123,8 +126,8 @@ def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
 
 
 def _is_for_root_alone(fib: Fib, default: Route) -> bool:
-    """Whether the first rule that leads plain packets, which are root's, to the table of this
-    default route has a uidrange: other users may have another default route.
+    """Whether the first rule that leads plain packets to the table of this default route has a
+    uidrange. Plain packets are root's, so other users may have another default route.
     """
     for applied in fib.applied:
         if applied.rule.table == default.table and applied.selects_plain(0):
@@ -169,10 +172,11 @@ def _routes_that_count(
 def _card_below_tunnel(
     hidden: frozenset[str], devs: frozenset[str], devices: Devices
 ) -> str | None:
-    """The device of the first default route that is not a tunnel's (`hidden`), if it is one device.
+    """The card by which an expected tunnel sends its packets: the only device of `hidden`, the
+    devices of the first default route that is not a tunnel's. None if there are several.
 
-    If cards are expected beside the tunnel, it must be one of them, else there is none: with a
-    configuration that names eth0 and wg0, no other card is the one below the tunnel.
+    If a configuration names cards beside the tunnel (eth0 and wg0), the card must be one of these;
+    no other card is below the tunnel then.
 
     Field states: rail-beside-a-named-full-tunnel, rail-beside-a-named-tunnel.
     """

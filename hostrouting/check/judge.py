@@ -130,7 +130,7 @@ class Judge:
         return self.opinion_on_route(decision.route, are_marked=are_marked)
 
     def opinion_on_route(self, route: Route, *, are_marked: bool = False) -> Opinion:
-        """The opinion on packets that take this route."""
+        """The opinion on packets that take this route. It is kept for the next call."""
         key = (id(route), are_marked)
         if key not in self._opinions:
             devs = self.fib.possible_devs(Decision(route.type, route))
@@ -146,9 +146,9 @@ class Judge:
         route = decision.route
         if route is None or opinion.name == NOT_JUDGED:
             return opinion
-        for pods in self.devices.routes_to_pods.covering(address):
+        for pods in self.devices.routes_to_pods.covering(address):  # a route to pods
             if opinion.grade is Grade.ESCAPE and route.table == pods.table:
-                continue  # one finding is enough: the remedy of the escape deletes this route
+                continue  # the remedy of this escape deletes `route`, and so uncovers `pods`
             if _misses(self, route, pods):
                 devs = decision.devs if route.type == "unicast" else ()
                 return Opinion(Grade.ESCAPE, PODS_HIDDEN, devs=devs, hidden=pods)
@@ -232,16 +232,16 @@ def own_address(judge: Judge, taken: TakenRoute) -> Opinion | None:
     if not is_of_kernel or route.type not in {"broadcast", "anycast"}:
         return None
     for address in judge.devices.addresses:
-        inside = range(address.network.first + 1, address.network.last)
-        if address.dev in route.devs and route.prefix.first in inside:
+        hosts = range(address.network.first + 1, address.network.last)
+        if address.dev in route.devs and route.prefix.first in hosts:
             reason = f"[{route}] takes an address of {address.network} ({address.dev})"
             return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
     return OWN_ADDRESS
 
 
 def route_not_judged(_: Judge, taken: TakenRoute) -> Opinion | None:
-    """Doubt a route whose devices do not show where packets go: Linux does not list the next hops
-    of its nexthop object, or an encapsulation may give packets another destination.
+    """Doubt a route whose devices do not show where packets go: it has none, because Linux does not
+    list the next hops of its nexthop object, or an encapsulation may change the destination.
 
     Field states: segment-routing-by-objects, segment-routing.
     """
@@ -251,10 +251,10 @@ def route_not_judged(_: Judge, taken: TakenRoute) -> Opinion | None:
 
 
 def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
-    """Packets may leave by each device of the route, so the worst opinion on a device decides; of
-    equally bad ones, one that is fine elsewhere, so that no repair leads packets away from there.
-    An escape names the devices of all escapes. In IPv4, a broadcast or multicast route is at least
-    in doubt.
+    """Return the worst opinion on a device of the route, because packets may leave by each. Of
+    several that are equally bad, prefer one that is fine elsewhere (`is_fine_elsewhere`), so that
+    no repair leads packets away from there. The opinion names the devices of all escapes. In IPv4,
+    a broadcast or multicast route is at least in doubt, because TCP does not connect by it.
 
     Field states: next-hops-by-flannel-first, next-hops-by-the-uplink-first;
     multicast-type-by-the-uplink.
@@ -312,7 +312,7 @@ def by_a_doubtful_device(judge: Judge, dev: str, _: TakenRoute) -> Opinion | Non
     if dev not in doubtful:
         return None
     candidates = sorted(doubtful)
-    if len(candidates) == 1:
+    if len(candidates) == 1:  # a tunnel, and no card has a default route
         candidates.append("a network card")
     return Opinion(Grade.DOUBT, DEFAULT_ROUTES, spoken(candidates, last="or"))
 

@@ -59,6 +59,7 @@ def judge_other_end(judge: Judge, plain: Decision, end: OtherEnd, address: int) 
     packet.
     """
     met = dict(end.met)
+    # CNIs have routes that are right only for what a rule selects by its mark or its device.
     if "iif" in met or met.keys() == {"fwmark"}:
         opinion_on_route = judge.opinion(end.decision, are_marked=True)
     else:
@@ -83,7 +84,8 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
     are the host's usual packets, and must leave where the plain ones do, at Flannel's device for
     example. There is no opinion if packets with such a source do not have this end.
 
-    The host also answers pods of this node from its own address, by kubelet for example.
+    The host also answers pods of this node from its own address, by kubelet for example. So if this
+    end misses the pods, the addresses of the expected devices are such sources, too.
 
     Field states: node-address-into-a-vpn, src-that-has-a-rule, next-hops-by-flannel-first,
     clash-with-a-source, repaired-for-the-first-lookup-only; policy-routing-hides-cni0.
@@ -93,6 +95,7 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
     if block is None or len(conditions_of(other.end.rule)) > 1:
         return None
     is_inside = bool(other.met)  # else these are the packets from all other sources
+    # For each source that Linux may choose: whether packets from it have this end.
     have_end = [(ip in block) is is_inside for ip in _sources_of(judge, other.plain)]
     if other.opinion_on_route.name == PODS_HIDDEN and not any(have_end):
         addresses = judge.devices.global_addresses
@@ -100,18 +103,19 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
         have_end = [(ip in block) is is_inside for ip in node_ips]
     if not any(have_end):
         return None
+    # By the uplink, connections miss the CNI's device by which the first lookup leads.
     is_diverted = (
         judge.opinion(other.plain).is_fine_elsewhere and other.opinion_on_route.name == EXPECTED
     )
     if is_diverted:
-        return unknown(other)
+        return unknown(judge, other)
     if other.opinion_on_route.grade is Grade.DOUBT:
-        return by_a_device_in_doubt(judge, other) or unknown(other)
+        return by_a_device_in_doubt(judge, other) or unknown(judge, other)
     if other.opinion_on_route.grade is Grade.FINE:
         return FINE
     if all(have_end):
         return other.opinion_on_route._replace(decision=other.end.decision)
-    return unknown(other)  # the escape depends on the source that Linux chooses
+    return unknown(judge, other)  # the escape depends on the source that Linux chooses
 
 
 def from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -124,7 +128,7 @@ def from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None:
         return None
     leads_to_pods = any(other.met["iif"] in route.devs for route in judge.devices.pod_routes)
     if leads_to_pods and other.opinion_on_route.grade is Grade.ESCAPE:
-        return unknown(other)
+        return unknown(judge, other)
     return FINE
 
 
@@ -158,14 +162,15 @@ def of_a_user_network(judge: Judge, other: OtherPackets) -> Opinion | None:
     return None
 
 
-def wrong_by_any_device(_: Judge, other: OtherPackets) -> Opinion | None:
+def wrong_by_any_device(judge: Judge, other: OtherPackets) -> Opinion | None:
     """Packets are in doubt if their route keeps or loses them whatever its device is, because of
-    its type or a missing gateway. The functions after this one only look at the device.
+    its type or a missing gateway. The functions after this one look only at the device, and would
+    say that such packets are fine.
 
     Field state: anycast-address-on-lo-refused.
     """
     if other.end.decision.kind != "unicast" or other.opinion_on_route.name == DOUBTFUL_ROUTE:
-        return unknown(other)
+        return unknown(judge, other)
     return None
 
 
@@ -180,7 +185,7 @@ def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | 
         return None
     owners = {each.dev for each in judge.devices.addresses if each.ip in sources}
     owners = {dev for dev in owners if judge.devices.cni_row(dev) is None}
-    if not owners:  # only pods, and the devices that lead to them, have such addresses
+    if not owners:  # only pods, and the devices of CNIs that lead to them, have such addresses
         return FINE
     devs = judge.fib.possible_devs(other.end.decision)
     is_of_lo = owners == {"lo"} and all(map(judge.devices.may_be_card, devs))
@@ -190,7 +195,7 @@ def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | 
 
 def _sources_of(judge: Judge, decision: Decision) -> list[IP]:
     """The source addresses that Linux may give to packets with this decision: that of the route
-    (`src`), or those that belong to each next hop.
+    (`src`), or else those that Linux may choose for each next hop.
     """
     route = decision.route
     if route is None:
@@ -234,8 +239,8 @@ def bound_to_its_device(_: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Marked packets are fine by the card below the tunnel: a VPN marks its own packets, so that
-    they do not leave by the tunnel again.
+    """Marked packets are fine if they leave by the card below the tunnel, and by no other device: a
+    VPN marks its own packets, so that they do not leave by the tunnel again.
 
     Field states: wg-quick-full-tunnel, tailscale-exit-node; tailscale-named has no default route.
     """
@@ -254,18 +259,13 @@ def by_a_device_in_doubt(_: Judge, other: OtherPackets) -> Opinion | None:
     return other.opinion_on_route if other.opinion_on_route.name == DEFAULT_ROUTES else None
 
 
-def unknown(other: OtherPackets) -> Opinion:
-    """The doubt about packets of which nothing more is known. Its reason is the rule, also if the
-    rule is not judged.
+def unknown(_: Judge, other: OtherPackets) -> Opinion:
+    """Doubt packets of which nothing more is known. The reason is the rule, also if the rule is not
+    judged.
 
     Field states: vpn-for-one-user, goto-for-marked-packets.
     """
     return Opinion(Grade.DOUBT, OTHER_PACKETS, str(other.end.rule))
-
-
-def anything_else(_: Judge, other: OtherPackets) -> Opinion:
-    """Doubt everything that no function before knows."""
-    return unknown(other)
 
 
 RULES_FOR_OTHER_ENDS: tuple[Callable[[Judge, OtherPackets], Opinion | None], ...] = (
@@ -283,6 +283,6 @@ RULES_FOR_OTHER_ENDS: tuple[Callable[[Judge, OtherPackets], Opinion | None], ...
     of_a_vpn,
     # After the one before, which knows that some of these packets are fine.
     by_a_device_in_doubt,
-    anything_else,
+    unknown,
 )
 """In the order in which they are asked; the last always has an opinion."""

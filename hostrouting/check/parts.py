@@ -20,7 +20,9 @@ T = TypeVar("T")
 
 
 def find_parts(judge: Judge, first: int, last: int) -> Iterator[Part]:
-    """Judge these addresses: yield their parts, in order."""
+    """Judge these addresses: yield their parts, in order. The first address of a cell stands for
+    all of it.
+    """
     for low, high in judge.fib.cells(first, last):
         decision, ends = judge.fib.ends(low)
         opinion = judge.opinion_on_packets_to(low, decision)
@@ -36,16 +38,16 @@ def ranges_of(labelled: Iterable[tuple[Part, T | None]]) -> Iterator[tuple[T, in
     Addresses of this host without a label are included in the range before them, so that they do
     not split it.
     """
-    label_now: T | None = None
+    open_label: T | None = None  # that of the range from `first` to `last`, which may go on
     first = last = -1
     for part, label in labelled:
         is_neighbour = part.first == last + 1
         is_own = part.opinion.name == OWN and not label
-        if is_neighbour and label_now and (is_own or label == label_now):
+        if is_neighbour and open_label and (is_own or label == open_label):
             last = part.last
             continue
-        if label_now:
-            yield label_now, first, last
-        label_now, first, last = label, part.first, part.last
-    if label_now:
-        yield label_now, first, last
+        if open_label:
+            yield open_label, first, last
+        open_label, first, last = label, part.first, part.last
+    if open_label:
+        yield open_label, first, last

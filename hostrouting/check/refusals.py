@@ -38,7 +38,10 @@ class Refusals(NamedTuple):
     services: tuple[Prefix, ...]
 
     def opinion(self, route: Route) -> Opinion:
-        """The opinion on packets that this route refuses."""
+        """The opinion on packets that this route refuses. It is fine if a row of the table of CNIs
+        fits, and the row asks for no proof, or a device of the CNI is inside the range. Without
+        this proof, and where no row fits but a pod is inside, there is a doubt.
+        """
         if any(route.prefix.overlaps(services) for services in self.services):
             return Opinion(Grade.ESCAPE, route.type)
         inside = list(self._devs_inside(route))
@@ -57,9 +60,9 @@ class Refusals(NamedTuple):
         return Opinion(Grade.ESCAPE, route.type)
 
     def _devs_inside(self, refused: Route) -> Iterator[str]:
-        """Yield the devices by which more specific routes of the same table lead into the refused
-        range without a gateway, and those that have an address in it. Uplinks of such routes are
-        left out, because pods are never there.
+        """Yield the devices that are inside the refused range: those by which more specific routes
+        of the same table lead into it without a gateway, but no uplink, because no pod is there;
+        and those that have an address in it.
         """
         for route in self.fib.routes:
             if route.table != refused.table or route.has_gateway:

@@ -67,6 +67,7 @@ def propose_repair(
     why_delete = {part.first: _why_delete_instead(judge, part) for part in escaping}
     prefixes: set[Prefix] = set()
     for part in escaping:
+        # If only other packets escape, a rule leads them away, and no route repairs that.
         if part.opinion.grade is Grade.ESCAPE and why_delete[part.first] is None:
             [block] = [each for each in blocks if each.first <= part.first <= each.last]
             prefixes.update(_prefixes_to_add(judge, part, block))
@@ -96,7 +97,7 @@ def _outermost(cidrs: Sequence[Prefix]) -> Iterator[Prefix]:
 
 
 def _inside(cidr: Prefix, reasons: Reasons) -> Reasons:
-    """Cut the ranges to what lies inside the CIDR; keep their reasons."""
+    """The ranges, cut to what lies inside the CIDR, with their reasons."""
     inside: Reasons = []
     for part, why in reasons:
         if part.first <= cidr.last and cidr.first <= part.last:
@@ -111,6 +112,7 @@ def _why_delete_instead(judge: Judge, part: Part) -> Why | None:
     (`Opinion.is_fine_elsewhere`), such as a CNI's. None if there is no such route.
     """
     decision = part.decision
+    # The routes to these addresses. All addresses of a part have the same.
     covering = judge.fib.tables[TABLE_MAIN].covering(part.first)
     covering += judge.devices.routes_to_pods.covering(part.first)
     for route in covering:
@@ -125,13 +127,13 @@ def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[Prefix
     present route to a new one with its prefix, yield the halves that overlap the part instead; a
     single address has none, so no route can help there.
     """
-    # All addresses of a part have the same route there.
+    # The route of table main to these addresses. All addresses of a part have the same.
     present = judge.fib.tables[TABLE_MAIN].best(part.first)
     prefix = block
     is_outranked = False
     if present is not None and present.prefix.length >= block.length:
         prefix = present.prefix
-        metric = DEFAULT_METRIC[judge.fib.family]
+        metric = DEFAULT_METRIC[judge.fib.family]  # that of a new route
         is_replaced = present.protocol == OURS and present.metric == metric
         is_outranked = present.metric <= metric and not is_replaced
     # A static route cannot be a default route, but its halves can be static routes.
@@ -149,11 +151,11 @@ def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[Prefix
 def _routes_to(
     judge: Judge, prefixes: Sequence[Prefix]
 ) -> tuple[str | None, list[Route], Why | None]:
-    """The device that the configuration names for the routes to these prefixes, the routes
+    """Return the device that the configuration names for the routes to these prefixes, the routes
     themselves, and what is missing for those that cannot be made.
 
     The device is None if the routes lead through expected devices without it: then one
-    configuration fits many hosts.
+    configuration fits many hosts. So this is tried first, and then each expected device.
     """
     uplinks = judge.uplinks
     uplink = Uplink(judge.fib.snapshot, judge.fib.family)
@@ -188,9 +190,9 @@ def _may_lead_out(judge: Judge, dev: str) -> bool:
 
 
 def _with_rules(judge: Judge, cidr: Prefix, reasons: Reasons) -> Reasons:
-    """Add rules to the reasons why no route repairs these ranges of a CIDR: the rule that repairs
-    the range, if there is one. It is for the whole CIDR or, if that would be wrong, for the hidden
-    pods of this node.
+    """Return the ranges of a CIDR with the reasons why no route repairs them; the reason has the
+    rule that repairs the range instead, if there is one. This rule is for the whole CIDR or, if
+    that would be wrong, for the network of pods of this node that packets do not reach.
     """
     destinations = {cidr: None}
     for part, _ in reasons:
@@ -236,13 +238,14 @@ def _with_rule(judge: Judge, destination: Prefix, reasons: Reasons) -> Reasons:
 
 
 def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
-    """The priority just before the first rule that leads these parts to another table, where they
-    escape. None if there is no such rule, or if table local would be looked up later. Rules that
-    refuse packets do not count, because refusal is what they were made for.
+    """The priority just before the first rule by which these parts escape: a rule that looks up
+    another table than main and local. None if there is no such rule, or if table local would be
+    looked up later. Rules that refuse packets do not count, because refusal is what they are for.
     """
     priorities: list[int] = []
     for part in parts:
         for opinion in part.opinions:
+            # Connections that escape have a decision of their own.
             rule = (opinion.decision or part.decision).rule
             if opinion.grade is not Grade.ESCAPE or rule is None:
                 continue
@@ -261,8 +264,8 @@ def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
 def _proven(
     judge: Judge, parts: Sequence[Part], routes: list[Route], blocks: Sequence[Prefix]
 ) -> tuple[list[Route], list[Change]]:
-    """The routes among these that end an escape, and what they change. No routes and no changes if
-    anything would be worse with them.
+    """Return the routes among these that end an escape, and what they change. If anything would be
+    worse with them, return none, and each part as unchanged.
     """
     changes = _changes(judge, parts, judge.fib.with_routes(routes), blocks)
     useful = _useful_routes(routes, changes)
@@ -288,6 +291,7 @@ def _changes(
 
 
 def _part_around(parts: Sequence[Part], address: int) -> Part:
+    """The part that contains the address."""
     return parts[bisect_right(parts, address, key=attrgetter("first")) - 1]
 
 
@@ -300,14 +304,14 @@ def _is_worse(changes: Iterable[Change]) -> bool:
 
 
 def _is_repaired(change: Change) -> bool:
-    """Whether nothing escapes there any more, without a new doubt."""
+    """Whether nothing in the range escapes any more, and every doubt about it is an old one."""
     doubts = [each for each in change.after.opinions if each.grade is Grade.DOUBT]
     return change.after.escape is None and set(change.before.opinions).issuperset(doubts)
 
 
 def _useful_routes(routes: Sequence[Route], changes: Iterable[Change]) -> list[Route]:
-    """The routes that decide for a range that escaped and is fine now. The others decide for none,
-    because an earlier rule does, or only for ranges that were fine before.
+    """The routes that decide for a range that escaped before and does not now. The others decide
+    for none, because an earlier rule does, or only for ranges that were fine before.
     """
     ending = {
         id(after.decision.route)
@@ -318,8 +322,8 @@ def _useful_routes(routes: Sequence[Route], changes: Iterable[Change]) -> list[R
 
 
 def _why_still(part: Part, missing: Why | None) -> Why:
-    """Why this part still escapes with the proposed routes. `missing` is why some could not be
-    made, if so.
+    """Why this part still escapes with the proposed routes: a rule before the one for table main
+    leads to the route by which it escapes; or some routes could not be made (`missing` says why).
     """
     _, decision = part.escape or (part.opinion, part.decision)
     if decision.rule is not None and decision.rule.table == TABLE_LOCAL:

@@ -51,7 +51,9 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
 
 
 def _describe_missing_default(family: FamilyReport, severity: Severity) -> Finding:
-    """The finding that no device is expected."""
+    """The finding that no device is expected. If no rule looks up table main, the default route may
+    be there, and only the rule is missing.
+    """
     remedy = TO_HAVE_DEFAULT
     looked_up = {(rule.family, rule.table) for rule in family.snapshot.rules}
     if (family.family, TABLE_MAIN) not in looked_up:
@@ -69,7 +71,9 @@ def _describe_missing_default(family: FamilyReport, severity: Severity) -> Findi
 
 
 def _describe_escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding:
-    """The finding about a range that escapes, with what to do about it."""
+    """The finding about a range that escapes, with what to do about it beside a repair: delete the
+    route, or allow the devices (those in `mayAllow`, for which commands print a line to type).
+    """
     where = extent(family.family, escape.first, escape.last)
     facts = _facts_of(escape)
     remedy: Remedy | None = None
@@ -91,8 +95,9 @@ def _describe_escape(escape: Escape, family: FamilyReport, severity: Severity) -
 def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> bool:
     """Whether only the deletion of this route, by which packets escape, repairs that: it refuses
     them or keeps them on this host, or no static route could be right or decide instead of it.
+    Never a default route or one of ours, nor a route of another table, which may be a VPN's.
     """
-    if not escape.devs:
+    if not escape.devs:  # they are refused or kept
         return True
     if route.table != TABLE_MAIN or route.prefix.length == 0 or route.protocol == OURS:
         return False
@@ -100,7 +105,9 @@ def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> boo
 
 
 def _is_stuck(escape: Escape, family: FamilyReport) -> bool:
-    """Whether a static route would be wrong there, or could not decide, whatever the rules are."""
+    """Whether a static route would be wrong for this range (a CNI's route is hidden), or could not
+    decide (none is more specific). Then a rule is not the reason why no route repairs the range.
+    """
     why = family.why_unrepaired(escape.first)
     return why is not None and why.reason in {"below-a-cni", "not-proven"}
 
@@ -115,6 +122,7 @@ def _may_be_intended(escape: Escape, family: FamilyReport) -> bool:
     links = family.snapshot.links_by_name
     for dev in escape.devs:
         link = links.get(dev)
+        # Hardware has no kind.
         if link is None or not link.kind or not leads_out(link) or is_card(link, links):
             return False
     return True
@@ -219,8 +227,10 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
         facts: dict[str, Any] = {"reason": why.reason, "ranges": extents}
         remedy: Remedy | None = None
         if why.rule is not None:
-            words = "exclude this network in the program that added the rule; until the next boot"
-            remedy = Remedy(words, _command_to_add(why.rule))
+            what_to_do = (
+                "exclude this network in the program that added the rule; until the next boot"
+            )
+            remedy = Remedy(what_to_do, _command_to_add(why.rule))
         yield Finding("unsafe", severity, sentence, where, remedy, facts)
 
 

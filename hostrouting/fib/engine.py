@@ -62,7 +62,7 @@ class Decision(NamedTuple):
 
     @property
     def devs(self) -> tuple[str, ...]:
-        """The devices by which the packet can leave."""
+        """The devices by which the packet can leave; none if no route decides."""
         if self.route is None:
             return ()
         return self.route.usable_devs
@@ -96,7 +96,9 @@ class ByPrefix:
     """Routes in an index: those to an address are found without a look at all the others."""
 
     def __init__(self, family: int, routes: Iterable[Route]) -> None:
-        """The routes to one prefix stay in this order."""
+        """Sort the routes by the length and the first address of their prefix. Those to one prefix
+        keep the order in which they are given.
+        """
         by_length: dict[int, dict[int, list[Route]]] = {}
         for route in routes:
             _, first, length = route.prefix
@@ -122,7 +124,9 @@ class Table(ByPrefix):
     """
 
     def __init__(self, family: int, routes: Iterable[Route]) -> None:
-        """The routes are in the kernel's order: of those with one rank, Linux uses the first."""
+        """Keep the routes that are not left out, and sort them by rank. They are given in the order
+        of the kernel, which stays for routes of one rank: Linux uses the first of these.
+        """
         usable = [route for route in routes if not route.tos and not route.is_passed_over]
         usable.sort(key=_rank)
         super().__init__(family, usable)
@@ -134,7 +138,7 @@ class Table(ByPrefix):
         for netmask, by_first in self._by_netmask:
             routes = by_first.get(address & netmask)
             if routes:
-                return routes[0]
+                return routes[0]  # they are sorted by rank
         return None
 
     def routes_to(self, prefix: Prefix) -> list[Route]:
@@ -144,11 +148,11 @@ class Table(ByPrefix):
 
 
 def _rank(route: Route) -> tuple[bool, int, int]:
-    """Of several routes to one prefix, Linux uses the one with the lowest rank, and of equal ones
-    the first.
+    """The key by which the routes to one prefix are sorted: Linux uses the one with the lowest.
 
-    An IPv6 route for some sources has the lowest, because it hides the other routes to its prefix
-    from all packets: for those from other sources, Linux goes on with a wider prefix.
+    An IPv6 route for packets from some sources comes first (False < True), because Linux then uses
+    no other route to its prefix: for packets from other sources, it goes on with a shorter prefix.
+    `decide` says not-judged for such a route.
     """
     is_for_all = route.source is None
     return is_for_all, *route.rank
@@ -167,7 +171,8 @@ def suppresses(rule: Rule, route: Route) -> bool:
 
 def decide(rule: Rule, route: Route | None) -> Decision | None:
     """The decision for packets that the rule selects and for which its table has this route; None
-    if they go on to the next rule.
+    if they go on to the next rule. What the engine does not evaluate is not-judged: `goto`, an IPv6
+    route for some sources, and `suppress_ifgroup`.
     """
     if rule.action in REFUSING:
         return Decision(rule.action, None, rule)
@@ -206,13 +211,13 @@ class AppliedRule(NamedTuple):
 
     def selects_some(self, address: int) -> bool:
         """Whether the rule selects any packets to this address."""
-        if self.invert:
+        if self.invert:  # some packets do not meet its conditions, if it has any
             return bool(self.conditions) or not self._is_inside(address)
         return self._is_inside(address)
 
     def selects_all(self, address: int) -> bool:
         """Whether the rule selects all packets to this address."""
-        if self.invert:
+        if self.invert:  # it selects what is not to these addresses, whatever the conditions are
             return not self._is_inside(address)
         return self._is_inside(address) and not self.conditions
 
@@ -223,7 +228,9 @@ class AppliedRule(NamedTuple):
 
     @property
     def is_for_a_device(self) -> bool:
-        """Whether it selects packets by their incoming device: this host forwards them."""
+        """Whether the rule selects packets that arrive on a device, which this host forwards. What
+        this host sends itself arrives on lo.
+        """
         return self.rule.iif not in {None, "lo"} and not self.invert
 
     def _is_inside(self, address: int) -> bool:
@@ -248,13 +255,15 @@ def conditions_of(rule: Rule) -> tuple[Condition, ...]:
 
 
 def _is_never_met(rule: Rule, condition: Condition, own: Iterable[IP]) -> bool:
-    """Whether no packet meets the condition: it is a `from` without an address of this host, or the
-    `iif` of an inverted rule. Packets that meet the `iif` of another rule are followed.
+    """Whether none of the packets that the engine follows meets the condition: it is a `from`
+    without an address of this host, or an `iif` with `not`. For an `iif` without `not`, packets
+    that arrive on the device are followed, too.
     """
     name, _ = condition
     sources = rule.src
     if name != "from" or sources is None:
         return name == "iif" and rule.invert
+    # IPv4 compares `from` with 0.0.0.0 while a packet has no source.
     is_for_no_source = rule.family == IPV4 and sources.first == 0
     # Packets from a loopback address never leave this host.
     return not is_for_no_source and not any(ip in sources for ip in own if not ip.is_loopback)
@@ -265,7 +274,7 @@ def _plain_meets(rule: Rule, condition: Condition) -> bool:
     IPv4 compares `from` with 0.0.0.0 then, and in IPv6 no `from` matches. It meets no other
     selector.
     """
-    name, value = condition
+    name, value = condition  # of a uidrange: the first and the last user, "0-99"
     if name == "fwmark":
         return (rule.fwmark & rule.fwmask) == 0
     if name == "uidrange":
@@ -306,7 +315,9 @@ class Fib:
 
     @cached_property
     def applied(self) -> list[AppliedRule]:
-        """The rules that select any packets of this host, in order."""
+        """The rules that select any packets of this host, in order. A rule with a condition that no
+        packet meets is left out; with `not`, it selects every packet.
+        """
         own = [each.ip for each in self.snapshot.addresses if each.ip.version == self.family]
         applied: list[AppliedRule] = []
         for rule in self.rules:
@@ -315,7 +326,7 @@ class Fib:
             if not any(_is_never_met(rule, condition, own) for condition in conditions):
                 met = all(_plain_meets(rule, condition) for condition in conditions)
                 applied.append(AppliedRule(rule, rule.dst, rule.invert, conditions, met, table))
-            elif rule.invert:  # this host sends nothing that the rule excludes
+            elif rule.invert:
                 everything = AppliedRule(
                     rule, None, invert=False, conditions=(), is_met_by_plain=True, table=table
                 )
@@ -408,7 +419,9 @@ class Fib:
 
     @cached_property
     def tables_for_plain(self) -> set[int]:
-        """The tables that a rule looks up for plain packets to any addresses."""
+        """The tables that a rule looks up for plain packets to any addresses. A rule with `not`
+        counts whatever its conditions are: plain packets outside its `to` do not meet all of it.
+        """
         rules = [each for each in self.applied if each.is_met_by_plain or each.invert]
         return {each.rule.table for each in rules}
 
@@ -422,8 +435,8 @@ class Fib:
 
 
 def pieces(first: int, last: int, borders: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Cut the range at these borders, which are sorted: the first and the last address of each
-    piece, in order.
+    """Cut the range at these borders, which are sorted: yield the first and the last address of
+    each piece, in order. A border is the first address of a piece.
     """
     inside = borders[bisect_right(borders, first) : bisect_right(borders, last)]
     for border in inside:

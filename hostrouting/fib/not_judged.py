@@ -34,12 +34,12 @@ def not_judged(fib: Fib) -> Iterator[tuple[str, Prefix]]:
             if applied.to is not None and not applied.invert:
                 addresses = applied.to
             yield f"rule {rule}", addresses
-    usual = default_rules(fib.family)
+    # IPv6 uses table main without its rule, too, until any rule is added for the first time, and
+    # nothing shows whether one ever was.
+    usual = default_rules(fib.family)  # for table local, and then for table main
     lacks_main_only = set(usual).issuperset(fib.rules) and usual[1] not in fib.rules
     has_routes = any(route.table == TABLE_MAIN for route in fib.routes)
     if fib.family == IPV6 and lacks_main_only and has_routes:
-        # Linux uses table main without its rule until any rule is added for the first time, and
-        # does not say whether one ever was.
         yield "IPv6 without the rule for table main", Prefix(IPV6, 0, 0)
     for route in fib.routes:
         reason = why_not_judged(route)
@@ -48,7 +48,9 @@ def not_judged(fib: Fib) -> Iterator[tuple[str, Prefix]]:
 
 
 def why_not_judged(route: Route) -> str:
-    """Why the engine does not evaluate this route; empty if it does."""
+    """Why the engine does not evaluate this route; empty if it does. Linux lists no next hops if
+    they are those of a nexthop object; `unread` are the encapsulations of the route.
+    """
     if route.tos:
         return f"for packets with tos {route.tos:#x}"
     if route.source is not None:

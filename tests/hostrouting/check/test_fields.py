@@ -428,7 +428,7 @@ LISTS = [
     (other_packets, "RULES_FOR_OTHER_ENDS"),
 ]
 RULES = [(module, of, rule) for module, of in LISTS for rule in getattr(module, of)]
-LAST = {"by_its_devices", "escapes_by_the_device", "anything_else"}
+LAST = {"by_its_devices", "escapes_by_the_device", "unknown"}
 """Without these, a list has no opinion."""
 
 
