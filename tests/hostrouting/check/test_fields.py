@@ -8,10 +8,10 @@ asked. A file has:
     source           where it is described: a repository with the number of a thread, or with a
                      path; or the names of other files here that it is made of
     right            what is right there, and why
-    uplink           the name and kind of the device with the default route, if that is not eth0.
-                     It has the addresses 10.0.0.4/24 and 2001:db8::4/64, and the routers 10.0.0.1
-                     and fe80::1
-    devices          the name and kind of each further device
+    uplink           the name and kind of the device with the default route, if that is not eth0,
+                     and its addresses beside 10.0.0.4/24 and 2001:db8::4/64. The routers are
+                     10.0.0.1 and fe80::1
+    devices          the name and kind of each further device, and its addresses
     sysctl           settings under /proc/sys/net with their values, before the commands
     ip               commands of `ip -batch`, for both families; a rule of IPv6 begins with -6
     config           further keys of routeOverlap: `expected_devs`, `allowed_devs`, `service_cidrs`,
@@ -166,8 +166,8 @@ class Field:
     @property
     def kinds(self) -> dict[str, tuple[int, str]]:
         """The link type and the kind of each of its devices, by name."""
-        words = (device.split() for device in (self.uplink, *self.devices))
-        return {name: _LINKS.get(kind, (1, kind)) for name, kind in words}
+        words = [device.split() for device in (self.uplink, *self.devices)]
+        return {name: _LINKS.get(kind, (1, kind)) for name, kind, *_ in words}
 
     @contextmanager
     def made(self) -> Iterator[Namespace]:
@@ -179,6 +179,11 @@ class Field:
             commands += [*up(name), *up(f"p{at}")]
         commands += [f"address add {_ADDRESSES[family]} dev {dev}" for family in self.families]
         commands += [_DEFAULTS[family].format(dev) for family in self.families]
+        for device in (self.uplink, *self.devices):
+            name, _, *addresses = device.split()
+            for address in addresses:
+                nodad = " nodad" if ":" in address else ""
+                commands.append(f"address add {address} dev {name}{nodad}")
         of_ipv6: list[str] = []
         later: list[str] = []
         for line in self.ip.splitlines():
