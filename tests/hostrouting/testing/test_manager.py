@@ -8,18 +8,13 @@ from hostrouting.errors import HostError
 from hostrouting.host.systemd import Manager, SystemdManager
 from hostrouting.kernel.programs import Ended
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager
+from tests.support.stand_ins import Programs
 from tests.support.tasks import manager_of
 
-NO_SYSTEMD = (
-    "System has not been booted with systemd as init system (PID 1). Can't operate.\n"
-    "Failed to connect to bus: Host is down\n"
-)
-"""What systemctl prints where systemd does not run."""
 UNITS = "/etc/systemd/system"
 
 
 def shown(manager: FakeManager, name: str, *units: str) -> list[str]:
-    """A property of each of these units."""
     return [unit[name] for unit in manager.show((name,), *units)]
 
 
@@ -148,10 +143,11 @@ def test_a_unit_that_does_not_start() -> None:
 )
 def test_a_manager_that_does_not_run(call: Callable[[Manager], object]) -> None:
     """Each call raises the error of systemctl on a host without systemd."""
-
-    def systemctl(*_words: str, **_options: object) -> Ended:
-        return Ended(1, err=NO_SYSTEMD)
-
+    no_systemd = (
+        "System has not been booted with systemd as init system (PID 1). Can't operate.\n"
+        "Failed to connect to bus: Host is down\n"
+    )
+    systemctl = Programs(systemctl=Ended(1, err=no_systemd))
     errors: list[object] = []
     fake = FakeManager(running=False)
     for manager in (SystemdManager(run=systemctl), fake):
