@@ -61,7 +61,8 @@ class Files(Protocol):
 
     def lock(self, path: str, wake: Callable[[], object]) -> Lock:
         """Take the lock of this file, or begin to wait for it if another process has it. At the end
-        of such a wait, `wake` is called in another thread.
+        of such a wait, `wake` is called in another thread, so that a caller who sleeps asks
+        `is_held` again.
 
         A missing file is created. The path "/" means the lock of the root folder. The end of the
         process releases a lock.

@@ -137,7 +137,7 @@ class Host:
         Raises NotReady if the lock is not free within 150 seconds; the deadline of the run may come
         first. An image's root folder is locked, so that no lock file is left in the image.
         """
-        clock = ctx.clock
+        clock = ctx.clock  # `wake` makes its `wait` ask again whether the wait is over
         until = clock.now() + _LOCK_WAIT
         lock = self.files.lock("/" if self.is_image else HostLayout.lock_path, clock.wake)
         try:

@@ -72,9 +72,9 @@ class NodeInterpreter:
         self._files = files
 
     def find(self) -> str:
-        """Return /usr/bin/python3, unless the name of its target says that it is too old, as on
-        RHEL 9 (python3.9): then the newest python3.N beside it. If no name says the version, it is
-        found out when the interpreter has to compile.
+        """Return /usr/bin/python3, unless it is absent, or the name of its target says that it is
+        too old, as on RHEL 9 (python3.9): then the newest python3.N in /usr/bin that is not too
+        old. A python3 whose version no name says is taken: `compile` fails if it is too old.
         """
         *_, end_of_links = follow_links(self._files, USUAL)
         if self._files.look(end_of_links) is not None:
@@ -95,7 +95,9 @@ class NodeInterpreter:
 
 @cache
 def _compile(path: str, sources: tuple[tuple[str, bytes], ...]) -> Mapping[str, bytes]:
-    """See Interpreter. The result is kept: an agent may plan and install several times."""
+    """See Interpreter: this writes the sources into a folder, and compiles them there. The result
+    is kept, because an agent may plan and install several times.
+    """
     with tempfile.TemporaryDirectory(prefix="hostrouting-") as folder:
         for name, source in sources:
             place = os.path.join(folder, name)
@@ -110,6 +112,7 @@ def _compile(path: str, sources: tuple[tuple[str, bytes], ...]) -> Mapping[str, 
         files: dict[str, bytes] = {}
         for name, source in sources:
             files[name] = source
+            # With -b, compileall writes x.pyc beside x.py.
             with open(os.path.join(folder, f"{name}c"), "rb") as file:
                 files[f"{name}c"] = file.read()
         return files
@@ -117,7 +120,7 @@ def _compile(path: str, sources: tuple[tuple[str, bytes], ...]) -> Mapping[str, 
 
 def _why_not_run(path: str, program: str) -> str:
     """Why this interpreter cannot load the gate from the program, an archive or a folder; empty if
-    it can.
+    it can. `HostLayout.call_code` takes the program as its second argument.
     """
     return _why_not_run_with(path, "-I", "-S", "-c", _TRIAL, "", program, code=PASSED)
 
@@ -138,7 +141,7 @@ def _reason_of(ended: Ended) -> str:
     if ended.code < 0:
         return f"signal {-ended.code} ended it"
     lines = ended.err.strip().splitlines()
-    if ended.code and lines:
+    if ended.code and lines:  # what a process prints that succeeds is no reason
         return lines[-1]
     return f"it ended with {ended.code}"
 

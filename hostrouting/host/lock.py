@@ -42,6 +42,7 @@ class FileLock:
                 self._unlock()
 
     def _wait(self) -> None:
+        """Wait until this process has the lock: this is what the thread runs."""
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         with self._changes:
             self._is_held = True

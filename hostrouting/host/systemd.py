@@ -161,8 +161,8 @@ class SystemdManager:
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         text = self._run("show", "--all", "--property", ",".join(names), "--", *units).out
         shown: list[Mapping[str, str]] = []
-        for block in text.strip("\n").split("\n\n"):
-            if not block:
+        for block in text.strip("\n").split("\n\n"):  # one per unit
+            if not block:  # no unit matches
                 continue
             values: dict[str, list[str]] = {}
             for line in block.splitlines():
@@ -177,10 +177,12 @@ class SystemdManager:
         return self._journal(unit_name(unit), since, "--priority=err")
 
     def _journal(self, unit: str, since: str, *options: str) -> tuple[str, ...]:
+        """The last lines that the unit has logged since that time; see `errors_of`."""
         if not since:
             return ()
         # journalctl understands the time: as systemctl, it has the time zone of this process.
-        # --sync, because the last lines may not be in the journal yet. If it hangs, they may lack.
+        # --sync, because the last lines may not be in the journal yet. If it hangs, the rest is
+        # read without them.
         with suppress(OSError):
             self._run_program("journalctl", "--sync", timeout=2.0)
         query = (
@@ -205,6 +207,7 @@ class SystemdManager:
         fine: Collection[int] = (0,),
         timeout: float = _TIMEOUT,
     ) -> Ended:
+        """Run systemctl with these arguments; HostError if its exit code is not one of `fine`."""
         environment = tool_environment()
         for name in _TURN_SYSTEMCTL_OFF:
             environment.pop(name, None)

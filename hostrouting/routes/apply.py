@@ -95,19 +95,19 @@ def _carry_out(
 
 
 def _batches(plan: RoutePlan) -> list[list[RouteRequest]]:
-    """Return two batches of requests: the additions, behind the few deletions that have to come
-    before them; and all other deletions.
+    """Return two batches of requests: first the additions, after the few deletions without which
+    Linux could delete the new route in place of the old one; then all other deletions.
     """
     added = {step.route.key: step.route for step in plan.changes if step.action == "add"}
     first: list[RouteRequest] = []
-    last: list[RouteRequest] = []
+    last: list[RouteRequest] = []  # deletions of routes that serve packets until ours are there
     for step in plan.changes:
         if step.action == "delete":
             successor = added.get(step.route.key)
             must_go_first = successor and deletion_could_take(successor, step.route)
             batch = first if must_go_first else last
             batch.append(RouteRequest("delete", step.route))
-    occupied = {request.route.key for request in last}
+    occupied = {request.route.key for request in last}  # "add" would fail there
     for route in added.values():
         verb: Verb = "append" if route.key in occupied else "add"
         first.append(RouteRequest(verb, route))
@@ -131,7 +131,7 @@ def _errors_read_back(plan: RoutePlan, backend: RouteBackend) -> Iterator[Backen
     """After the changes, read the routes back. Yield an error for each key of which the routes are
     not as planned: a new plan would still have something to do.
     """
-    wanted = dict.fromkeys(step.route.key for step in plan.steps)
+    wanted = dict.fromkeys(step.route.key for step in plan.steps)  # None: no route is wanted
     wanted |= {step.route.key: step.route for step in plan.steps if step.action != "delete"}
     snapshot = backend.snapshot(near=[key.prefix for key in wanted])
     now = present_by_key(snapshot, wanted)

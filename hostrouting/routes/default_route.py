@@ -28,7 +28,7 @@ def has_tunnel(devs: Iterable[str], links: Mapping[str, Link]) -> bool:
 
 def doubtful_devs(defaults: Sequence[Route], snapshot: Snapshot) -> frozenset[str]:
     """Return the devices of which any may be the right one; empty if the first of these default
-    routes, which Linux uses, is not in doubt.
+    routes, the best one, is not in doubt.
     """
     if not defaults:
         return frozenset()
@@ -36,8 +36,8 @@ def doubtful_devs(defaults: Sequence[Route], snapshot: Snapshot) -> frozenset[st
 
 
 def _doubtful_by_equal_routes(defaults: Sequence[Route]) -> frozenset[str]:
-    """If several default routes are equally good, and lead through different devices, return these:
-    nobody has chosen between them, so any may be the intended uplink. Else none.
+    """If several default routes are as good as the first, and lead through different devices,
+    return these: nobody has chosen between them, so any may be the intended uplink. Else none.
 
     Somebody has chosen all devices of a route with several next hops, so they are not in doubt. An
     exception is a route from router advertisements: networkd joins those of several devices.
@@ -119,7 +119,7 @@ def is_for_all_packets(route: Route) -> bool:
 
 
 def _rank(route: Route) -> tuple[bool, int, int, int, int]:
-    """A key to sort default routes, the best first. Among equal tables, the halves of a default
-    route (/1) come before a whole one.
+    """Sort default routes by this, the best first. In one table, the halves of a default route (/1)
+    come before a whole one.
     """
     return (route.table != TABLE_MAIN, route.table, -route.prefix.length, *route.rank)

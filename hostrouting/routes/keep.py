@@ -65,7 +65,7 @@ def keep_routes(
         apply_plan(of_replies, backend, before=before, done=done)
     except ApplyError as error:
         plan = plan.with_reply_warnings(error.findings)
-    plan.require_no_conflict()
+    plan.require_no_conflict()  # not before: an undo has deleted some routes all the same
     if plan.waiting:
         raise NotReady("; ".join(map(str, plan.route_waits)), findings=plan.failed_waits)
     return plan

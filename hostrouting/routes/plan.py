@@ -95,7 +95,7 @@ def _plan_route(
     if isinstance(wanted, Need):
         if working is None:
             return RoutePlan(waiting=((wanted, static),))
-        later = Need(f"wait for {wanted}", wanted.remedy)
+        after_reboot = Need(f"wait for {wanted}", wanted.remedy)
     elif (
         working is None
         or may_move
@@ -104,8 +104,8 @@ def _plan_route(
     ):
         return RoutePlan(steps_for_key(wanted, present))
     else:
-        later = Need(f"lead {wanted.way}", TO_MOVE)
-    return RoutePlan(steps_for_key(working, present), staying=((later, static),))
+        after_reboot = Need(f"lead {wanted.way}", TO_MOVE)
+    return RoutePlan(steps_for_key(working, present), staying=((after_reboot, static),))
 
 
 def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink) -> Route | None:
@@ -114,9 +114,10 @@ def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink
     aside, which Linux does not use. None if there is none.
     """
     used = min(present, key=_order_of_use, default=None)
+    # Without next hops, it leads by a nexthop object that the kernel does not describe.
     if used is None or used.protocol != OURS or used.is_passed_over or not used.next_hops:
         return None
-    entry = as_stored(used)[0]
+    entry = as_stored(used)[0]  # in IPv6, the other next hops may be another program's
     for hop in entry.next_hops:
         if static.dev not in {None, hop.dev} or static.gateway not in {None, hop.gateway}:
             return None
@@ -147,15 +148,16 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
     wanted, ours are deleted. A conflict is the only step.
     """
     stale: list[Route] = []
-    left: list[Route] = []
+    staying: list[Route] = []  # the first of them is the one that Linux will use
     for route in sorted(present, key=_order_of_use):
         if route.protocol != OURS:
-            left.append(route)
+            staying.append(route)
             continue
         for entry in as_stored(route):
             if wanted is not None and _way(entry) == _way(wanted):
-                left.append(entry)
-            elif not any(deletion_could_take(entry, before) for before in left):
+                staying.append(entry)
+            # Linux would delete one that stays; behind that, this entry is not used.
+            elif not any(deletion_could_take(entry, before) for before in staying):
                 stale.append(entry)
     # The last route is deleted first, so that an undo adds them in their order. But a route with
     # fewer next hops goes before others: a request to delete one of these could take it instead.
@@ -165,9 +167,9 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
     deletions = tuple(RouteStep("delete", route, reason) for route in stale)
     if wanted is None:
         return deletions
-    if not left:
+    if not staying:
         return (*deletions, RouteStep("add", wanted, "missing"))
-    used = left[0]
+    used = staying[0]
     if _way(used) == _way(wanted):
         owner = "" if used.protocol == OURS else f" (proto {protocol_name(used.protocol)})"
         return (RouteStep("keep", used, f"exists{owner}"), *deletions)
@@ -187,15 +189,15 @@ def deletion_could_take(deleted: Route, other: Route) -> bool:
 
 
 def _order_of_use(route: Route) -> tuple[bool, int, int]:
-    """A key to sort the routes of one key; Linux uses the first. A route that is passed over comes
-    last. In IPv6, the preference of the router counts.
+    """Sort the routes with one RouteKey by this: Linux uses the first. A route that has expired, or
+    has only dead next hops, comes last. In IPv6, the preference of the router counts.
     """
     return (route.is_passed_over, *route.rank)
 
 
 def _way(route: Route) -> tuple[object, ...]:
     """The fields of a route that decide where its packets go. A dead next hop beside others does
-    not count: in a default route that another program keeps right, it is gone already.
+    not count: Linux does not use it, and a wanted route never has one.
     """
     return (route.type, _hops_alive(route), route.unread, bool(route.expired))
 

@@ -82,10 +82,10 @@ class Uplink:
         host (`leads_out`).
         """
         self._devs_in_doubt = doubtful_devs(self._of_main, snapshot)
-        able = [dev for dev in expected if dev not in self._links or dev in ways_out]
-        self._only_expected_dev = able[0] if len(able) == 1 else None
+        able_devs = [dev for dev in expected if dev not in self._links or dev in ways_out]
+        self._only_expected_dev = able_devs[0] if len(able_devs) == 1 else None
         """The expected device that can have a default route, if there is exactly one: it is used if
-        the default route is in doubt.
+        the default route is in doubt. A device that this host does not have yet may be able.
         """
         self.reaches = cache(self._is_reached)
         """Cached, because many routes have the same gateway."""
@@ -146,7 +146,7 @@ class Uplink:
             for hop in hops:
                 if self._is_neighbour(destination, hop.dev):
                     return (NextHop(hop.dev),)
-        elif dev or hops:
+        elif dev or hops:  # else no device is known for the gateway
             with_gateway = [hop for hop in hops if hop.gateway == gateway]
             hops = with_gateway or [NextHop(dev or hops[0].dev, gateway)]
         if not hops:
@@ -165,6 +165,7 @@ class Uplink:
         """
         for address in self._addresses:
             if address.dev == dev and destination in address.network:
+                # Linux looks for a destination on the link as it does for a gateway.
                 return self._is_reached(NextHop(dev, ip_at(self._family, destination.first)))
         return False
 
