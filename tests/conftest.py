@@ -217,6 +217,5 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 
 def _end_of(text: str) -> str:
-    """The last lines of a text."""
     lines = text.splitlines(keepends=True)
     return "".join(lines[-40:])

@@ -47,12 +47,10 @@ def section(**changed: Any) -> AzureVnetCleanupConfig:
 
 
 def config(**changed: Any) -> HostRoutingConfig:
-    """A configuration with this section."""
     return HostRoutingConfig(azure_vnet_cleanup=section(**changed))
 
 
 def state(device: str, *ips: str) -> str:
-    """A state file with one pod."""
     pod = {
         "HostIfName": device,
         "MacAddress": "AgAAAAAF",
@@ -64,14 +62,11 @@ def state(device: str, *ips: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class AzureHost(FakeHost):
-    """A fake host with the rules for Ethernet frames and the link layer, too."""
-
     ebtables: FakeEbtables = attrs.field(factory=FakeEbtables)
     link_layer: FakeLinkLayer = attrs.field(factory=FakeLinkLayer)
 
 
 def task(config: HostRoutingConfig, *, host: AzureHost) -> CleanStaleAzureVnet:
-    """The clean-up of this host."""
     return CleanStaleAzureVnet(
         config, host=host, ebtables=host.ebtables, link_layer=host.link_layer
     )

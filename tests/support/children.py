@@ -60,7 +60,6 @@ def running(*command: str, seconds: int = 60) -> Iterator[tuple[int, IO[str]]]:
 
 
 def enter_namespaces(*paths: str) -> None:
-    """Enter these namespaces, permanently."""
     libc = ctypes.CDLL(None, use_errno=True)
     with ExitStack() as stack:
         # All are opened before any is entered: in the new ones, these are other files.

@@ -52,12 +52,10 @@ def gateways(family: int = 4) -> SearchStrategy[IP]:
 
 
 def device_names() -> SearchStrategy[str]:
-    """Names of network devices."""
     return st.text(_LETTERS, min_size=1, max_size=15).filter(lambda name: name not in {".", ".."})
 
 
 def static_routes() -> SearchStrategy[config.StaticRoute]:
-    """Any static route."""
     return _static_routes(4) | _static_routes(6)
 
 
@@ -87,7 +85,6 @@ def _static_routes(family: int) -> SearchStrategy[config.StaticRoute]:
 
 
 def _pattern(name: str, end: str) -> str:
-    """A name of a device, or a pattern that begins with it."""
     return name[:14] + end
 
 
@@ -150,7 +147,6 @@ def _probe_rewrites(draw: st.DrawFn) -> config.ProbeRewriteConfig:
 
 @st.composite
 def configs(draw: st.DrawFn) -> config.HostRoutingConfig:
-    """Any configuration."""
     without_guard = config.HostRoutingConfig(
         static_routes=draw(_STATIC_ROUTES),
         route_overlap=draw(_route_overlaps()),

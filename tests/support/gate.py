@@ -127,7 +127,6 @@ def apply(system: System, settings: HostRoutingConfig, *, code: int = 0, wait: i
 
 
 def remove(system: System) -> None:
-    """Remove everything of hostrouting."""
     done = hostrouting(system, "remove")
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -152,12 +151,10 @@ def start(system: System) -> int:
 
 
 def begin_start(system: System) -> None:
-    """Make systemd start the machine, without waiting."""
     system.must("systemctl", "start", "--no-block", KUBE1)
 
 
 def is_in_the_gate(system: System) -> bool:
-    """Whether the machine's unit is running the gate."""
     return system.show(KUBE1, "SubState") == "condition"
 
 
@@ -168,7 +165,6 @@ def has_started(system: System) -> bool:
 
 
 def pid(system: System) -> int:
-    """The process id of the running machine; 0 if it is not running."""
     return int(system.show(KUBE1, "MainPID"))
 
 
@@ -193,7 +189,6 @@ def end(system: System) -> None:
 
 
 def markers(system: System) -> set[str]:
-    """The markers that exist."""
     return {
         path for path in (LAYOUT.ok_path, LAYOUT.detected_path) if system.read(path) is not None
     }

@@ -44,17 +44,14 @@ def escaping_node() -> FakeHost:
 
 
 def apply(host: FakeHost, text: str, *options: str) -> Said:
-    """Apply this text."""
     return say("apply", "--wait", "0", "--config", "-", *options, host=host, stdin=text.encode())
 
 
 def apply_installed(host: FakeHost, *options: str) -> Said:
-    """Apply the installed file, with the command that so many pages print."""
     return apply(host, host.files.texts[LAYOUT.config_path], *options)
 
 
 def plan(host: FakeHost, text: str, *options: str) -> Said:
-    """Ask what `apply` would do with this text."""
     return say("plan", "--config", "-", *options, host=host, stdin=text.encode())
 
 
@@ -74,7 +71,6 @@ def edit_config(host: FakeHost, edit: Callable[[dict[str, Any]], object]) -> Non
 
 
 def garble(host: FakeHost) -> None:
-    """Somebody types a comma too many in config.json."""
     text = host.files.texts[LAYOUT.config_path]
     host.files.texts[LAYOUT.config_path] = text.replace("[", "[,", 1)
 

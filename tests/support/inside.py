@@ -82,7 +82,6 @@ class CommandLines:
     """Carries out command lines in the namespaces of a process, one after the other."""
 
     def __init__(self, leader: int) -> None:
-        """Use the namespaces of this process; they are entered when the first command comes."""
         self._leader = leader
         self._server: tuple[Connection, BaseProcess] | None = None
 
@@ -107,7 +106,6 @@ class CommandLines:
         return ours, server
 
     def close(self) -> None:
-        """Leave the namespaces."""
         if self._server is not None:
             connection, server = self._server
             connection.close()

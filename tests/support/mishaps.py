@@ -23,12 +23,10 @@ class Killed(BaseException):
 
 
 def killed(_event: str) -> BaseException:
-    """The agent is killed before this effect."""
     return Killed()
 
 
 def ctrl_c(_event: str) -> BaseException:
-    """Ctrl-C is typed at this effect."""
     return KeyboardInterrupt()
 
 
@@ -59,12 +57,10 @@ class Mishaps:
     """Called before each effect."""
 
     def arm(self, nth: int, error: Callable[[str], BaseException] = killed) -> None:
-        """Start counting."""
         self.events.clear()
         self.nth, self.error = nth, error
 
     def disarm(self) -> None:
-        """From now on, every effect succeeds."""
         self.arm(0)
 
     def meanwhile(

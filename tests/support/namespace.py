@@ -86,7 +86,6 @@ def private_namespace() -> "Iterator[Namespace]":
 
 
 def _open_this_network() -> int:
-    """Open the network namespace in which this thread is."""
     return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
@@ -97,10 +96,7 @@ def _rows_of(name: str) -> list[list[str]]:
 
 
 class Namespace:
-    """The kernel in one private namespace."""
-
     def __init__(self, path: str) -> None:
-        """Use the namespace whose file has this path."""
         self.path = path
         self.enter: tuple[str, ...] = ("nsenter", f"--net={path}")
 
@@ -167,7 +163,6 @@ class Namespace:
         return True
 
     def sysctl(self, path: str, value: int) -> None:
-        """Set a value under /proc/sys/net in this namespace."""
         with self.inside():
             Path(f"/proc/sys/net/{path}").write_text(f"{value}\n")
 
@@ -196,11 +191,9 @@ class Namespace:
             return backend.snapshot()
 
     def links(self) -> tuple[Link, ...]:
-        """All devices, as the kernel lists them."""
         return tuple(map(_link, json.loads(self.ip("-N", "-j", "-d", "link").stdout)))
 
     def addresses(self) -> tuple[Address, ...]:
-        """All addresses, by device."""
         done = self.ip("-N", "-j", "address")
         addresses: list[Address] = []
         for link in json.loads(done.stdout):
@@ -208,12 +201,10 @@ class Namespace:
         return tuple(addresses)
 
     def routes(self, family: int) -> tuple[Route, ...]:
-        """All routes of all tables, as the kernel lists them."""
         done = self.ip(f"-{family}", "-N", "-j", "-d", "route", "show", "table", "all")
         return tuple(_route(entry, family) for entry in _DECODER.decode(done.stdout or "[]"))
 
     def rules(self, family: int) -> tuple[Rule, ...]:
-        """All rules, as the kernel lists them."""
         done = self.ip(f"-{family}", "-N", "-j", "-d", "rule", "show")
         return tuple(_rule(entry, family) for entry in json.loads(done.stdout or "[]"))
 
@@ -311,7 +302,6 @@ def _route(entry: dict[str, Any], family: int) -> Route:
 
 
 def _encaps(hops: Iterable[dict[str, Any]]) -> tuple[str, ...]:
-    """The encapsulations of next hops, each once."""
     return tuple(sorted({f"encap {hop['encap']}" for hop in hops if "encap" in hop}))
 
 

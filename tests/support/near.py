@@ -33,7 +33,6 @@ class LeavesOut(FaultyBackend):
     """A backend that leaves out as many routes of another one as it may."""
 
     def snapshot(self, *, near: Collection[Prefix] | None = None) -> Snapshot:
-        """See RouteBackend."""
         snapshot = super().snapshot()
         if near is None:
             return snapshot

@@ -49,7 +49,6 @@ _PROTOCOLS = st.sampled_from([2, 3, 4, 9, 12, 16, 80, 213])
 
 
 def block_of(family: int) -> Prefix:
-    """The block that everything is about."""
     return Prefix(family, _FIRST[family], width_of(family) - BITS)
 
 
@@ -81,7 +80,6 @@ def _defaults(draw: st.DrawFn, family: int, dev: str) -> list[Route]:
 
 @st.composite
 def _addresses(draw: st.DrawFn, family: int, dev: str) -> tuple[Address, list[Route]]:
-    """An address with the routes that Linux adds for it."""
     network = draw(prefixes(family))
     has_others = network.length < width_of(family)
     ip = ip_at(family, network.first + 1) if has_others else network.ip
@@ -156,7 +154,6 @@ def _rules(draw: st.DrawFn, family: int, devs: list[str]) -> Rule:
 
 @st.composite
 def nodes(draw: st.DrawFn) -> tuple[int, Snapshot]:
-    """A family, and a node."""
     family = draw(st.sampled_from([4, 4, 6]))
     links = [_CARD, *draw(st.lists(st.sampled_from(_OTHERS), unique=True, max_size=6))]
     devs = [link.name for link in links]

@@ -14,7 +14,6 @@ def quiet() -> Context:
 
 
 def ran(task: phases.AnyTask, **options: Any) -> Step:
-    """The report of a run in which nothing waits and nothing is logged."""
     return phases.run(task, ctx=quiet(), **options)
 
 
@@ -26,7 +25,6 @@ class Recorder:
         self.ends: list[tuple[str, Status]] = []
 
     def __call__(self, step: Step) -> None:
-        """Record the start or the end."""
         path = "/".join(step.path)
         if step.status is Status.RUNNING:
             self.starts.append(path)
@@ -56,7 +54,6 @@ class StubTask:
         self._errors = iter(errors)
 
     def do(self, ctx: Context, /) -> object:
-        """Sleep, then raise or return."""
         self.calls += 1
         ctx.sleep(self.seconds)
         for error in self._errors:

@@ -54,7 +54,6 @@ def _seldom(strategy: SearchStrategy[Any], usual: Any = None) -> SearchStrategy[
 
 
 def small_block(family: int = 4) -> Prefix:
-    """A block of sixteen addresses."""
     base = as_ip("172.16.0.0" if family == 4 else "fd00:16::")
     return Prefix(family, int(base), width_of(family) - 4)
 

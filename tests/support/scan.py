@@ -43,7 +43,6 @@ def scanned(
 
 
 def is_selected(rule: Rule, packet: Packet) -> bool:
-    """Whether the rule selects this packet."""
     meets = [
         rule.dst is None or rule.dst.first <= packet.address <= rule.dst.last,
         rule.src is None or rule.src.first <= packet.source <= rule.src.last,

@@ -36,10 +36,7 @@ REPAIR_LINE = "hostrouting repair | hostrouting apply --config -"
 
 
 class SilentManager(FakeManager):
-    """A systemd that does not answer."""
-
     def show(self, _names: Sequence[str], *_units: str) -> tuple[Mapping[str, str], ...]:
-        """See Manager."""
         raise HostError("systemctl did not answer within 30 s", what="systemd", kind="no-answer")
 
 
@@ -48,7 +45,6 @@ class PrivateFiles(FakeFiles):
     """Only root may enter the folder of hostrouting."""
 
     def look(self, path: str) -> Entry | None:
-        """See FakeFiles."""
         if path.startswith(f"{LAYOUT.config_directory}/"):
             denied = f"cannot read {path}: Permission denied; run as root"
             raise HostError(denied, what="file", target=path, errno=13)
@@ -56,12 +52,10 @@ class PrivateFiles(FakeFiles):
 
 
 def with_silent_systemd(host: FakeHost) -> FakeHost:
-    """The same host; its systemd does not answer any more."""
     return attrs.evolve(host, manager=SilentManager())
 
 
 def with_silent_kernel(host: FakeHost) -> FakeHost:
-    """The same host; its kernel does not answer any more."""
     for nth in range(1, 10):
         error = BackendError("no answer to the dump", kind="timeout")
         host.faults.fail("snapshot", error, nth=nth)
@@ -69,7 +63,6 @@ def with_silent_kernel(host: FakeHost) -> FakeHost:
 
 
 def with_private_files(host: FakeHost) -> FakeHost:
-    """The same host, of which this user may not read the files."""
     files = PrivateFiles(texts=host.files.texts, programs=host.files.programs)
     return attrs.evolve(host, files=files)
 
@@ -105,17 +98,14 @@ def without_routes(*changes: Change) -> Callable[[], FakeHost]:
 
 
 def written(path: str, text: str, mode: int = 0o600) -> Change:
-    """Somebody writes this file."""
     return lambda host: host.files.write(path, text, mode=mode)
 
 
 def lost(path: str) -> Change:
-    """Somebody deletes this file."""
     return lambda host: host.files.remove(path)
 
 
 def delete_folder(host: FakeHost) -> None:
-    """Rm -rf /etc/hostrouting."""
     for path in {*host.files.texts, *host.files.programs, *host.files.links}:
         if path.startswith(f"{LAYOUT.config_directory}/"):
             host.files.remove(path)
@@ -148,7 +138,6 @@ def end_guard(host: FakeHost) -> None:
 
 
 def mask_guard(host: FakeHost) -> None:
-    """Somebody masks the guard until the next boot."""
     properties = {"ActiveState": "inactive", "LoadState": "masked"}
     manager_of(host).properties[LAYOUT.guard_unit] = properties
 
@@ -166,17 +155,14 @@ def start_k3s(host: FakeHost) -> None:
 
 
 def lock(host: FakeHost) -> None:
-    """Another process has the lock."""
     host.files.locked.add(LAYOUT.lock_path)
 
 
 def stop_systemd(host: FakeHost) -> None:
-    """It is a container without systemd."""
     manager_of(host).running = False
 
 
 def fill(folder: str, reason: str = "No space left on device") -> Change:
-    """Nothing can be written in this folder."""
     return lambda host: host.files.broken.update({folder: reason})
 
 
@@ -291,8 +277,6 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
 
 
 def kubelet(**properties: str) -> Change:
-    """Systemd shows this of kubelet."""
-
     def change(host: FakeHost) -> None:
         known = {"LoadState": "loaded", "StateChangeTimestamp": "Thu 03:02"}
         known["ConditionTimestamp"] = known["StateChangeTimestamp"]
@@ -303,12 +287,10 @@ def kubelet(**properties: str) -> Change:
 
 
 def silence(host: FakeHost) -> None:
-    """Systemd does not answer any more."""
     object.__setattr__(host, "manager", SilentManager())
 
 
 def ungate(host: FakeHost) -> None:
-    """Kubelet is not gated, and another unit is."""
     edit_config(host, lambda settings: settings["gate"].update(units=["k3s.service"]))
     host.files.remove(LAYOUT.drop_in_path(KUBELET))
 

@@ -73,10 +73,7 @@ def trees() -> list[Path]:
 
 
 class System:
-    """A running system."""
-
     def __init__(self, outer: subprocess.Popen[str], work: Path) -> None:
-        """Use the process in which `boot_system.sh` runs; systemd is not booted yet."""
         self._outer, self._work = outer, work
         self.leader = 0
         """The process id of its systemd, in this process's namespace; 0 before the boot."""
@@ -90,7 +87,6 @@ class System:
         target.chmod(mode)
 
     def link(self, path: str, target: str) -> None:
-        """Create a symbolic link."""
         place = self.outside(path)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(target)
@@ -113,7 +109,6 @@ class System:
         self.lay(f"/etc/systemd/nspawn/{name}.nspawn", MACHINE_SETTINGS)
 
     def start(self, stdin: IO[str]) -> None:
-        """Boot the system."""
         stdin.write("go\n")
         stdin.flush()
         self._await_boot(0)
@@ -137,7 +132,6 @@ class System:
         return done.stdout
 
     def show(self, unit: str, name: str) -> str:
-        """A property of a unit."""
         return self.must("systemctl", "show", "--value", "-p", name, unit).strip()
 
     def journal(self, unit: str) -> str:
@@ -164,7 +158,6 @@ class System:
         self._await_boot(before)
 
     def settled(self) -> None:
-        """Wait until the boot is over, and every job of systemd's is done."""
         self.run("systemctl", "is-system-running", "--wait")
         jobs = ("systemctl", "list-jobs", "--no-legend")
         wait_for("the jobs of systemd", lambda: self.must(*jobs) == "")

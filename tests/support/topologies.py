@@ -34,7 +34,6 @@ ELSEWHERE = Route.to("0.0.0.0/0", dev="ib0", table=100)
 
 
 def only_ipv4(snapshot: Snapshot) -> Snapshot:
-    """The snapshot of a host without IPv6."""
     return snapshot._replace(
         addresses=tuple(each for each in snapshot.addresses if each.ip.version == 4),
         rules=tuple(each for each in snapshot.rules if each.family == 4),
@@ -60,7 +59,6 @@ def host(
 
 
 def with_docker() -> FakeKernel:
-    """A VM with Docker's bridge."""
     kernel = plain_vm()
     kernel.add_link(Link(name="docker0", index=0, kind="bridge"))
     kernel.add_address("docker0", "172.17.0.1/16")
@@ -116,7 +114,6 @@ def vm_with(
     links: tuple[Link, ...] = (),
     addresses: tuple[Address, ...] = (),
 ) -> Snapshot:
-    """A plain VM with these things."""
     return with_things(plain_vm().snapshot(), routes, rules, links, addresses)
 
 
@@ -204,13 +201,11 @@ def address(text: str, dev: str) -> Address:
 
 
 def checked(snapshot: Snapshot, *cidrs: str, **section: Any) -> CheckReport:
-    """The check of these CIDRs, or of the usual one."""
     expected = expect(*(cidrs or ["172.16.0.0/16"]), **section)
     return check_snapshot(snapshot, HostRoutingConfig(route_overlap=expected))
 
 
 def marked_vm() -> FakeKernel:
-    """A plain VM that sends packets with a mark by eth1."""
     kernel = plain_vm()
     kernel.add_link(Link(name="eth1", index=0))
     kernel.add_rule(Rule(family=4, priority=32764, fwmark=51820, fwmask=0xFFFFFFFF, table=77))

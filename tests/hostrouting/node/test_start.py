@@ -12,7 +12,6 @@ import pytest
 from hostrouting.boot.files import render_config
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
-from hostrouting.host.files import Entry
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import Outcome, RouteRequest
 from hostrouting.kernel.refusals import refusal
@@ -31,7 +30,6 @@ from tests.support.node import (
     UNIT,
     FakeLock,
     FakeNodeClock,
-    OddFiles,
     logged,
     marker_of,
     node,
@@ -88,7 +86,8 @@ def test_a_refusal(capfd: pytest.CaptureFixture[str]) -> None:
 def test_what_others_can_change(capfd: pytest.CaptureFixture[str]) -> None:
     """Nothing is run or believed then; tests/hostrouting/gate has what else this is."""
     path = CONFIG
-    host = node(files=OddFiles(odd={path: Entry("file", 0o664)}))
+    host = node()
+    host.files.modes[path] = 0o664
     assert decide(host) == REFUSED
     first, not_started, _ = logged(capfd)
     assert first.startswith("3 FILE: ")

@@ -3,6 +3,7 @@
 import errno
 import socket
 from collections.abc import Callable
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,7 @@ from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV4, Prefix
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.testing import FakeHost, FakeKernel, plain_vm
+from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, plain_vm
 from hostrouting.upkeep.passes import Done, PassOutcome, run_pass
 from tests.support.commands import up
 from tests.support.namespace import private_namespace
@@ -26,7 +27,6 @@ from tests.support.node import (
     MARKERS,
     PROBES,
     REPAIRED,
-    OddFiles,
     marker_of,
     node,
     wanting,
@@ -291,10 +291,9 @@ def test_probes_hold_no_unit_back(mode: Mode) -> None:
 @pytest.mark.parametrize("verdict", KERNELS)
 def test_verdicts(verdict: str, mode: Mode, *, can_write: bool) -> None:
     """STRICT refuses two, WARN none; a marker that cannot be written is a warning."""
-    files = OddFiles()
-    host = node(kernel=KERNELS[verdict](), files=files)
+    host = node(kernel=KERNELS[verdict]())
     if not can_write:
-        files.broken["/run/aks-flex-node"] = "it is full"
+        host.files.broken["/run/aks-flex-node"] = "it is full"
     outcome = make_pass(host, wanting(mode=mode))
     is_wrong = verdict in {"overlap", "no-default-route"}
     assert outcome.refuses is (is_wrong and mode == "STRICT")
@@ -339,13 +338,13 @@ def test_no_verdict(mode: Mode, *, can_come: bool) -> None:
     assert marker_of(host) == ""
 
 
-def test_a_marker_that_cannot_be_replaced() -> None:
+def test_a_marker_that_cannot_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a full disk, the old one goes: no verdict is better than a wrong one."""
-    files = OddFiles()
-    host = node(files=files)
+    host = node()
     make_pass(host, wanting())
     host.kernel.ip_route("add", Route.to("172.16.9.0/24", dev="eth0", gateway="10.0.0.1"))
-    files.is_full = True
+    full = HostError("it is full", what="file")
+    monkeypatch.setattr(FakeFiles, "write", mock.Mock(side_effect=full))
     assert make_pass(host, wanting()).refuses
     assert marker_of(host) == ""
 
