@@ -91,12 +91,14 @@ def test_what_a_call_does_not_finish(do: Callable[[Context], object], kind: str)
 
 
 TASK = StubTask("a")
+TREE = phases.serial(TASK, phases.serial(TASK, name="b"), name="all")
 REPORT = ran(TASK)
 
 
 REFUSED: dict[str, Callable[[], object]] = {
     "there is no step 'b'; the steps are: a$": lambda: REPORT.find("b"),
     "there is no step 'a'; the steps are: none$": lambda: REPORT.find("a", action="undo"),
+    "there is no task 'c'. The tasks are: all, a, b$": lambda: phases.run(TREE, skip=["c"]),
     "retry: attempts is 0; it must be 1 or more": lambda: phases.retry(TASK, attempts=0),
     "parallel: at_once is 0; it must be 1 or more": lambda: phases.parallel(at_once=0),
     r"a report is always true; write `report\.ok`": lambda: bool(REPORT),
