@@ -125,8 +125,9 @@ def find_status(host: Host, unit: str = "") -> HostStatus:
     gated = {*on_disk, *gated_units(config or HostRoutingConfig())}
     asked: Sequence[UnitState] = ()
     if unit:
-        asked = answers.ask(lambda: _find_units(host, [unit], gated)) or ()
-        asked = asked or [UnitState(unit, "no answer")]
+        asked = answers.ask(lambda: _find_units(host, [unit], gated)) or [
+            UnitState(unit, "no answer")
+        ]
     guard = HostLayout.guard_unit
     units = answers.ask(lambda: _find_units(host, [*sorted(gated), guard], gated)) or ()
     units = [unit for unit in units if (unit.unit, unit.state) != (guard, "unknown")]
@@ -148,6 +149,8 @@ def _with_routing(
     type.
     """
     findings = [*(answers.ask(lambda: find_faults(host, gated_units(config))) or ())]
+    # Others may have written what apply would carry out.
+    is_suspect = any(finding.target == HostLayout.config_path for finding in findings)
     check: HostCheck | None = None
     checked: list[Finding] = []
     if config.route_overlap.cidrs:
@@ -170,7 +173,7 @@ def _with_routing(
         findings.append(fight)
     findings += checked
     findings += answers.findings
-    command = "" if unnamed else _what_to_type(plan, check)
+    command = "" if unnamed or is_suspect else _what_to_type(plan, check)
     if plan is not None and command:
         unwritable = _find_unwritable(host.files, plan, command)
         if unwritable is not None:
@@ -245,9 +248,13 @@ def _trouble_with(units: Iterable[UnitState]) -> Iterator[Finding]:
     """
     for unit in units:
         if unit.state in {"stuck", "masked", "waiting"}:
-            may_end = unit.state == "waiting"
             yield Finding(
-                "unit", "warning", unit.sentence, unit.unit, unit.remedy, can_retry=may_end
+                "unit",
+                "warning",
+                unit.sentence,
+                unit.unit,
+                unit.remedy,
+                can_retry=unit.state == "waiting",
             )
 
 

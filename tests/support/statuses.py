@@ -265,6 +265,9 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "shut: Python is broken": right_but(break_python),
     "shut: config.json is broken": right_but(garble),
     "shut: /etc/hostrouting is deleted": right_but(delete_folder),
+    "shut: others can write to config.json, and routes are missing": right_but(
+        lose_routes, lambda host: host.files.modes.update({LAYOUT.config_path: 0o666})
+    ),
     "waiting: for a default route": right_but(lose_default),
     "waiting: for a device to be named": right_but(start_vpn, lose_routes),
     "waiting: the verdict is undecided": right_but(start_vpn),
