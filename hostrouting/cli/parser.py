@@ -52,8 +52,6 @@ COMMANDS = {
         ("cni", "--config", "--apply", "--json"),
     ),
 }
-_NEED_A_FILE = ("plan", "apply", "render", "clean")
-"""The commands that require --config."""
 
 SUMMARY = f"""\
 Check which devices a host's packets leave through, and correct its routes.
@@ -213,7 +211,8 @@ def make_parser() -> argparse.ArgumentParser:
         for argument in arguments:
             settings = dict(_ARGUMENTS[argument])
             if argument == "--config":
-                settings["required"] = name in _NEED_A_FILE
+                # The others use what is installed, or what is typed.
+                settings["required"] = name not in {"check", "repair"}
             command.add_argument(argument, **settings)
         command.formatter_class = _Help
     parser.formatter_class = _Help

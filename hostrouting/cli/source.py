@@ -37,9 +37,8 @@ def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
     """
     if arguments.config is not None:
         return HostRoutingConfig.load(arguments.config)
-    is_elsewhere = arguments.snapshot is not None or getattr(arguments, "snapshots", None)
-    if is_elsewhere:
-        return HostRoutingConfig()
+    if arguments.snapshot is not None or getattr(arguments, "snapshots", None):
+        return HostRoutingConfig()  # what is installed here is not about other hosts
     from hostrouting.install.installed import read_installed  # noqa: PLC0415  not for a snapshot
 
     return read_installed(host)

@@ -50,7 +50,7 @@ def _run_confirmed(task: Configure, host: Host, seconds: float) -> tuple[TaskRun
     outcome = run_task(task, host)
     if not outcome.effects.changed:
         return outcome, []
-    if outcome.report.ok and is_confirmed(seconds):
+    if outcome.report.ok and is_confirmed(seconds, outcome.lines("for now")):
         return outcome, []
     undo = run_task(Configure(former, host=host, allow_removal=True), host)
     lines = [*undo.lines()]

@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
 
 
 def _document(status: HostStatus) -> dict[str, object]:
-    plan = Plan() if status.plan is None else status.plan
+    plan = status.plan or Plan()
     return {
         "schema": "hostrouting/status/1",
         "version": version(),

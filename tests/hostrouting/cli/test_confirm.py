@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import pty
+from collections.abc import Iterable
 
 import pytest
 
@@ -39,10 +40,18 @@ def installed() -> FakeHost:
 def test_enter(monkeypatch: pytest.MonkeyPatch, installed: FakeHost, *, is_kept: bool) -> None:
     """Enter keeps the change; without it, what was installed before is installed again."""
     monkeypatch.setattr(apply, "require_terminal", lambda: None)
-    monkeypatch.setattr(apply, "is_confirmed", lambda seconds: is_kept and seconds == 5)
+    shown: list[str] = []
+
+    def answer(seconds: float, changes: Iterable[str]) -> bool:
+        shown.extend(changes)
+        return is_kept and seconds == 5
+
+    monkeypatch.setattr(apply, "is_confirmed", answer)
     before = state(installed)
     said = say(*COMMAND, host=installed, stdin=json_of(config(*REPAIR)))
     assert said.lines[0].startswith("DONE: ")
+    assert shown[1:] == said.lines[1 : len(shown)]
+    assert f"  add {REPAIR[0]} via 10.0.0.1 dev eth0 proto hostrouting" in shown
     assert ("TAKEN BACK: " in said.out) is not is_kept
     assert (state(installed) == before) is not is_kept
     assert said.code == (not is_kept)
@@ -51,7 +60,7 @@ def test_enter(monkeypatch: pytest.MonkeyPatch, installed: FakeHost, *, is_kept:
 def test_a_run_that_fails(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> None:
     """Nobody is asked."""
     monkeypatch.setattr(apply, "require_terminal", lambda: None)
-    monkeypatch.setattr(apply, "is_confirmed", lambda _: 1 / 0)
+    monkeypatch.setattr(apply, "is_confirmed", lambda *_: 1 / 0)
     before = state(installed)
     installed.faults.fail("change", errno.EPERM)
     said = say(*COMMAND, host=installed, stdin=json_of(config(*REPAIR)))
@@ -63,7 +72,7 @@ def test_a_run_that_fails(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) 
 def test_a_run_that_changes_nothing(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> None:
     """Nobody is asked, and there is nothing to take back."""
     monkeypatch.setattr(apply, "require_terminal", lambda: None)
-    monkeypatch.setattr(apply, "is_confirmed", lambda _: 1 / 0)
+    monkeypatch.setattr(apply, "is_confirmed", lambda *_: 1 / 0)
     refused = [word for word in COMMAND if word != "--allow-removal"]
     for words, code in ((refused, 2), (COMMAND, 0)):
         text = json_of(WANTED if code else OTHER)
@@ -94,9 +103,11 @@ def test_the_terminal(typed: bytes | None, code: int) -> None:
     """Only Enter counts, and not Ctrl-D, Ctrl-C, another key, or a terminal that is closed."""
     child, terminal = pty.fork()
     if child == 0:
-        os._exit(not is_confirmed(0.5))
-    while b"taken back" not in os.read(terminal, 4096):
-        pass
+        os._exit(not is_confirmed(0.5, ["  add 172.16.0.0/17 dev a\x1b"]))
+    shown = b""
+    while b"taken back" not in shown:
+        shown += os.read(terminal, 4096)
+    assert shown.startswith(b"  add 172.16.0.0/17 dev a\\x1b\r\nPress Enter within 0.5 s ")
     if typed is None:
         os.close(terminal)
     else:
