@@ -178,11 +178,11 @@ def vm_of(text: str) -> Snapshot:
     return with_things(vm, routes, rules, links.values(), addresses)
 
 
-_KEYS = {"dev": "expected_devs", "allow": "allowed_devs"}
+_KEYS = {"dev": "expected_devs", "allow": "allowed_devs", "services": "service_cidrs"}
 
 
 def checked_as(host: Snapshot, asked: str) -> CheckReport:
-    """The check of CIDRs, `dev=NAME,NAME`, `allow=…` and, at the end, `intended=a rule`."""
+    """The check of CIDRs, `dev=NAME,NAME`, `allow=…`, `services=…` and, last, `intended=a rule`."""
     words, _, intended = asked.partition("intended=")
     cidrs = [word for word in words.split() if "=" not in word]
     section: dict[str, Any] = {"intended_rules": [intended] if intended else []}

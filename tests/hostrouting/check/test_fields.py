@@ -99,8 +99,6 @@ _WITH_COMMANDS = {"overlap", "refused", "own-range", "unsafe", "missing-rule", "
 
 @attrs.frozen
 class Said:
-    """The expected result for one family of a node."""
-
     cidrs: list[str]
     devs: list[str] = attrs.field(factory=list)
     escapes: list[str] = attrs.field(factory=list)
@@ -123,8 +121,6 @@ class Said:
 
 @attrs.frozen
 class Field:
-    """One file."""
-
     name: str
     state: str
     source: list[str]
@@ -140,7 +136,6 @@ class Field:
     @classmethod
     @cache
     def read(cls, name: str) -> "Field":
-        """The node of this name."""
         document = tomllib.loads(_FIELDS[name].read_text(encoding="utf-8"))
         dev = document.get("uplink", "eth0 nic").split()[0]
         for family in document.keys() & _ADDRESSES:
@@ -149,7 +144,6 @@ class Field:
 
     @property
     def families(self) -> dict[str, Said]:
-        """The expected results, by family."""
         families: dict[str, Said] = {}
         if self.ipv4 is not None:
             families["ipv4"] = self.ipv4
@@ -159,19 +153,16 @@ class Field:
 
     @property
     def configuration(self) -> HostRoutingConfig:
-        """The check of its networks."""
         cidrs = chain.from_iterable(said.cidrs for said in self.families.values())
         return HostRoutingConfig(route_overlap=expect(*cidrs, mode="STRICT", **self.config))
 
     @property
     def kinds(self) -> dict[str, tuple[int, str]]:
-        """The link type and the kind of each of its devices, by name."""
         words = [device.split() for device in (self.uplink, *self.devices)]
         return {name: _LINKS.get(kind, (1, kind)) for name, kind, *_ in words}
 
     @contextmanager
     def made(self) -> Iterator[Namespace]:
-        """The node on Linux."""
         dev, *_ = self.uplink.split()
         commands = ["link set lo up"]
         for at, name in enumerate(self.kinds):
@@ -208,12 +199,10 @@ class Dressed:
     """A backend whose snapshots have the kinds of a node's devices; all else is the kernel's."""
 
     def __init__(self, backend: RouteBackend, field: Field) -> None:
-        """Take both."""
         self._backend = backend
         self._kinds = field.kinds
 
     def snapshot(self, **options: Any) -> Snapshot:
-        """See RouteBackend."""
         snapshot = self._backend.snapshot(**options)
         links: list[Link] = []
         for link in snapshot.links:
@@ -222,14 +211,11 @@ class Dressed:
         return snapshot._replace(links=tuple(links))
 
     def __getattr__(self, name: str) -> Any:
-        """See RouteBackend."""
         return getattr(self._backend, name)
 
 
 def linux_agrees(field: Field, backend: RouteBackend) -> None:
-    """Linux sends both ends of each escape as the file says. Two are not compared: a broadcast
-    address, and what leaves by equal default routes, of which Linux tells the first.
-    """
+    """Linux sends both ends of each escape as the file says."""
     for said in field.families.values():
         by_end: dict[str, str] = {}
         for escape in said.escapes:
@@ -250,9 +236,7 @@ def linux_agrees(field: Field, backend: RouteBackend) -> None:
 def the_proposed_commands_work(
     field: Field, report: CheckReport, namespace: Namespace, backend: RouteBackend
 ) -> None:
-    """The command that the report gives for what refuses packets, keeps them here or hides a CNI
-    deletes just that. Where a rule leads packets away, it stays, and another one comes before it.
-    """
+    """Each changes one thing; and after one that adds a rule, nothing escapes."""
     findings = [each for each in check_findings(report) if each.name in _WITH_COMMANDS]
     commands = [finding.remedy.command for finding in findings if finding.remedy]
     for command in dict.fromkeys(commands):
@@ -271,9 +255,7 @@ def the_proposed_commands_work(
 
 
 def agrees(field: Field, report: CheckReport) -> None:
-    """The report says what the file says: of both families, and of each. Of a healthy node it says
-    no more than what is allowed there, in one line.
-    """
+    """The report says what the file says, and of a healthy node only what is allowed there."""
     findings = check_findings(report)
     page = "\n".join(map(str, findings))
     names = {finding.name for finding in findings}
@@ -299,9 +281,7 @@ def agrees(field: Field, report: CheckReport) -> None:
 
 
 def told(field: Field, report: CheckReport, **seen: list[str]) -> str:
-    """For a failure: what is right on this node, and what the check says instead; and what was
-    seen, in the form that the file needs.
-    """
+    """For a failure: what is right, what the check says, and what was seen in the file's form."""
     lines = [f"tests/hosts/{field.name}.toml: {field.right}"]
     lines += map(str, check_findings(report, mode="STRICT"))
     lines += [f"seen: {key} = {json.dumps(value)}" for key, value in seen.items()]
@@ -342,9 +322,7 @@ def with_routes(
 
 
 def the_repair_changes_nothing_else(field: Field, report: CheckReport, snapshot: Snapshot) -> None:
-    """If the repair is configured beside the routes of ours that the node has, the plan adds it and
-    changes nothing else; what left by an overlay, or stayed here, still does.
-    """
+    """With the repair configured, the plan adds it, and what does not escape stays."""
     configured = with_routes(field, snapshot, report.routes)
     plan = plan_static_routes(configured, snapshot)
     assert plan.waiting == ()
@@ -369,13 +347,7 @@ def only_what_escapes_moves(judge: Judge, after: Fib, cidr: Prefix) -> None:
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=linux) for name in _FIELDS])
 def test_a_node(name: str) -> None:
-    """On Linux each node is judged as its file says, and a repair takes nothing
-    away.
-
-    Linux is asked at each border of what decides, and at the ends of what escapes, for each node.
-
-    Kills: a device by its name alone; InfiniBand as an expected device; a CNI that lacks its row.
-    """
+    """On Linux, each node is judged as its file says, and the repair takes nothing away."""
     field = Field.read(name)
     with field.made() as namespace, namespace.inside(), NetlinkBackend() as backend:
         as_meant = cast("RouteBackend", Dressed(backend, field))
@@ -391,7 +363,6 @@ def test_a_node(name: str) -> None:
 
 @cache
 def snapshot_of(name: str) -> Snapshot:
-    """The snapshot of a node on Linux."""
     field = Field.read(name)
     with field.made() as namespace, namespace.inside(), NetlinkBackend() as backend:
         return Dressed(cast("RouteBackend", backend), field).snapshot()
@@ -411,9 +382,7 @@ def said_of(name: str) -> list[tuple[object, ...]]:
 def decides(
     names: Iterable[str], monkeypatch: pytest.MonkeyPatch, *without: tuple[object, str, Any]
 ) -> bool:
-    """Whether one of these nodes has another verdict, or another range, if each attribute (an
-    object, a name, a value) is replaced.
-    """
+    """Whether one of these nodes is judged otherwise with these attributes replaced."""
     for name in names:
         right = said_of(name)
         with monkeypatch.context() as patched:
@@ -455,17 +424,14 @@ def test_each_rule_decides_a_node(
 
 
 def no_devs(*_: object) -> frozenset[str]:
-    """In the place of a function that finds devices."""
     return frozenset()
 
 
 def any_hops(defaults: Iterable[Route], *_: object) -> tuple[Route, ...]:
-    """In the place of a function that chooses between default routes."""
     return tuple(defaults)
 
 
 def any_card(hidden: frozenset[str], *_: object) -> str | None:
-    """In the place of the function that finds the card below a tunnel."""
     return min(hidden, default=None)
 
 
@@ -537,9 +503,7 @@ def without_one_thing(row: cni.Cni) -> Iterator[tuple[str, cni.Cni]]:
 
 @pytest.mark.parametrize("row", [pytest.param(row, marks=linux, id=row.name) for row in cni.CNIS])
 def test_each_row_of_a_cni_decides_a_node(row: cni.Cni, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a device, a kind, a refusal or another CNI, a node that has a device of the CNI has
-    another verdict, or another range.
-    """
+    """Without any one thing of its row, a node with a device of the CNI is judged otherwise."""
     names: list[str] = []
     for name in _FIELDS:
         kinds = Field.read(name).kinds

@@ -1,6 +1,4 @@
-"""hostrouting.check.judge: which route and which device is right. Each row is an opinion that was
-wrong once, on a host that no file of tests/hosts describes.
-"""
+"""Opinions that were wrong once, on hosts that no file of tests/hosts describes."""
 
 from hostrouting.check.sentences import check_findings
 from hostrouting.model.rule import Rule
@@ -267,9 +265,7 @@ a route by a CNI's device says that a `from` selects packets of pods; one for a 
   ok        | 0.0.0.0/1 dev cali1; rule from 10.244.0.0/16
 """)
 def test_packets_that_a_rule_selects(row: HostRow) -> None:
-    """Where a rule selects packets by something other than their destination. Usually it sends them
-    by InfiniBand, which is wrong for packets that may be this host's own.
-    """
+    """Usually a rule sends them by InfiniBand, which is wrong if they may be this host's own."""
     assert_answer(row)
 
 

@@ -15,7 +15,6 @@ from tests.support.topologies import checked, vm_of
 
 
 def leave(host: FakeHost, verdict: str) -> None:
-    """Leave the marker of a check of a node with this verdict."""
     report = check_kernel(KERNELS[verdict](), wanting())
     leave_marker(host.files, report, check_findings(report))
 

@@ -32,7 +32,6 @@ def with_routes(protocol: int, *destinations: str) -> FakeKernel:
 
 
 def destinations(configuration: HostRoutingConfig) -> list[str]:
-    """The destinations of the static routes."""
     return [str(route.destination) for route in configuration.static_routes.routes]
 
 
@@ -85,7 +84,6 @@ def test_a_configured_route_whose_place_is_taken(*, is_wrong: bool) -> None:
 
 
 def addresses_of(ranges: Iterable[Escape | Unrepairable]) -> set[int]:
-    """Every address of these ranges."""
     addresses: set[int] = set()
     for each in ranges:
         addresses.update(range(each.first, each.last + 1))
@@ -93,7 +91,6 @@ def addresses_of(ranges: Iterable[Escape | Unrepairable]) -> set[int]:
 
 
 def escaping(report: CheckReport) -> set[int]:
-    """The addresses that escape."""
     return addresses_of(report.escapes)
 
 

@@ -62,17 +62,14 @@ def test_repairs(row: HostRow) -> None:
 
 
 def destinations(report: CheckReport) -> list[str]:
-    """The destinations of the repair's routes."""
     return [str(route.destination) for route in report.routes]
 
 
 def reasons_of(report: CheckReport) -> list[str]:
-    """Why ranges cannot be repaired, in the order of the ranges."""
     return [unsafe.why.reason for unsafe in family_of(report).repair.unrepairable]
 
 
 def family_of(report: CheckReport) -> FamilyReport:
-    """The only family."""
     [family] = report.families
     return family
 

@@ -18,10 +18,6 @@ from tests.support.topologies import vm_of
 
 @given(nodes())
 def test_a_lookup_is_a_naive_scan(node: tuple[int, Snapshot]) -> None:
-    """For each address of the block, the engine and the scan name the same route.
-
-    Kills: `not to`, `iif lo`, a mark rule that 0 fulfils, suppressed routes, throw.
-    """
     family, snapshot = node
     fib = Fib(snapshot, family)
     block = block_of(family)
@@ -80,9 +76,7 @@ def borders_of(fib: Fib) -> set[int]:
 
 @given(nodes())
 def test_no_end_of_a_packet_is_missed(node: tuple[int, Snapshot]) -> None:
-    """It ends as the plain one or at a listed end. What a rule for all other devices leaves, of
-    what arrives on one, is not followed.
-    """
+    """A packet that meets the conditions of a rule ends as the plain one, or at a listed end."""
     family, snapshot = node
     fib = Fib(snapshot, family)
     block = block_of(family)
@@ -98,14 +92,11 @@ def test_no_end_of_a_packet_is_missed(node: tuple[int, Snapshot]) -> None:
 
 
 def conditions_of(rule: Rule) -> tuple[object, ...]:
-    """What a rule selects packets by, other than their destination."""
     return rule.src, rule.iif, rule.fwmark, rule.fwmask, rule.others
 
 
 def end_of_met(fib: Fib, met: Rule, address: int) -> Decision:
-    """Where a packet ends that meets this rule's conditions, and is plain in all else: as the plain
-    packet does if each rule with these conditions is without them.
-    """
+    """Where a packet ends that meets this rule's conditions, and is plain in all else."""
     rules: list[Rule] = []
     replaced: dict[int, Rule] = {}
     for rule in fib.rules:
