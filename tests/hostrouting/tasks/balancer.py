@@ -18,8 +18,7 @@ import ctypes
 import fcntl
 import socket
 import struct
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 import attrs
@@ -177,15 +176,6 @@ class Capture:
             while True:
                 packets.append(Packet.read(self._wire.recv(1 << 16)))
         return tuple(packets)
-
-    def first(self, wanted: Callable[[Packet], bool]) -> Packet:
-        """Wait for the first packet that is wanted; without one, raise TimeoutError."""
-        end = time.monotonic() + _PATIENCE
-        while True:
-            self._wire.settimeout(max(0.001, end - time.monotonic()))
-            packet = Packet.read(self._wire.recv(1 << 16))
-            if wanted(packet):
-                return packet
 
 
 @contextmanager

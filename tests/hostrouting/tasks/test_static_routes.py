@@ -1,5 +1,7 @@
 """ConfigureStaticRoutes: conflicts, waiting, and other programs at the same time."""
 
+from functools import partial
+
 import pytest
 
 import phases
@@ -13,7 +15,7 @@ from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeKernel, h200
 from tests.support.mishaps import mishap_host
-from tests.support.node import FakeNodeClock
+from tests.support.node import FakeNodeClock, without_default
 from tests.support.tasks import (
     LAYOUT,
     REPAIR,
@@ -25,7 +27,6 @@ from tests.support.tasks import (
     ours,
     paths_on,
     run,
-    undo,
 )
 
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
@@ -125,16 +126,6 @@ class TestDefaultRoute:
             phases.execute(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host), ctx)
         assert ctx.clock.now() <= 1
 
-    def test_is_gone_at_an_undo(self) -> None:
-        """What comes back cannot be set, and what the run has added goes all the same."""
-        host = configured(config(*REPAIR))
-        task = Configure(config("9.0.0.0/8"), host=host)
-        run(task)
-        for route in host.kernel.snapshot().default_routes(4):
-            host.kernel.ip_route("delete", route)
-        failure_of(undo, task, of=NotReady)
-        assert our_destinations(host) == []
-
 
 def test_another_default_route_becomes_the_best() -> None:
     """The plan says that the routes would move to the new card, and the task moves them."""
@@ -172,11 +163,8 @@ def test_a_run_that_is_cancelled_while_it_sets_routes() -> None:
 def test_another_run_is_busy_when_the_routes_are_set() -> None:
     """The error is that of the lock, and not of a route that waits."""
     host, mishaps = mishap_host()
-    mishaps.meanwhile(
-        f"lock {LAYOUT.lock_path}",
-        lambda: host.files.locked.add(LAYOUT.lock_path),
-        when=lambda: installed(host),
-    )
+    take = partial(host.files.locked.add, LAYOUT.lock_path)
+    mishaps.meanwhile(f"lock {LAYOUT.lock_path}", take, when=lambda: installed(host))
     error = failure_of(run, Configure(config(*REPAIR), host=host), of=NotReady)
     assert error.kind == "busy"
 
@@ -185,15 +173,12 @@ def test_another_run_is_busy_when_the_routes_are_set() -> None:
 def test_what_changes_before_the_lock(error: type[Exception]) -> None:
     """The plan is made again with the lock. A conflict is the error, whatever waits."""
     host, mishaps = mishap_host()
-    routes = [
-        {"destination": REPAIR[0]},
-        {"destination": "10.77.0.0/16", "dev": "eth0", "gateway": "10.0.0.1"},
-    ]
-    wanted = HostRoutingConfig.from_mapping({"staticRoutes": {"enabled": True, "routes": routes}})
+    complete = {"destination": "10.77.0.0/16", "dev": "eth0", "gateway": "10.0.0.1"}
+    static = {"enabled": True, "routes": [{"destination": REPAIR[0]}, complete]}
+    wanted = HostRoutingConfig.from_mapping({"staticRoutes": static})
 
     def change() -> None:
-        [default] = [route for route in host.kernel.snapshot().routes if not route.prefix.length]
-        host.kernel.ip_route("delete", default)
+        without_default(host.kernel)
         if error is RouteConflict:
             host.kernel.ip_route("add", Route.to("10.77.0.0/16", dev="ib0", protocol=4))
 

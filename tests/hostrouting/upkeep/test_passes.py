@@ -1,7 +1,6 @@
 """hostrouting.upkeep.passes: what holds a unit back, what may still come, and what is changed."""
 
 import errno
-import socket
 from collections.abc import Callable
 from unittest import mock
 
@@ -13,14 +12,10 @@ from hostrouting.codes import CANNOT_DECIDE
 from hostrouting.config.settings import PARTS, HostRoutingConfig, Mode, PassPart, RouteOverlapConfig
 from hostrouting.errors import ApplyError, BackendError, HostError, RouteOverlapError
 from hostrouting.finding import Name
-from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model.prefix import IPV4, Prefix
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, plain_vm
 from hostrouting.upkeep.passes import Done, PassOutcome, run_pass
-from tests.support.commands import up
-from tests.support.namespace import private_namespace
 from tests.support.node import (
     HALVES,
     KERNELS,
@@ -33,7 +28,7 @@ from tests.support.node import (
     without_default,
 )
 from tests.support.nodes import block_of, nodes
-from tests.support.tasks import lose_routes
+from tests.support.tasks import lose_routes, our_destinations, our_routes
 from tests.support.topologies import vpn_node
 
 MODES: tuple[Mode, ...] = ("STRICT", "WARN")
@@ -51,15 +46,6 @@ def make_pass(
     return run_pass(host, host.faults, config, done=done or Done(), parts=parts)
 
 
-def ours(host: FakeHost) -> list[str]:
-    """The destinations of our routes."""
-    routes = host.kernel.snapshot().routes
-    return [str(route.prefix) for route in routes if route.protocol == OURS]
-
-
-# Which parts there are, and when they are made
-
-
 def test_nothing_is_configured() -> None:
     """Nothing is done."""
     host = node()
@@ -68,27 +54,22 @@ def test_nothing_is_configured() -> None:
     assert config.parts == ()
     assert wanting(cidrs=(), probe_rewrite=PROBES).parts == ("probe_rewrite",)
     with_route = PROBES._replace(ensure_route=True)
-    parts = ("static_routes", "probe_rewrite")
-    assert wanting(cidrs=(), probe_rewrite=with_route).parts == parts
+    assert wanting(cidrs=(), probe_rewrite=with_route).parts == PARTS[:2]
     assert make_pass(host, config) == PassOutcome(config=config)
     assert (str(host.kernel), host.files.writes, host.nftables.tables) == (before, [], {})
-
-
-def noted(host: FakeHost) -> list[str]:
-    """The parts that a pass on this host reaches, in order."""
-    reached: list[str] = []
-    host.faults.meanwhile("change", lambda: reached.append("routes"))
-    host.nftables.meanwhile(lambda: reached.append(f"probes after {len(ours(host))} routes"))
-    host.faults.meanwhile(
-        "snapshot", lambda: reached.append(f"check after {len(host.nftables.tables)} table"), nth=3
-    )
-    return reached
 
 
 def test_the_order_of_the_parts() -> None:
     """Static routes first, then the table for probes, then the check."""
     host = node()
-    reached = noted(host)
+    reached: list[str] = []
+    host.faults.meanwhile("change", lambda: reached.append("routes"))
+    host.nftables.meanwhile(
+        lambda: reached.append(f"probes after {len(our_destinations(host))} routes")
+    )
+    host.faults.meanwhile(
+        "snapshot", lambda: reached.append(f"check after {len(host.nftables.tables)} table"), nth=3
+    )
     done = Done()
     outcome = make_pass(host, REPAIRED._replace(probe_rewrite=PROBES), done=done)
     assert not outcome.refuses
@@ -150,7 +131,7 @@ def test_routes_that_cannot_be_set(happens: Happens, name: Name, waits: str, mod
     assert name in {each.name for each in outcome.findings if each.severity == "error"}
     assert waits in outcome.waits
     assert bool(outcome.waits) is bool(waits)
-    assert ours(host) == []
+    assert our_destinations(host) == []
     assert host.faults.waiting == 0
 
 
@@ -191,51 +172,9 @@ def test_another_router_answers() -> None:
     host.kernel.ip_route("add", renewed)
     outcome = make_pass(host, REPAIRED, done=done)
     assert [change.verb for change in done.changes] == ["append", "append", "delete", "delete"]
-    routes = host.kernel.snapshot().routes
-    assert {route.way for route in routes if route.protocol == OURS} == {renewed.way}
+    assert {route.way for route in our_routes(host)} == {renewed.way}
     assert not outcome.refuses
     assert "route-stays" not in {finding.name for finding in outcome.findings}
-
-
-@pytest.mark.linux
-@pytest.mark.needs("root")
-@pytest.mark.parametrize(
-    ("place", "network", "own", "old", "new"),
-    [
-        ("172.16.64.9/32", "10.0.0.0/24", "10.0.0.5", "10.0.0.1", "10.0.0.254"),
-        ("fd00:1::9/128", "fd00:99::/64", "fd00:99::5", "fe80::1", "fe80::2"),
-    ],
-)
-def test_packets_after_a_router_is_replaced(
-    place: str, network: str, own: str, old: str, new: str
-) -> None:
-    """They reach the other side again."""
-    prefix = Prefix.parse(place)
-    config = wanting(place, cidrs=())
-    host = FakeHost(kernel=plain_vm())
-    with private_namespace() as here, private_namespace() as router:
-        here.sysctl("ipv6/conf/all/forwarding", 1)  # else IPv6 passes over a router that is silent
-        here.batch([f"link add eth0 type veth peer name eth0 netns {router.path}"])
-        for namespace, address in ((router, old), (here, own)):
-            namespace.batch([*up("eth0"), f"address add {address} dev eth0 nodad"])
-            namespace.batch([f"route add {network} dev eth0"])
-        router.batch([f"address add {prefix.ip} dev eth0 nodad"])
-        here.batch([f"route add default via {old} dev eth0"])
-        with here.inside(), NetlinkBackend() as linux:
-            run_pass(host, linux, config, done=Done())
-            assert is_reached(prefix)
-            router.batch([f"address del {old} dev eth0", f"address add {new} dev eth0 nodad"])
-            here.batch([f"route replace default via {new} dev eth0", "neigh flush dev eth0"])
-            run_pass(host, linux, config, done=Done())
-            assert is_reached(prefix)
-
-
-def is_reached(there: Prefix) -> bool:
-    """Whether the host with this address refuses a connection, so packets arrive."""
-    family = socket.AF_INET if there.family == IPV4 else socket.AF_INET6
-    with socket.socket(family) as client:
-        client.settimeout(5)
-        return client.connect_ex((str(there.ip), 9)) == errno.ECONNREFUSED
 
 
 def test_what_linux_does_not_take_back() -> None:
@@ -246,7 +185,11 @@ def test_what_linux_does_not_take_back() -> None:
     done = Done()
     outcome = make_pass(host, REPAIRED, done=done)
     assert isinstance(outcome.error, ApplyError), "and not that of the check, which fails after it"
-    assert [str(change.route.prefix) for change in done.changes] == ours(host) == [HALVES[0]]
+    assert (
+        [str(change.route.prefix) for change in done.changes]
+        == our_destinations(host)
+        == [HALVES[0]]
+    )
 
 
 @pytest.mark.parametrize("parts", [PARTS, ("static_routes",)])
@@ -258,13 +201,13 @@ def test_routes_are_no_longer_configured(parts: tuple[PassPart, ...]) -> None:
     host.faults.fail("snapshot", BackendError("no answer in time", kind="timeout"))
     without_routes = wanting(cidrs=("10.9.0.0/16",))
     assert not make_pass(host, without_routes, parts=parts).refuses
-    assert sorted(ours(host)) == sorted(HALVES)
+    assert sorted(our_destinations(host)) == sorted(HALVES)
 
     done = Done()
     make_pass(host, without_routes, parts=parts, done=done)
     make_pass(host, without_routes, parts=parts, done=done)
     assert [change.verb for change in done.changes] == ["delete", "delete"]
-    assert ours(host) == []
+    assert our_destinations(host) == []
     assert "10.9.0.0/16" in str(host.kernel)
 
 
