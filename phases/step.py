@@ -49,7 +49,7 @@ class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
     SKIPPED = "skipped"
 
 
-@attrs.define(eq=False, repr=False, slots=False)
+@attrs.define(eq=False)
 class Step(Generic[T_co]):
     """A task of a run and, in `children`, the steps inside it. The step of the whole run is its
     report.
