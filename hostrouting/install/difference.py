@@ -40,7 +40,7 @@ def find_file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
     wanted = files_on(host, config)
     kept = {file.path for file in wanted}
     removed: list[str] = []
-    if wanted:  # otherwise all files of ours go, and no others
+    if wanted:  # not in a removal, which takes away all files of ours, and no others
         # An opening of the gate ends with the boot, or when the administrator ends it.
         kept.update(HostLayout.of_this_boot)
         # Our units replace those of the Go original, so its links go.
@@ -72,7 +72,7 @@ def find_systemd_changes(
     elif needs_reload(manager, config, former):
         reload.append(Operation("reload", "systemd", "its files have changed"))
     if config.guard.enabled:
-        return (*reload, *guard)  # it starts as the files say that systemd has then read
+        return (*reload, *guard)  # it starts as the files say now
     return (*guard, *reload)  # it is stopped before its files go
 
 

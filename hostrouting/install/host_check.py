@@ -80,8 +80,8 @@ def _findings_of(
     report: CheckReport, config: HostRoutingConfig, repair_options: str
 ) -> Iterator[Finding]:
     """Yield the findings of the check, with the commands that fit this host; then what hinders the
-    probe rewrite. The finding "action" proposes the routes of a repair (`report.routes`), and gets
-    the command that brings them; one about devices that may be allowed gets the command for that.
+    probe rewrite. The finding "action" is about the routes of a repair (`report.routes`), and gets
+    the command that sets them. A finding about devices that may be allowed gets that command.
     """
     configured = {route.key for route in config.static_routes.routes}
     for finding in check_findings(report, mode=config.route_overlap.mode):

@@ -93,7 +93,7 @@ def install(  # noqa: C901  eight steps, which are read in one piece
 ) -> CheckResult | phases.Skip:
     """Bring what is wanted onto the host: the files, the guard, then these parts of a pass. Each
     part waits for what it needs, for up to `wait` seconds; with `as_steps`, it is a step of its
-    own. The numbers in the comments are those of the steps that the module describes.
+    own. The numbers in the comments are those of the steps in the module's docstring.
 
     Before the first change, `before` gets the installed configuration under the id of the run, for
     an undo to install again; None if it cannot be read. A run that changes nothing makes the parts,
@@ -110,9 +110,9 @@ def install(  # noqa: C901  eight steps, which are read in one piece
 
     results: list[object] = []
     errors: list[BaseException] = []  # raised at the end
-    with ExitStack() as locked:
+    with ExitStack() as locked:  # until the guard has started
         with phases.inner_step("install-files", ctx) as step:
-            if plan.files or plan.systemd:  # 4; each pass takes the lock itself
+            if plan.files or plan.systemd:  # 4; if not, each pass takes the lock itself
                 locked.enter_context(host.locked(step.ctx))
                 wanted = read_wanted(host, request)
                 plan = plan_install(host, wanted, parts)
@@ -153,7 +153,7 @@ def install(  # noqa: C901  eight steps, which are read in one piece
         done += effects_of(result)
     with recorded_in_errors(done.changes, done.files, done.operations, done.warnings):
         raise_together(errors)
-    last = results[-1]  # 8; the check is the last part
+    last = results[-1]  # 8; the check is the last part, and its result has the report
     report = last.report if isinstance(last, CheckResult) else None
     result = done + CheckResult(report=report)
     return phases.Skip(_RIGHT) if result == CheckResult() else result
@@ -296,7 +296,7 @@ def _make_part(
     def make_pass(backend: RouteBackend) -> PassOutcome:
         with host.locked(ctx):
             with markers_removed_on_failure(host.files):
-                config = read_installed(host)  # all sections: one of them may be another run's
+                config = read_installed(host)  # another run may have changed another section
             if getattr(config, part) != getattr(wanted.config, part):
                 raise HostError(_REPLACED, what="file")
             return run_pass(

@@ -57,8 +57,8 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do, also later: when a conflict is solved, or what a route
-        waits for has come.
+        """Whether there is nothing to do, now or when a conflict is solved, or what a route waits
+        for has come.
         """
         routes = self.routes
         changes_routes = routes.changes or routes.conflicts or routes.waiting

@@ -50,7 +50,7 @@ def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
     writer = _Writer(host, plan)
     with recorded_in_errors(files=writer.changed, operations=writer.operations):
         if plan.files:
-            remove_markers(host.files)  # 1
+            remove_markers(host.files)  # 1, because they are about the former configuration
         writer.stop_units()  # 2
         writer.change_files()  # 3 to 7
     operations = tuple(writer.operations)
@@ -82,8 +82,8 @@ class _Writer:
                 self._manager.stop(unit)
 
     def change_files(self) -> None:
-        """Write and remove files, and have systemd read its own. The numbers in the comments are
-        those of the order that the module describes, with its reasons.
+        """Write and remove files, and have systemd read its own. A run may be killed between any
+        two steps; the module's docstring has the reasons for their order, by these numbers.
         """
         written, removed = self._plan.files
         missed_reload = self._plan.for_systemd("reload")  # for the changes of an earlier run
@@ -96,14 +96,14 @@ class _Writer:
                 others.append(path)
         self._remove(of_systemd)  # 3
         if of_systemd or missed_reload:
-            self._reload()  # 4
+            self._reload()  # 4; now nothing runs the gate by a drop-in that is gone
             self.operations += missed_reload
         for file in written:  # 5
             file.write(self._host.files)
             self.changed.append(file.path)
         if any(_is_of_systemd(file.path) for file in written):
-            self._reload()  # 6
-        self._remove(others)  # 7
+            self._reload()  # 6; now the gate is in force
+        self._remove(others)  # 7, the program and config.json among these
 
     def _reload(self) -> None:
         if self._manager is not None:

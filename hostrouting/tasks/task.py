@@ -119,12 +119,12 @@ class InstallTask:
                 "what was installed before could not be read, so it cannot be installed again"
             )
             raise HostError(f"{sentence}; to remove everything, run Remove", what="file")
-        done = self.request
-        names = done.names
+        request_of_run = self.request
+        names = request_of_run.names
         if self.section is not None:
-            # All: a run whose section was empty may have turned off a guard that it does not name.
+            # All of them: a run with an empty section may have ended the guard without naming it.
             names = (self.section, *_BESIDE)
-        request = Request(former, names, allow_removal=True, undone=done)
+        request = Request(former, names, allow_removal=True, undone=request_of_run)
         # Without a wait: what the former routes need may never come. With all parts, even those
         # that the run leaves out (`skip`), because the files are about all of them.
         restoring = attrs.evolve(self, wait=0)

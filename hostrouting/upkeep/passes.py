@@ -129,7 +129,7 @@ def await_pass(
     """
     until = clock.now() + wait
     said = ""
-    with markers_removed_on_failure(host.files):  # without a kernel there is no pass to do that
+    with markers_removed_on_failure(host.files):  # as a pass does, once the kernel is open
         kernel = host.open_kernel()
     with kernel as backend, Reports(backend, clock) as reports:
         while True:
@@ -147,7 +147,9 @@ def await_pass(
 
 @contextmanager
 def markers_removed_on_failure(files: Files) -> Iterator[None]:
-    """Remove the markers if the block fails or is interrupted: they are about an earlier state."""
+    """Remove the markers of the last verdict if the block fails or is interrupted, because they are
+    about an earlier state.
+    """
     try:
         yield
     except BaseException:
@@ -207,7 +209,7 @@ def _set_routes(
             outcome = _failed(error, refuses=True)
         else:
             outcome = PassOutcome(with_severity("warning", error.findings), error=error)
-        # Other errors come before a request, except in an undo, which does not wait anyway.
+        # Other errors come before a request; in an undo not always, but that waits for nothing.
         return outcome._replace(has_asked=isinstance(error, ApplyError))
     return PassOutcome(plan.warnings, has_asked=bool(plan.changes))
 
@@ -247,10 +249,10 @@ def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> Pass
     findings = findings_of(report, settings)
     outcome = PassOutcome(findings, waits=find_what_may_come(report, config), report=report)
     if settings.refuses(report.verdict):
-        outcome = outcome._replace(refuses=True, error=_overlap(report, findings))
+        outcome = outcome._replace(refuses=True, error=_overlap_error(report, findings))
     try:
         leave_marker(host.files, report, findings)
-    except HostError as error:  # only a warning: other programs read it, the gate does not
+    except HostError as error:  # only a warning: the gate does not read the marker
         outcome = outcome._replace(findings=findings + with_severity("warning", error.findings))
     return outcome
 
@@ -267,7 +269,7 @@ def findings_of(report: CheckReport, settings: RouteOverlapConfig) -> tuple[Find
     )
 
 
-def _overlap(report: CheckReport, findings: Sequence[Finding]) -> RouteOverlapError:
+def _overlap_error(report: CheckReport, findings: Sequence[Finding]) -> RouteOverlapError:
     """Make the error of a check in STRICT, with what is wrong and what repairs it. The notes that
     only explain the verdict are left out.
     """
