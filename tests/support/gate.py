@@ -189,9 +189,7 @@ def end(system: System) -> None:
 
 
 def markers(system: System) -> set[str]:
-    return {
-        path for path in (LAYOUT.ok_path, LAYOUT.detected_path) if system.read(path) is not None
-    }
+    return {path for path in LAYOUT.markers if system.read(path) is not None}
 
 
 def foreign(system: System) -> list[str]:
