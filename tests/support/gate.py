@@ -81,8 +81,9 @@ def host(
     machines: tuple[str, ...] = ("kube1",),
     is_compiled: bool = True,
 ) -> Iterator[System]:
-    """A booted host whose image the tasks have prepared. An image gets only the sources of the
-    program; here it is compiled, or each start would take 0.2 s longer.
+    """A booted host whose image the tasks have prepared. If `is_compiled`, it has the program with
+    its compiled files, although an image gets only sources: each start takes 0.2 s less, and an
+    apply 0.3 s.
 
     `then` are the commands that follow those for the network.
     """
@@ -91,8 +92,8 @@ def host(
         if image is not None:
             task = Configure(image, host=Host.offline(root), wait=0)
             phases.execute(task, phases.Context())
-            if is_compiled:
-                LocalFiles(root).write(LAYOUT.program_path, compiled_program(), mode=0o755)
+        if is_compiled:
+            LocalFiles(root).write(LAYOUT.program_path, compiled_program(), mode=0o755)
 
     folder = "/etc/systemd/system"
     files = {

@@ -6,7 +6,6 @@ not run.
 """
 
 import json
-from typing import NamedTuple
 
 import pytest
 
@@ -27,10 +26,7 @@ FILES = {f"{LAYOUT.unit_directory}/{TEMPLATE}": "[Service]\nExecStart=/bin/sleep
 OURS = LAYOUT.drop_in_path(TEMPLATE)
 OVERRIDE = f"{LAYOUT.unit_directory}/{TEMPLATE}.d/50-x.conf"
 CONFIG = config(mode="STRICT")._replace(gate=GateConfig((TEMPLATE,)))
-MAIN_FAILS = "ExecStart=\nExecStart=/bin/sh -c 'exit 255'\n"
 RESET = "[Service]\nExecCondition=\n"
-RELOADS = ("daemon-reload", "daemon-reexec")
-"""With these, systemd forgets much of how a start went."""
 
 
 class InsideManager(SystemdManager):
@@ -63,26 +59,10 @@ def start(system: System) -> int:
     return system.run("systemctl", "start", UNIT).returncode
 
 
-def begin_start(system: System) -> None:
-    """Have systemd start the unit, without waiting."""
-    system.must("systemctl", "start", "--no-block", UNIT)
-
-
 def end(system: System) -> None:
     """Stop the unit."""
     system.must("systemctl", "stop", UNIT)
     system.run("systemctl", "reset-failed", UNIT)
-
-
-def await_state(system: System, expected: State) -> None:
-    """Wait until this is the state of the unit."""
-    wait_for(f"the unit to be {expected}", lambda: state(system).state == expected)
-
-
-def override(system: System, lines: str) -> None:
-    """Give the unit these settings."""
-    system.lay(OVERRIDE, f"[Service]\n{lines}")
-    system.must("systemctl", "daemon-reload")
 
 
 def a_refused_unit(system: System) -> None:
@@ -96,7 +76,8 @@ def a_refused_unit(system: System) -> None:
         system.must("kill", "-CONT", journal)
     said = f"{UNIT} was refused: see the lines above"
     wait_for("the journal to have it", lambda: said in "".join(state(system).reasons))
-    for verb in RELOADS:
+    # With these, systemd forgets much of how a start went.
+    for verb in ("daemon-reload", "daemon-reexec"):
         system.must("systemctl", verb)
         assert state(system).state == "stuck", verb
     overlap(system, "del")
@@ -104,14 +85,14 @@ def a_refused_unit(system: System) -> None:
 
 def a_crash_loop(system: System) -> None:
     """A unit that fails again and again, until systemd starts it no more."""
-    override(system, f"{MAIN_FAILS}Restart=always\nRestartSec=1h\n")
-    begin_start(system)
-    await_state(system, "fails")
-    limit = "[Unit]\nStartLimitIntervalSec=1h\n"
-    override(system, f"{MAIN_FAILS}Restart=always\nRestartSec=10ms\n{limit}")
-    begin_start(system)
-    wait_for("systemd to give up", lambda: system.show(UNIT, "ActiveState") == "failed")
-    assert state(system).state == "stuck"
+    fails = "[Service]\nRestart=always\nExecStart=\nExecStart=/bin/sh -c 'exit 255'\n"
+    limit = "[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=2\n"
+    settings: dict[str, State] = {"RestartSec=1h\n": "fails", f"RestartSec=10ms\n{limit}": "stuck"}
+    for text, expected in settings.items():
+        system.lay(OVERRIDE, fails + text)
+        system.must("systemctl", "daemon-reload")
+        system.must("systemctl", "start", "--no-block", UNIT)
+        wait_for(f"the unit to be {expected}", lambda: state(system).state == expected)  # noqa: B023
 
 
 def a_masked_unit(system: System) -> None:
@@ -132,38 +113,24 @@ def open_gates(system: System) -> list[str]:
     return [each["target"] for each in document["findings"] if each["name"] == "gate-open"]
 
 
-class DropIn(NamedTuple):
-    """A drop-in of somebody else."""
-
-    unit: str
-    text: str
-    opens_gate: bool = True
-    name: str = "50-x.conf"
-
-
 DROP_INS = {
-    "no condition for any instance": DropIn(TEMPLATE, RESET),
-    "the gate's refusal is a success": DropIn(TEMPLATE, "[Service]\nSuccessExitStatus=3 255\n"),
-    "settings that leave the gate alone": DropIn(
-        TEMPLATE,
-        "[Service]\nExecCondition=/bin/true\nExecStartPre=\nSuccessExitStatus=3\n",
-        opens_gate=False,
-    ),
+    RESET: True,
+    "[Service]\nSuccessExitStatus=3 255\n": True,
+    "[Service]\nExecCondition=/bin/true\nExecStartPre=\nSuccessExitStatus=3\n": False,
 }
+"""By the text of somebody else's drop-in: whether it opens the gate."""
 
 
 def drop_ins_of_somebody_else(system: System) -> None:
     """The unit starts although the gate refuses exactly if `status` says "open"."""
     overlap(system, "add")
     assert open_gates(system) == []
-    for what, drop_in in DROP_INS.items():
-        path = f"{LAYOUT.unit_directory}/{drop_in.unit}.d/{drop_in.name}"
-        system.lay(path, drop_in.text)
+    for text, opens in DROP_INS.items():
+        system.lay(OVERRIDE, text)
         system.must("systemctl", "daemon-reload")
-        assert open_gates(system) == ([drop_in.unit] if drop_in.opens_gate else []), what
-        assert (start(system) == 0) is drop_in.opens_gate, what
+        assert open_gates(system) == ([TEMPLATE] if opens else []), text
+        assert (start(system) == 0) is opens, text
         end(system)
-        system.outside(path).unlink()
     overlap(system, "del")
 
 
