@@ -39,7 +39,6 @@ def test_values_are_data(one: HostRoutingConfig, other: HostRoutingConfig) -> No
 
 
 def test_no_gate_without_a_gated_unit() -> None:
-    """Where foreign routes are only kept, no unit waits for anything, and no program runs."""
     files = files_of(HostRoutingConfig.from_mapping({"manageForeign": "keep"}), python=PYTHON)
     assert [file.path for file in files] == [LAYOUT.config_path, LAYOUT.networkd_path]
     assert files_of(HostRoutingConfig(), python=PYTHON) == ()
@@ -54,7 +53,6 @@ FULL = HostRoutingConfig.from_mapping(
         "manageForeign": "keep",
     }
 )
-"""A configuration with every file."""
 
 
 def test_links() -> None:
