@@ -54,7 +54,6 @@ class SandboxedNode:
             self.place(f"/{folder}").chmod(0o755)
 
     def place(self, path: str) -> Path:
-        """Where this path of the node is here."""
         return self.home / path.removeprefix("/")
 
     def install(self, config: str) -> None:
@@ -70,8 +69,6 @@ class SandboxedNode:
 
 
 class Done(NamedTuple):
-    """What a command has done on a node."""
-
     status: int
     stdout: str
     stderr: str
