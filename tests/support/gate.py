@@ -37,7 +37,6 @@ gate_tests = [pytest.mark.boot, pytest.mark.needs(*NEEDS), pytest.mark.releases]
 """The marks of a story that has to be true with every systemd."""
 
 _NETWORK = """\
-#!/bin/sh
 # eth0 has the default route; ib0 is a fabric whose network captures the cluster's.
 set -e
 ip -batch - <<END
@@ -61,7 +60,7 @@ Before=network.target
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart=/etc/test-network.sh
+ExecStart=/bin/sh /etc/test-network.sh
 """
 
 
@@ -77,7 +76,6 @@ def host(
     *,
     then: str = "",
     more: Mapping[str, str] | None = None,
-    scripts: Mapping[str, str] | None = None,
     machines: tuple[str, ...] = ("kube1",),
     is_compiled: bool = True,
 ) -> Iterator[System]:
@@ -97,12 +95,12 @@ def host(
 
     folder = "/etc/systemd/system"
     files = {
+        "/etc/test-network.sh": _NETWORK.format(then=then),
         f"{folder}/test-network.service": _NETWORK_UNIT,
         f"{folder}/sysinit.target.d/network.conf": "[Unit]\nWants=test-network.service\n",
         **(more or {}),
     }
-    programs = {"/etc/test-network.sh": _NETWORK.format(then=then), **(scripts or {})}
-    with booted(files, scripts=programs, machines=machines, furnish=furnish) as system:
+    with booted(files, machines=machines, furnish=furnish) as system:
         system.settled()
         try:
             yield system

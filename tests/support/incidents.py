@@ -14,8 +14,6 @@ from tests.support.tasks import LAYOUT, document, manager_of, run
 
 KUBELET = "kubelet.service"
 GUARDED: dict[str, object] = {"enabled": True}
-BY_HAND = 3
-"""The protocol (boot) of a route that `ip route add` sets unless it is told another one."""
 
 
 def config(*destinations: str, mode: str = "STRICT", **sections: object) -> dict[str, Any]:

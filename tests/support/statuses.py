@@ -8,11 +8,10 @@ import attrs
 from hostrouting.errors import BackendError, HostError
 from hostrouting.gate.unit_states import State
 from hostrouting.host.files import Entry
-from hostrouting.model.route import OURS, Route
+from hostrouting.model.route import OURS, PROTOCOL_BOOT, Route
 from hostrouting.model.rule import Rule
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200, plain_vm
 from tests.support.incidents import (
-    BY_HAND,
     GUARDED,
     KUBELET,
     config,
@@ -172,11 +171,6 @@ def break_python(host: FakeHost) -> None:
     host.interpreter.broken = "No module named 'json'"
 
 
-def type_by_hand(host: FakeHost) -> None:
-    """Somebody types what repairs the node until the next boot."""
-    type_routes(host, *REPAIR, protocol=BY_HAND)
-
-
 def load_override(host: FakeHost) -> None:
     """A drop-in of another program takes the gate away, and systemd has loaded it."""
     host.files.write(OVERRIDE, "[Service]\nExecCondition=\n")
@@ -204,7 +198,9 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "in force: a node of kubeadm in mode WARN": right_but(
         start_k3s, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}
     ),
-    "in force: another program has set the routes": right_but(lose_routes, type_by_hand),
+    "in force: another program has set the routes": right_but(
+        lose_routes, lambda host: type_routes(host, *REPAIR, protocol=PROTOCOL_BOOT)
+    ),
     "differs: another card has a better default route": without_routes(start_router),
     "differs: another card has a better default route, and addresses escape": right_but(
         start_router, lose_routes

@@ -1,17 +1,12 @@
-"""A real systemd, booted in half a second on a temporary copy of this host's files, with real
-nested machines.
+"""A real systemd, booted in half a second on a temporary copy of this host's files, with machines.
 
-It does not affect the host: it has its own namespaces (mount, pid, network, …), its files are on a
-tmpfs over a read-only view of the host's, and everything ends with the block, even if the test run
-is killed. What Linux has once for all namespaces is the host's own, and root inside can change it:
-the clock, modules, and some sysctls. No test may: `date -s` inside sets the clock of the host.
+It has its own namespaces, its files are on a tmpfs, and it ends with the block, even if the run is
+killed. But no test may change what Linux has once for all namespaces: the clock, modules, sysctls.
 
-Other versions of systemd are booted from other trees: root file systems of other distributions, as
-`make roots` creates them, with systemd-container, dbus, iproute2 and Python. HOSTROUTING_TREE names
-the tree that every test boots instead of this host's files; with several in HOSTROUTING_TREES, each
-test that is marked `releases` boots one after the other (tests/system/conftest.py). The command
-line of hostrouting runs in all of them in the same way, with this host's Python (inside.py); what
-it installs there is run by the tree's own.
+Other versions of systemd boot from root file systems that `make roots` creates. HOSTROUTING_TREE
+names the one to boot instead of this host's files; with several in HOSTROUTING_TREES, each test
+that is marked `releases` boots one after the other. The command line of hostrouting runs with this
+host's Python in all of them (inside.py); what it installs there is run by the tree's own.
 """
 
 import os
@@ -26,11 +21,6 @@ from tests.support.inside import CommandLines
 from tests.support.waiting import wait_for
 
 PROJECT = Path(__file__).resolve().parents[2]
-
-
-def this_tree() -> Path:
-    """The tree that is booted: this host's own files, or what HOSTROUTING_TREE names."""
-    return Path(os.environ.get("HOSTROUTING_TREE") or "/")
 
 
 HOST_FOLDERS = (
@@ -197,7 +187,6 @@ class System:
 def booted(
     files: Mapping[str, str],
     *,
-    scripts: Mapping[str, str],
     machines: tuple[str, ...],
     furnish: Callable[[str], None],
 ) -> Iterator[System]:
@@ -210,8 +199,6 @@ def booted(
             system.link(f"/etc/systemd/system/{unit}", "/dev/null")
         for path, text in files.items():
             system.lay(path, text)
-        for path, text in scripts.items():
-            system.lay(path, text, mode=0o755)
         for name in machines:
             system.add_machine(name)
         furnish(str(system.outside("/")))
@@ -228,7 +215,8 @@ def _prepared(work: Path) -> Iterator[subprocess.Popen[str]]:
     script = PROJECT / "tests" / "support" / "boot_system.sh"
     command = ["setpriv", "--pdeathsig", "KILL"]
     command += ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    command += [str(script), str(work), work.name, str(PROJECT), str(this_tree()), *HOST_FOLDERS]
+    tree = os.environ.get("HOSTROUTING_TREE") or "/"
+    command += [str(script), str(work), work.name, str(PROJECT), tree, *HOST_FOLDERS]
     outer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert outer.stdin is not None
     assert outer.stdout is not None

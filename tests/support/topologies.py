@@ -33,29 +33,22 @@ ELSEWHERE = Route.to("0.0.0.0/0", dev="ib0", table=100)
 """The default route of IPv6, and one in a table to which a rule sends packets."""
 
 
-def only_ipv4(snapshot: Snapshot) -> Snapshot:
-    return snapshot._replace(
-        addresses=tuple(each for each in snapshot.addresses if each.ip.version == 4),
-        rules=tuple(each for each in snapshot.rules if each.family == 4),
-        routes=tuple(each for each in snapshot.routes if each.prefix.family == 4),
-    )
-
-
 def host(
     interfaces: Iterable[tuple[str, str]], routes: Iterable[Route] = (), links: Iterable[Link] = ()
 ) -> Snapshot:
-    """A host with IPv4 addresses on devices, the routes that the kernel adds for them, and further
-    routes.
-
-    A device that is not in `links` is an ordinary one.
+    """A host without IPv6, with these addresses on devices, and with these routes, too. A device
+    that is not in `links` is an ordinary one.
     """
     kernel, interfaces, given = FakeKernel(), tuple(interfaces), {link.name: link for link in links}
     for name in dict.fromkeys([*(dev for dev, _ in interfaces), *given]):
         kernel.add_link(given.get(name, name))
     for dev, address in interfaces:
         kernel.add_address(dev, address)
-    there = only_ipv4(kernel.snapshot())
-    return there._replace(routes=(*routes, *there.routes))
+    there = kernel.snapshot()
+    return there._replace(
+        rules=tuple(rule for rule in there.rules if rule.family == 4),
+        routes=(*routes, *there.routes),
+    )
 
 
 def with_docker() -> FakeKernel:
@@ -108,30 +101,6 @@ def cni_node() -> FakeKernel:
     return kernel
 
 
-def vm_with(
-    *routes: Route,
-    rules: tuple[Rule, ...] = (),
-    links: tuple[Link, ...] = (),
-    addresses: tuple[Address, ...] = (),
-) -> Snapshot:
-    return with_things(plain_vm().snapshot(), routes, rules, links, addresses)
-
-
-def with_things(
-    host: Snapshot,
-    routes: Iterable[Route],
-    rules: Iterable[Rule],
-    links: Iterable[Link],
-    addresses: Iterable[Address],
-) -> Snapshot:
-    """The host with these things, too; rules stand in the order of their priorities."""
-    return host.with_routes([*routes])._replace(
-        rules=tuple(sorted((*rules, *host.rules), key=lambda rule: rule.priority)),
-        links=(*host.links, *links),
-        addresses=(*host.addresses, *addresses),
-    )
-
-
 _TYPES = {"ib": ARPHRD_INFINIBAND, "ppp": 512}
 _USUAL = {link.name: link for link in (IB0, WG1, ETH1, CNI0, CALI1)}
 
@@ -175,7 +144,11 @@ def vm_of(text: str) -> Snapshot:
             vm = vm._replace(rules=tuple(rule for rule in vm.rules if rule.priority == 0))
         else:
             routes.append(route_of(item))
-    return with_things(vm, routes, rules, links.values(), addresses)
+    return vm.with_routes(routes)._replace(
+        rules=tuple(sorted((*rules, *vm.rules), key=lambda rule: rule.priority)),
+        links=(*vm.links, *links.values()),
+        addresses=(*vm.addresses, *addresses),
+    )
 
 
 _KEYS = {"dev": "expected_devs", "allow": "allowed_devs", "services": "service_cidrs"}

@@ -1,6 +1,7 @@
 """CleanStaleAzureVnet on a node as azure-vnet leaves it, with real packets and a real shell."""
 
 import socket
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -11,7 +12,6 @@ import pytest
 from hostrouting.azure_vnet.task import CleanupPlan
 from tests.hostrouting.azure_vnet.azure_node import AzureNode, State
 from tests.support.azure_rules import pod_rules
-from tests.support.children import running
 from tests.support.namespace import Namespace
 from tests.support.waiting import wait_for
 
@@ -133,9 +133,13 @@ def test_another_process_changes_rules_at_full_speed(lab: AzureNode) -> None:
     before = lab.state().rules
     theirs = "OUTPUT -p IPv4 --ip-dst 10.1.1.7 -j ACCEPT"
     loop = f"e() {{ ebtables-nft -t nat $1 {theirs}; }}; while :; do e -A; e -A; e -D; done"
-    with running(*lab.node.enter, "sh", "-c", loop):
-        wait_for("the first of its rules", lambda: theirs in lab.state().rules)
-        result = lab.clean()
+    words = ["timeout", "--kill-after=1", "60", *lab.node.enter, "sh", "-c", loop]
+    with subprocess.Popen(words) as child:
+        try:
+            wait_for("the first of its rules", lambda: theirs in lab.state().rules)
+            result = lab.clean()
+        finally:
+            child.terminate()
     after = lab.state().rules
     missing = gone(before, tuple(rule for rule in after if rule != theirs))
     assert Counter(missing) == Counter(specs(result.plan))

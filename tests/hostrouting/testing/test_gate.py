@@ -14,15 +14,7 @@ from hostrouting.release import PASSED
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from hostrouting.testing.gate import why_refused
-from tests.support.node import (
-    HALVES,
-    UNIT,
-    FakeNodeClock,
-    before_dhcp,
-    logged,
-    marker_of,
-    wanting,
-)
+from tests.support.node import HALVES, UNIT, FakeNodeClock, before_dhcp, logged, marker_of, wanting
 from tests.support.tasks import manager_of
 from tests.support.topologies import vpn_node
 
