@@ -12,7 +12,6 @@ asked. A file has:
                      and its addresses beside 10.0.0.4/24 and 2001:db8::4/64. The routers are
                      10.0.0.1 and fe80::1
     devices          the name and kind of each further device, and its addresses
-    sysctl           settings under /proc/sys/net with their values, before the commands
     ip               commands of `ip -batch`, for both families; a rule of IPv6 begins with -6
     config           further keys of routeOverlap: `expected_devs`, `allowed_devs`, `service_cidrs`,
                      `intended_rules`
@@ -22,7 +21,7 @@ asked. A file has:
                      address of the node itself does not split a range
         repair       with the reasons for what no route can close
         says         words in the report
-        names        findings, and those that are `absent`
+        names        findings
         undecided    the name of each doubt that makes its verdict
         verdict      any other that does not follow from the escapes. With `undecided` or `verdict`,
                      escapes and repair are compared only if they are given
@@ -45,20 +44,18 @@ from typing import Any, cast
 import attrs
 import pytest
 
-from hostrouting.check import expected, judge as routes_and_devices, other_packets, refusals
+from hostrouting.check import judge as routes_and_devices, other_packets, refusals
 from hostrouting.check.check import check_kernel, check_snapshot
 from hostrouting.check.judge import Judge
 from hostrouting.check.results import CheckReport, FamilyReport, Grade
 from hostrouting.check.sentences import check_findings
 from hostrouting.config import cni
-from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.fib.engine import Fib
 from hostrouting.kernel.base import RouteBackend
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import Prefix, as_ip, ip_at
-from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
-from hostrouting.routes import default_route
 from hostrouting.routes.plan import plan_static_routes
 from tests.support.commands import up
 from tests.support.namespace import Namespace, private_namespace
@@ -88,11 +85,8 @@ _LINKS = {
     "tap": (1, "tun"),
     "ipip": (768, "ipip"),
     "ppp": (512, "ppp"),
-    "rmnet": (519, "rmnet"),
     "tun": (65534, "tun"),
     "wireguard": (65534, "wireguard"),
-    "wwan": (519, "wwan"),
-    "xfrm": (65534, "xfrm"),
 }
 _WITH_COMMANDS = {"overlap", "refused", "own-range", "unsafe", "missing-rule", "no-default-route"}
 
@@ -105,7 +99,6 @@ class Said:
     repair: list[str] = attrs.field(factory=list)
     says: list[str] = attrs.field(factory=list)
     names: list[str] = attrs.field(factory=list)
-    absent: list[str] = attrs.field(factory=list)
     undecided: list[str] = attrs.field(factory=list)
     verdict: str = ""
 
@@ -125,10 +118,8 @@ class Field:
     state: str
     source: list[str]
     right: str
+    families: dict[str, Said]
     ip: str = ""
-    sysctl: list[str] = attrs.field(factory=list)
-    ipv4: Said | None = None
-    ipv6: Said | None = None
     uplink: str = "eth0 nic"
     devices: list[str] = attrs.field(factory=list)
     config: dict[str, Any] = attrs.field(factory=dict)
@@ -138,18 +129,11 @@ class Field:
     def read(cls, name: str) -> "Field":
         document = tomllib.loads(_FIELDS[name].read_text(encoding="utf-8"))
         dev = document.get("uplink", "eth0 nic").split()[0]
-        for family in document.keys() & _ADDRESSES:
-            document[family] = Said(**{"devs": [dev], **document[family]})
-        return cls(name, **document)
-
-    @property
-    def families(self) -> dict[str, Said]:
         families: dict[str, Said] = {}
-        if self.ipv4 is not None:
-            families["ipv4"] = self.ipv4
-        if self.ipv6 is not None:
-            families["ipv6"] = self.ipv6
-        return families
+        for family in _ADDRESSES:
+            if family in document:
+                families[family] = Said(**{"devs": [dev], **document.pop(family)})
+        return cls(name, families=families, **document)
 
     @property
     def configuration(self) -> HostRoutingConfig:
@@ -175,23 +159,12 @@ class Field:
             for address in addresses:
                 nodad = " nodad" if ":" in address else ""
                 commands.append(f"address add {address} dev {name}{nodad}")
-        of_ipv6: list[str] = []
-        later: list[str] = []
-        for line in self.ip.splitlines():
-            if line.startswith("-6 "):
-                of_ipv6.append(line.removeprefix("-6 "))
-            else:
-                later.append(line)
+        lines = self.ip.splitlines()
+        of_ipv6 = [line for line in lines if line.startswith("-6 ")]
         with private_namespace() as namespace:
-            if self.sysctl:
-                namespace.batch(commands)
-                commands = []
-            for setting in self.sysctl:
-                path, value = setting.split()
-                namespace.sysctl(path, int(value))
-            namespace.batch([*commands, *later])
+            namespace.batch([*commands, *(line for line in lines if line not in of_ipv6)])
             if of_ipv6:
-                namespace.batch(of_ipv6, family=6)
+                namespace.batch((line.removeprefix("-6 ") for line in of_ipv6), family=6)
             yield namespace
 
 
@@ -273,7 +246,6 @@ def agrees(field: Field, report: CheckReport) -> None:
 
         assert [words for words in said.says if words not in page] == [], told(field, report)
         assert names >= set(said.names), told(field, report)
-        assert names.isdisjoint(said.absent), told(field, report)
     if report.verdict == "ok":
         named = {name for said in field.families.values() for name in said.names}
         further = [finding.name for finding in findings if finding.name not in named]
@@ -306,25 +278,10 @@ def repair_of(family: FamilyReport) -> list[str]:
     return [*routes, *dict.fromkeys(reasons)]
 
 
-def with_routes(
-    field: Field, snapshot: Snapshot, further: Iterable[StaticRoute] = ()
-) -> HostRoutingConfig:
-    """The configuration that has the routes of ours that the node has, and these."""
-    routes: list[StaticRoute] = []
-    for route in snapshot.routes:
-        if route.protocol == OURS:
-            hop = route.next_hops[0]
-            destination = route.prefix.to_network()
-            routes.append(StaticRoute(destination, hop.gateway, hop.dev, route.metric))
-    routes += further
-    section = StaticRoutesConfig(bool(routes), tuple(routes))
-    return field.configuration._replace(static_routes=section)
-
-
 def the_repair_changes_nothing_else(field: Field, report: CheckReport, snapshot: Snapshot) -> None:
     """With the repair configured, the plan adds it, and what does not escape stays."""
-    configured = with_routes(field, snapshot, report.routes)
-    plan = plan_static_routes(configured, snapshot)
+    section = StaticRoutesConfig(bool(report.routes), report.routes)
+    plan = plan_static_routes(field.configuration._replace(static_routes=section), snapshot)
     assert plan.waiting == ()
     changes = {step.action for step in plan.steps} - {"keep"}
     assert changes == ({"add"} if report.routes else set())
@@ -421,58 +378,6 @@ def test_each_rule_decides_a_node(
     names = [word for word in re.findall("[a-z0-9-]+", rule.__doc__) if word in _FIELDS]
     others = tuple(other for other in getattr(module, of) if other is not rule)
     assert decides(names, monkeypatch, (module, of, others)), names
-
-
-def no_devs(*_: object) -> frozenset[str]:
-    return frozenset()
-
-
-def any_hops(defaults: Iterable[Route], *_: object) -> tuple[Route, ...]:
-    return tuple(defaults)
-
-
-def any_card(hidden: frozenset[str], *_: object) -> str | None:
-    return min(hidden, default=None)
-
-
-@pytest.mark.parametrize(
-    ("name", "where", "attribute", "value"),
-    [
-        pytest.param(*row, marks=linux, id=f"{row[2]} {row[0]}")
-        for row in [
-            ("second-card-for-root", expected, "_is_for_root_alone", no_devs),
-            ("wg-quick-full-tunnel", expected, "suppresses", no_devs),
-            ("openvpn-named-and-worse", expected, "devs_hidden_by_a_tunnel", no_devs),
-            ("rail-beside-a-named-full-tunnel", expected, "_card_below_tunnel", any_card),
-            ("bgp-halves-by-a-second-card", expected, "_routes_that_count", any_hops),
-            ("infiniband-has-the-default-route", expected, "leads_out", bool),
-            ("two-cards-with-one-metric", default_route, "_doubtful_by_equal_routes", no_devs),
-            ("openfortivpn", default_route, "_doubtful_by_a_tunnel", no_devs),
-            ("pppoe", default_route, "LINES", ()),
-            ("slirp-tap", default_route, "is_tap", no_devs),
-            ("frr-refuses-its-pods", refusals, "_SHORTEST_POD_BLOCK", {4: 33, 6: 129}),
-        ]
-    ],
-)
-def test_each_part_of_a_theory_decides_a_node(
-    name: str, where: ModuleType, attribute: str, value: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without it, the node has another verdict, or another range."""
-    assert decides([name], monkeypatch, (where, attribute, value))
-
-
-@pytest.mark.linux
-@pytest.mark.needs("root")
-def test_networks_of_services_decide_a_node() -> None:
-    """Without their names, what is refused there is a CNI's."""
-    name = "refused-by-configured-services"
-    configuration = Field.read(name).configuration
-    check = configuration.route_overlap
-    cidrs = (*check.expected_cidrs, *check.service_cidrs)
-    unnamed = check._replace(expected_cidrs=cidrs, service_cidrs=())
-    without = configuration._replace(route_overlap=unnamed)
-    said = [check_snapshot(snapshot_of(name), each).verdict for each in (configuration, without)]
-    assert said == ["overlap", "ok"]
 
 
 def without_one_thing(row: cni.Cni) -> Iterator[tuple[str, cni.Cni]]:
