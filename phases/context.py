@@ -240,6 +240,7 @@ class Context:
         """What the watcher saw at its end: a later cancellation does not concern this block."""
 
         def watch() -> None:
+            """Wait for the end of the block or a cancellation; call back if it was cancelled."""
             self.clock.wait(lambda: bool(block_ended) or self.cancelled, self._scope.stop.moment)
             is_cancelled = self.cancelled
             if is_cancelled or any(block_ended):

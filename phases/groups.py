@@ -75,6 +75,7 @@ def parallel(
             scope.cancel(_why_others_stop(error))
 
         def take_tasks() -> None:
+            """Run tasks in this thread until none is left; an error of one cancels the others."""
             for task, step in iter(untaken.popleft, None):
                 try:
                     variables.copy().run(run_step, task, step, inside)
@@ -167,7 +168,7 @@ def retry(
             ctx.sleep(wait)
             pause = min(pause * 2, _LONGEST_PAUSE)
             attempt += 1
-            if ctx.step is not None:
+            if ctx.step is not None:  # None if a test calls do() itself
                 ctx.step.attempts += 1
 
     return wrapped(task, do)

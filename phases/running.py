@@ -284,6 +284,7 @@ def _undone_on_failure(task: AnyTask) -> AnyTask:
     """A task that does the same and, if it fails or is cancelled, first undoes what ran of it."""
 
     def do(ctx: Context) -> object:
+        """Call the task's do. If it raises, undo what ran before the error is raised again."""
         try:
             return task.do(ctx)
         except BaseException:
