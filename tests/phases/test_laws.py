@@ -369,9 +369,7 @@ def when(spec: Spec, now: float, around: Around) -> Result:
 def own(spec: Spec, now: float, around: Around) -> Result:
     """The member as a step; if that is well, perhaps a Skip."""
     result = step(spec.members[0], now, around)
-    if result.how in WORST:
-        return result
-    if spec.end == "ok":
+    if result.how in WORST or spec.end == "ok":
         return result
     return result._replace(how="skipped")
 

@@ -42,7 +42,6 @@ def report() -> Step:
 
 
 def test_a_report_as_text() -> None:
-    """One line for each step with its status, duration and details."""
     assert str(report()) == (
         "bootstrap     failed       8.00 s\n"
         "├─ download   ok           5.00 s  2 attempts, routes=3, path=/etc\n"
