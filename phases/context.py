@@ -308,18 +308,14 @@ class Context:
 
 
 def derived(ctx: Context, **changes: Any) -> Context:
-    """A copy of the context with some attributes changed: for a task inside the task of this
-    context, or for a part of that task.
-    """
+    """A copy of the context with these changes: for a task inside its task, or a part of it."""
     changed = copy(ctx)
     vars(changed).update(changes)
     return changed
 
 
 def in_a_run(ctx: Context) -> Context:
-    """The context itself if it is that of a running task; otherwise a copy with the id of a new
-    run.
-    """
+    """The context itself if it is that of a running task; else a copy with the id of a new run."""
     if ctx.step is not None:
         return ctx
     return derived(ctx, run_id=os.urandom(4).hex())

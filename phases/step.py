@@ -219,6 +219,7 @@ class Step(Generic[T_co]):
         return {"schema": _SCHEMA, **self._values()}
 
     def _values(self) -> dict[str, object]:
+        """The keys of this step in the JSON; `children` has those of the steps inside it."""
         values = {**self.facts, "fields": self.fields, "result": self.result}
         values["details"] = values["traceback"] = None
         if self.error is not None:
@@ -249,8 +250,8 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
         self.failures = tuple(failures)
         self.error = self.failures[0].error
         self.__cause__ = self.error
-        words = [f"{step.name} failed: {step.why} (in {'/'.join(step.path)})" for step in failures]
-        super().__init__("; also ".join(words))
+        texts = [f"{step.name} failed: {step.why} (in {'/'.join(step.path)})" for step in failures]
+        super().__init__("; also ".join(texts))
 
     @property
     def exit_code(self) -> int:

@@ -39,7 +39,7 @@ class FakeClock(Clock):
             if done() or until <= self._now:
                 return
             self._waits.append(wait)
-            self._count(-1)
+            self._add_busy(-1)
         wait.is_over.wait()
 
     def wake(self) -> None:
@@ -54,13 +54,13 @@ class FakeClock(Clock):
             try:
                 target()
             finally:
-                self._count(-1)
+                self._add_busy(-1)
 
-        self._count(+1)
+        self._add_busy(+1)
         return super().start(counted, name=name)
 
-    def _count(self, change: int) -> None:
-        """Add a busy thread, or take one away."""
+    def _add_busy(self, change: int) -> None:
+        """Count one more thread that does not wait, or one fewer."""
         with self._changed:
             self._busy += change
             self._jump()

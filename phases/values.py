@@ -18,7 +18,7 @@ def printable(value: object) -> str:
     text = str(value)
     for char in set(text):
         if char != "\n" and not char.isprintable():
-            text = text.replace(char, ascii(char)[1:-1])
+            text = text.replace(char, ascii(char)[1:-1])  # without the quotes
     return text
 
 
