@@ -1,8 +1,5 @@
-"""A host with machines and a real systemd, configured by hostrouting itself, in its image or while
-it runs.
-
-Its eth0 has the default route, and its ib0 is a fabric whose network captures the cluster's. The
-image is configured with `Host.offline`; on the running host the command line runs inside it.
+"""A host with machines and a real systemd, configured by hostrouting itself: the image with
+`Host.offline`, the running host by the command line.
 """
 
 import json
@@ -79,11 +76,8 @@ def host(
     machines: tuple[str, ...] = ("kube1",),
     is_compiled: bool = True,
 ) -> Iterator[System]:
-    """A booted host whose image the tasks have prepared. If `is_compiled`, it has the program with
-    its compiled files, although an image gets only sources: each start takes 0.2 s less, and an
-    apply 0.3 s.
-
-    `then` are the commands that follow those for the network.
+    """A booted host whose image was configured. `then` are commands after those for the network.
+    With a compiled program, which no image gets, each start takes 0.2 s less, and an apply 0.3 s.
     """
 
     def furnish(root: str) -> None:
@@ -168,13 +162,8 @@ def pid(system: System) -> int:
 
 
 def end(system: System) -> None:
-    """Kill the machine if it is running: while it boots, it does not respond to a request to stop.
-
-    Its first process is killed. systemd-nspawn notices that, and removes what would prevent the
-    next start.
-    """
-    # systemd-machined's file about the machine, and the machine's control group: to look at them
-    # starts no process.
+    """Kill the machine's first process if it is running: while it boots, it ignores a stop."""
+    # systemd-machined's file about the machine, and its control group: no process is started.
     known = system.outside("/run/systemd/machines/kube1")
     group = system.outside(f"/sys/fs/cgroup/machine.slice/{KUBE1}")
     if known.exists():

@@ -1,9 +1,5 @@
-"""A fake host on which something fails: the agent is killed, a file cannot be written, systemd or
-the kernel refuses.
-
-Every effect on the host is recorded in one list, and one of them can raise instead: writing,
-linking and removing files, taking the lock, calls of the manager, changes of routes, and loads of
-nftables.
+"""A fake host on which something fails. Every effect on it is recorded in one list, and one of them
+can raise instead: of a file, the lock, the manager, a route, or nftables.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,16 +30,12 @@ def full(event: str) -> BaseException:
     """What an effect raises if it fails: of a file, of the kernel, of nft, or of the manager."""
     verb, _, path = event.partition(" ")
     if path.startswith("/"):
-        return HostError(
-            f"cannot {verb} {path}: No space left on device; free some space, or inodes (df -i)",
-            what="file",
-            target=path,
-        )
+        return HostError(f"cannot {verb} {path}: it is full", what="file", target=path)
     if verb == "route":
         return BackendError(f"the kernel did not answer a {event}", kind="timeout")
-    if verb == "nft":
-        return HostError("nft did not answer", what="nft", kind="timeout")
-    return HostError(f"systemctl {event} did not answer", what="systemd", kind="timeout")
+    return HostError(
+        f"{event} did not end", what="nft" if verb == "nft" else "systemd", kind="timeout"
+    )
 
 
 @attrs.define
@@ -90,11 +82,11 @@ class Mishaps:
 
 
 class _Files(FakeFiles):
-    """Files whose methods can be replaced."""
+    """As FakeFiles, but without slots: methods can be replaced."""
 
 
 class _Manager(FakeManager):
-    """A manager whose methods can be replaced."""
+    pass
 
 
 def mishap_host(kernel: FakeKernel | None = None) -> tuple[FakeHost, Mishaps]:

@@ -1,8 +1,5 @@
-"""A strategy for nodes: cards, InfiniBand, tunnels, CNIs, refused ranges and rules, all about one
-small block of addresses.
-
-Where everything is in 64 addresses, random routes often nest, repeat and refuse each other, and
-every address can be asked. Devices have the kinds that they have in the field.
+"""A strategy for nodes: cards, InfiniBand, tunnels, CNIs, refused ranges and rules, all about 64
+addresses: so routes often nest, repeat and refuse each other, and every address can be asked.
 """
 
 from collections.abc import Iterable

@@ -33,11 +33,7 @@ class Recorder:
 
 
 class StubTask:
-    """A task that sleeps, then returns or raises what you set; it counts its calls.
-
-    Each call raises the next of `errors`, so `errors=[OSError("busy")]` fails once and then
-    succeeds, and `errors=itertools.repeat(OSError("busy"))` always fails.
-    """
+    """A task that counts its calls; each sleeps, and raises the next of `errors`, if any."""
 
     def __init__(
         self,

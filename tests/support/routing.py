@@ -1,8 +1,5 @@
-"""Strategies for routes and rules of any kind, all about one small block of addresses, so that they
-nest, halve and repeat each other.
-
-Linux takes most of them, and says of every address where they lead. `nodes` makes hosts as they are
-in the field.
+"""Strategies for routes and rules of any kind that Linux takes, all about one small block of
+addresses, so that they nest, halve and repeat each other. `nodes` makes hosts as in the field.
 """
 
 from functools import cache, partial
@@ -70,7 +67,7 @@ def prefixes(within: Prefix, *, wider: bool = False) -> SearchStrategy[Prefix]:
     inside = st.builds(partial(Prefix.around, family), addresses, lengths)
     if not wider:
         return inside
-    # Many are default routes, because Linux has special rules for choosing among default routes.
+    # Many are default routes, for which Linux has special rules.
     lengths_around = st.just(0) | st.integers(0, within.length)
     return inside | lengths_around.map(partial(Prefix.around, family, within.first))
 

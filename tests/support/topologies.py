@@ -71,11 +71,7 @@ def dual_stack_h200() -> FakeKernel:
 
 
 def vpn_node() -> FakeKernel:
-    """A plain VM that sends all packets through wg0, as wg-quick configures it.
-
-    WireGuard's own table has the route. One rule looks it up for packets without WireGuard's mark.
-    The rule before it looks up table main, but ignores the default route there.
-    """
+    """A plain VM that sends all packets through wg0, as wg-quick configures it."""
     kernel = plain_vm()
     kernel.add_link(Link(name="wg0", index=0, kind="wireguard", type=65534))
     kernel.add_address("wg0", "10.8.0.2/32")

@@ -4,9 +4,8 @@ with real packets.
     fabric eth0 ───── eth0 node azure0 ─── azv… ───── eth0 pod of azure-vnet
     10.1.0.1, fd00::1      10.1.0.4    └── lxc… ───── eth0 pod of the other CNI
 
-azure0 has the node's addresses and eth0's MAC address. The fabric works like a cloud's: it sends
-every frame for a pod to the node's MAC address. ebtables on the node rewrites that to the pod's. To
-the other CNI's pods the node has routes.
+The fabric works like a cloud's: it sends every frame for a pod to the node's MAC address, that of
+eth0 and azure0. ebtables rewrites that to the pod's. To the other CNI's pods the node has routes.
 """
 
 import socket
