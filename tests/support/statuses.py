@@ -260,6 +260,7 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "shut: the program is lost": right_but(lost(LAYOUT.program_path)),
     "shut: Python is broken": right_but(break_python),
     "shut: config.json is broken": right_but(garble),
+    "shut: config.json is emptied": right_but(written(LAYOUT.config_path, "")),
     "shut: /etc/hostrouting is deleted": right_but(delete_folder),
     "shut: others can write to config.json, and routes are missing": right_but(
         lose_routes, lambda host: host.files.modes.update({LAYOUT.config_path: 0o666})
