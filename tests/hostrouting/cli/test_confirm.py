@@ -5,6 +5,7 @@ import json
 import os
 import pty
 from collections.abc import Iterable
+from unittest import mock
 
 import pytest
 
@@ -32,20 +33,23 @@ def state(host: FakeHost) -> tuple[object, ...]:
 
 @pytest.fixture
 def installed() -> FakeHost:
-    """A host with an earlier configuration."""
     return configured(OTHER)
+
+
+def never_asked(*_: object) -> bool:
+    raise AssertionError("nobody has to be asked")
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_enter(monkeypatch: pytest.MonkeyPatch, installed: FakeHost, *, is_kept: bool) -> None:
     """Enter keeps the change; without it, what was installed before is installed again."""
-    monkeypatch.setattr(apply, "require_terminal", lambda: None)
     shown: list[str] = []
 
     def answer(seconds: float, changes: Iterable[str]) -> bool:
         shown.extend(changes)
         return is_kept and seconds == 5
 
+    monkeypatch.setattr(apply, "require_terminal", lambda: None)
     monkeypatch.setattr(apply, "is_confirmed", answer)
     before = state(installed)
     said = say(*COMMAND, host=installed, stdin=json_of(config(*REPAIR)))
@@ -58,9 +62,8 @@ def test_enter(monkeypatch: pytest.MonkeyPatch, installed: FakeHost, *, is_kept:
 
 
 def test_a_run_that_fails(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> None:
-    """Nobody is asked."""
     monkeypatch.setattr(apply, "require_terminal", lambda: None)
-    monkeypatch.setattr(apply, "is_confirmed", lambda *_: 1 / 0)
+    monkeypatch.setattr(apply, "is_confirmed", never_asked)
     before = state(installed)
     installed.faults.fail("change", errno.EPERM)
     said = say(*COMMAND, host=installed, stdin=json_of(config(*REPAIR)))
@@ -70,25 +73,20 @@ def test_a_run_that_fails(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) 
 
 
 def test_a_run_that_changes_nothing(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> None:
-    """Nobody is asked, and there is nothing to take back."""
+    """It is refused, or finds nothing to do."""
     monkeypatch.setattr(apply, "require_terminal", lambda: None)
-    monkeypatch.setattr(apply, "is_confirmed", lambda *_: 1 / 0)
+    monkeypatch.setattr(apply, "is_confirmed", never_asked)
     refused = [word for word in COMMAND if word != "--allow-removal"]
-    for words, code in ((refused, 2), (COMMAND, 0)):
-        text = json_of(WANTED if code else OTHER)
-        said = say(*words, host=installed, stdin=text)
+    for words, wanted, code in ((refused, WANTED, 2), (COMMAND, OTHER, 0)):
+        said = say(*words, host=installed, stdin=json_of(wanted))
         assert said.code == code
         assert "TAKEN BACK" not in said.out
 
 
 def test_no_terminal(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> None:
-    """Nothing is changed."""
-    before = state(installed)
-
-    def no_terminal(*_: object, **__: object) -> None:
-        raise OSError(errno.ENXIO, "No such device or address")
-
+    no_terminal = mock.Mock(side_effect=OSError(errno.ENXIO, "No such device or address"))
     monkeypatch.setattr("hostrouting.cli.confirming.open", no_terminal, raising=False)
+    before = state(installed)
     said = say(*COMMAND, host=installed, stdin=json_of(WANTED))
     assert said.code == 2
     assert "there is no terminal to press Enter on" in said.err
@@ -119,5 +117,4 @@ def test_the_terminal(typed: bytes | None, code: int) -> None:
 
 
 def json_of(value: HostRoutingConfig) -> bytes:
-    """The configuration as standard input has it."""
     return json.dumps(value.to_mapping()).encode()

@@ -59,12 +59,11 @@ def type_in(host: FakeHost, line: str) -> None:
 
 
 def is_question(command: str) -> bool:
-    """Whether the command only asks, so its exit code is about the host."""
+    """Whether its exit code is about the host."""
     return re.search(r" (apply|remove|render)\b", command) is None
 
 
 def type_other(host: FakeHost, command: str) -> None:
-    """What other programs do on a fake host."""
     manager = manager_of(host)
     match shlex.split(command):
         case ["ip", "route", "add", destination, "via", gateway, "dev", dev]:
