@@ -212,6 +212,7 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
         escaping_node, let_pass, start_router, lost(LAYOUT.drop_in_path(KUBELET))
     ),
     "differs: routes are missing": right_but(lose_routes),
+    "differs: routes are missing, and nothing is expected": right_but(lose_routes, routeOverlap={}),
     "differs: the place of a route is taken": right_but(hold_place),
     "differs: addresses escape in mode WARN": right_but(
         staticRoutes={}, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}
@@ -260,6 +261,9 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "shut: the program is lost": right_but(lost(LAYOUT.program_path)),
     "shut: Python is broken": right_but(break_python),
     "shut: config.json is broken": right_but(garble),
+    "shut: the network waits for kubelet, whose gate waits for the network": right_but(
+        lambda host: manager_of(host).properties[KUBELET].update(Before="network-online.target")
+    ),
     "shut: config.json is emptied": right_but(written(LAYOUT.config_path, "")),
     "shut: /etc/hostrouting is deleted": right_but(delete_folder),
     "shut: others can write to config.json, and routes are missing": right_but(

@@ -47,17 +47,6 @@ from tests.support.statuses import (
 )
 from tests.support.tasks import CIDR, LAYOUT, lose_routes, manager_of
 
-STATES = {"open": "differs", "shut": "differs"}
-"""What a unit that starts unchecked, or that cannot start, makes of the state of the host."""
-
-
-def assert_state(name: str, status: HostStatus) -> None:
-    """The state is that of the incident."""
-    state = name.partition(":")[0]
-    if name not in {"waiting: for a device to be named", "waiting: the verdict is undecided"}:
-        assert status.state == STATES.get(state, state), name
-
-
 TROUBLE = right_but(end_guard, lose_routes, hold_place, fill("/run"), start_k3s, break_python)
 """A node on which every part of the answer has something to say."""
 PARTS: dict[str, tuple[Callable[[FakeHost], FakeHost], set[str]]] = {
@@ -122,12 +111,10 @@ def test_the_first_line_and_the_exit_code_are_about_the_unit(
 def test_the_instances_of_a_template() -> None:
     """Each has its line, the worst first; without one, the line is about the template."""
     template = "systemd-nspawn@.service"
-    make = right_but(gate={"units": [template]})
-    assert say("status", template, host=make()).lines[0] == (f"STOPPED: {template} does not run")
-    host = make()
+    host = right_but(gate={"units": [template]})()
+    assert say("status", template, host=host).lines[0] == f"STOPPED: {template} does not run"
     kubes = [template.replace("@", f"@kube{number}") for number in range(3)]
-    assert host.manager is not None
-    host.manager.properties[kubes[0]] = {"ActiveState": "active"}
+    manager_of(host).properties[kubes[0]] = {"ActiveState": "active"}
     for kube in kubes[1:]:
         refuse(host, kube, OVERLAP)
     said = say("status", template, host=host)
@@ -151,7 +138,6 @@ def test_a_python_that_is_gone() -> None:
 
 
 def test_a_unit_where_systemd_does_not_run() -> None:
-    """Nothing is known of it, and systemd is not asked."""
     status = find_status(INCIDENTS["open: no systemd"](), KUBELET)
     assert [unit.state for unit in status.asked] == ["no answer"]
     assert status.code == 3
@@ -163,13 +149,6 @@ def test_a_unit_where_systemd_does_not_run() -> None:
 def test_an_image_on_which_nothing_is_installed() -> None:
     """It has no kernel, which is not asked."""
     assert find_status(FakeHost.image()) == HostStatus(HostRoutingConfig())
-
-
-def test_where_nothing_is_expected() -> None:
-    """No mode is said, and nothing is checked; what is missing is to be applied all the same."""
-    status = find_status(right_but(lose_routes, routeOverlap={})())
-    assert (status.state, status.mode) == ("differs", "")
-    assert status.command == APPLY.command
 
 
 def forget_unit(host: FakeHost) -> None:
@@ -215,22 +194,8 @@ COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_what_is_to_be_typed(name: str) -> None:
-    """What makes the routing right, whatever else is wrong."""
     make, command = COMMANDS[name]
-    status = find_status(make())
-    assert status.command == command
-
-
-def wait_for_kubelet(host: FakeHost) -> None:
-    """The network waits for kubelet, for whose start the gate waits for the network."""
-    manager_of(host).properties[KUBELET] = {"Before": "network-online.target"}
-
-
-def test_no_trouble_of_a_gated_unit_is_hidden() -> None:
-    """A unit whose gate is in force, and which can never start, is not in force."""
-    status = find_status(right_but(wait_for_kubelet)())
-    assert status.state == "differs"
-    assert "kubelet.service starts before network-online.target" in status.wrong[0].sentence
+    assert find_status(make()).command == command
 
 
 def test_a_guard_whose_unit_is_lost() -> None:
@@ -267,7 +232,6 @@ def test_pages(snapshot: object) -> None:
     shown = ["# in force: 0", *RIGHT]
     for name, make in INCIDENTS.items():
         status = find_status(make())
-        assert_state(name, status)
         shown += page_of(name, status)
     for state, changes in UNITS.items():
         host = right()
@@ -292,25 +256,13 @@ def test_the_document() -> None:
     assert guard["state"] == "runs"
 
 
-def test_the_metric_of_a_machine() -> None:
-    """In a label, a backslash is escaped."""
-    status = HostStatus(units=(UnitState(r"systemd-nspawn@a\x2db.service", "runs"),))
-    *_, line = metric_lines(status)
-    assert line == r'hostrouting_unit{unit="systemd-nspawn@a\\x2db.service",state="runs"} 1'
+MACHINE = HostStatus(units=(UnitState(r"systemd-nspawn@a\x2db.service", "runs"),))
+FIGHT = find_status(INCIDENTS["differs: another program fights with the guard"]())
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "in force: kubelet fails",
-        "differs: another program fights with the guard",
-        "shut: config.json is broken",
-        "waiting: the kernel does not answer",
-    ],
-)
-def test_the_metrics(name: str) -> None:
+@pytest.mark.parametrize("status", [MACHINE, FIGHT], ids=["a machine", "a fight"])
+def test_the_metrics(status: HostStatus) -> None:
     """Prometheus can read them: the state, what is wrong, and how each unit is."""
-    status = find_status(INCIDENTS[name]())
     text = "".join(f"{line}\n" for line in metric_lines(status))
     values: dict[str, float] = {}
     for metric in text_string_to_metric_families(text):
@@ -322,7 +274,6 @@ def test_the_metrics(name: str) -> None:
     assert sum(value for key, value in values.items() if "_state," in key) == 1
     for finding in status.wrong:
         assert values[f"hostrouting_findings,{finding.name}"] >= 1
-    repairs = 412 if "fights" in name else 0
-    assert values["hostrouting_guard_repairs"] == repairs
+    assert values["hostrouting_guard_repairs"] == (412 if status is FIGHT else 0)
     for unit in status.units:
         assert values[f"hostrouting_unit,{unit.unit},{unit.state}"] == 1
