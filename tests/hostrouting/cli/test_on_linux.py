@@ -175,9 +175,10 @@ def test_what_a_check_loads(machine: Machine, repaired: str) -> None:
 def test_not_root(machine: Machine, repaired: str) -> None:
     """Without root one can look; what would change the host says that it requires root."""
     machine.shell("mkdir -p /run/hostrouting && chown 4242 /run/hostrouting /run /etc")
-    for words, code in {f"check {CIDR}": 1, "status": 0, f"apply --config {repaired}": 3}.items():
-        done = machine.run(*AS_ANYONE, *PROGRAM, *words.split())
-        assert done.returncode == code, words
+    for words, code in {f"check {CIDR}": 1, "status": 0}.items():
+        assert machine.run(*AS_ANYONE, *PROGRAM, *words.split()).returncode == code, words
+    done = machine.run(*AS_ANYONE, *PROGRAM, "apply", "--config", repaired)
+    assert done.returncode == 3
     assert "run as root" in done.stdout
 
 

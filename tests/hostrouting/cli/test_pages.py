@@ -31,7 +31,6 @@ from tests.support.statuses import (
     lost,
     right,
     right_but,
-    type_by_hand,
     written,
 )
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, document, lose_routes, type_routes
@@ -100,6 +99,10 @@ def hide_pods(kernel: FakeKernel) -> None:
 
 def type_repair(host: FakeHost) -> None:
     type_routes(host, *REPAIR)
+
+
+def type_by_hand(host: FakeHost) -> None:
+    type_routes(host, *REPAIR, protocol=3)
 
 
 BETTER_CARD = "differs: another card has a better default route, and addresses escape"
