@@ -53,8 +53,9 @@ class Program(File):
     """The interpreter that is to compile it; None for an image, which gets only sources."""
 
     def has_content(self, files: Files) -> bool:
-        """See File. The compiled files in the archive are not compared: without them, or with those
-        of another interpreter, the program only starts more slowly.
+        """Whether the file on the host has the sources of the running library, and is undamaged: by
+        the two digests in front of its archive. The compiled files are not compared: without them,
+        or with those of another interpreter, the program only starts more slowly.
         """
         program = files.read_bytes(HostLayout.program_path) or b""
         head = _head()
@@ -62,21 +63,22 @@ class Program(File):
         return program == head + _digest(archive) + archive
 
     def content(self) -> bytes:
-        """See File. RequirementError if the interpreter cannot run the program."""
+        """Make the program. RequirementError if the interpreter cannot run it."""
         if self.interpreter is None:
             return pack(sources_of_program())
         return pack(self.interpreter.compile(self.interpreter.find(), sources_of_program()))
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
-    """Make the program that has these files, by their names. Equal files give equal bytes, because
-    each has the default date of zipfile. Nothing is compressed, so that loading is fast.
+    """Make the program from these files, by their names: a line that starts Python, two digests and
+    a zip archive. Equal files give equal bytes, because each has the default date of zipfile.
+    Nothing is compressed, so that loading is fast.
     """
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as writer:
         for name, content in files.items():
-            archive.writestr(zipfile.ZipInfo(name), content)
-    return _head() + _digest(packed.getvalue()) + packed.getvalue()
+            writer.writestr(zipfile.ZipInfo(name), content)
+    return _head() + _digest(archive.getvalue()) + archive.getvalue()
 
 
 def _head() -> bytes:
@@ -89,8 +91,8 @@ def _digest(archive: bytes) -> bytes:
 
 @cache
 def sources_digest() -> str:
-    """The digest of the running library, without attrs: two agents of one release may have
-    different versions of attrs, and would replace the program in turns.
+    """The digest of the running library's own sources. Those of attrs do not count: two agents of
+    one release may have different versions of attrs, and would replace the program in turns.
     """
     digest = hashlib.sha256()
     for name, text in sources_of_program().items():
@@ -113,7 +115,7 @@ def sources_of_program() -> dict[str, bytes]:
     sources: dict[str, bytes] = {}
     for package in PACKAGES:
         sources.update(_sources_in(files_of_package(package), package))
-    if _MAIN not in sources:
+    if _MAIN not in sources:  # only compiled files are here
         raise HostError(
             "the sources of hostrouting are not here, and a node needs them; if this is a frozen "
             "program, freeze it again with the package hostrouting installed by pip, whose hook "

@@ -26,8 +26,8 @@ def find_faults(
     """What is wrong with the gate of these units, the worst first. `faults` are those of
     config.json, with which the gate refuses every start.
 
-    Findings about a gate that is shut get the name gate-shut if a unit has to pass the gate, and
-    keep their own if all gates are open.
+    The reasons for which the gate refuses every start get the name gate-shut if some unit has to
+    pass the gate. If all gates are open, they stop no start, and keep their own names.
     """
     reasons_to_refuse = [*faults]
     if units:

@@ -51,21 +51,20 @@ class UnitGates(NamedTuple):
 
 
 def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
-    """Find out which of these gated units have an open gate, and why."""
+    """Find out which of these gated units have an open gate, and why. A finding with the name
+    gate-open says that; those with another name are about the file that should open all gates.
+    """
     findings: list[Finding] = []
-    opened: set[str] = set()
     if units:
         findings += _find_what_opens_all(host, units)
-    # Another finding has the name "file": the gate ignores the file that should open it.
-    if any(finding.name == "gate-open" for finding in findings):
-        opened.update(units)
+    all_are_open = any(finding.name == "gate-open" for finding in findings)
+    held: list[str] = []
     for unit in units:
-        of_unit = [*_judge_unit(host, unit)]
-        if any(finding.name == "gate-open" for finding in of_unit):
-            opened.add(unit)
-        findings += of_unit
-    held = tuple(unit for unit in units if unit not in opened)
-    return UnitGates(worst_first(findings), held)
+        reasons = [*_judge_unit(host, unit)]
+        findings += reasons
+        if not reasons and not all_are_open:
+            held.append(unit)
+    return UnitGates(worst_first(findings), tuple(held))
 
 
 def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
@@ -73,12 +72,13 @@ def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Find
     of something that systemd has loaded from another program: an error in STRICT, a warning in
     WARN.
 
-    The file that opens all gates is left out, because an administrator makes it on purpose.
-    Findings about it are warnings before, too.
+    What opens all gates is left out, and is always a warning: the file that an administrator makes
+    on purpose, or that no systemd runs.
     """
     severity: Severity = "error" if config.route_overlap.is_strict else "warning"
     for finding in judge_gates(host, gated_units(config)).findings:
         is_open = finding.name == "gate-open" and finding.severity == "error"
+        # An apply writes our drop-ins again, and reloads systemd.
         if is_open and finding.remedy not in {APPLY, RELOAD}:
             yield finding._replace(severity=severity)
 
@@ -122,7 +122,7 @@ def _reason_to_open(files: Files, entry: Entry) -> str:
     reason in its first line. The shell in the drop-in has the same rule, and a test compares both.
     """
     is_readable = bool(entry.mode & 0o400)
-    has_other_bits = bool(entry.mode & ~0o644)
+    has_other_bits = bool(entry.mode & ~0o644)  # execute, setuid, or write for others
     if entry.kind != "file" or not entry.is_trusted or not is_readable or has_other_bits:
         return ""
     try:

@@ -78,8 +78,9 @@ def unit_states(
     manager: Manager, units: Collection[str], gated: Collection[str] | None = None
 ) -> list[UnitState]:
     """The states of these units; of a template, those of the instances that systemd has loaded.
-    Units that are neither in `gated` nor ours have the state "not gated"; if it is None, no unit
-    has.
+
+    Of a unit that is there, and that is neither in `gated` nor our guard, the only state is "not
+    gated". With None for `gated`, each unit has its own state.
     """
     states: dict[str, UnitState] = {}
     for unit in units:
@@ -90,8 +91,8 @@ def unit_states(
             if is_template(unit) and name == plain_instance(unit):
                 continue
             state = _state_of(manager, properties)
-            is_ours = gated is None or {name, template_of(name)} & {*gated, HostLayout.guard_unit}
-            if not is_ours and state.state != "unknown":
+            is_asked = gated is None or {name, template_of(name)} & {*gated, HostLayout.guard_unit}
+            if not is_asked and state.state != "unknown":
                 state = UnitState(name, "not gated")
             states[name] = state
     return list(states.values())
@@ -106,7 +107,9 @@ def is_active(manager: Manager, unit: str) -> bool:
 
 
 def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
-    # The state with these properties; for one that fails, also with the errors in the journal.
+    """The state of the unit with these properties; if it has failed, with the errors in its journal
+    since its last start.
+    """
     unit = properties["Id"]
     state = UnitState(unit, _state_from(properties), properties["StateChangeTimestamp"])
     if state.state == "masked":
@@ -135,9 +138,12 @@ def _to_unmask(unit: str, properties: Mapping[str, str]) -> Remedy:
 
 
 def _state_from(properties: Mapping[str, str]) -> State:
-    # In this order, because a unit can be masked while it runs, and failed before it was masked. In
-    # the state "condition", systemd runs an ExecCondition=, such as our gate. systemd starts a unit
-    # that "fails" again; it has given up on one that is "stuck".
+    """Name the state that has these properties. The order counts: a unit can be masked while it
+    runs, or after it has failed.
+
+    In the substate "condition", systemd runs an ExecCondition=, such as our gate. systemd starts a
+    unit that "fails" again; it has given up on one that is "stuck".
+    """
     active = properties["ActiveState"]
     if active in {"active", "reloading"}:
         return "runs"

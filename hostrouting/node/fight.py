@@ -76,7 +76,7 @@ class Fight:
 
 def read_fight(files: Files) -> Finding | None:
     """Return a warning with the number of `repairs` if the guard of this host is in a fight; else
-    None, also if no guard has written the file.
+    None, also if the file does not have a number and a sentence, as a guard writes them.
     """
     # Not by splitlines, which also ends a line at characters that a device's name can have.
     number, _, sentence = (files.read(HostLayout.fight_path) or "").partition("\n")

@@ -107,13 +107,13 @@ class Guard:
                 idle_time = self.make_next_pass()
                 if self._watch.wait(idle_time, clock=self._clock.for_watch):
                     self._clock.sleep(_GATHER)
-                    self._watch.wait(0.0)  # what was reported meanwhile belongs to the same change
+                    self._watch.wait(0.0)  # discard what was reported meanwhile: the same change
         finally:
             self._fight.end()
 
     def make_next_pass(self) -> float:
-        """Make a pass, and rest. Return the seconds until the next pass if nothing changes; none
-        are left if they are below zero.
+        """Make a pass, and rest. Return in how many seconds the next one is due, even if nothing
+        changes; zero or fewer mean at once.
         """
         is_whole = self._clock.now() >= self._whole_pass_from
         if is_whole:
@@ -142,17 +142,18 @@ class Guard:
         """Make these parts of a pass. Return the lines for the journal, and whether units are held
         back.
         """
-        done = Done()
-        refusals = self._refusals + 1
+        done = Done()  # `run_pass` notes its changes there, also if it fails
+        refusals_in_a_row = self._refusals + 1
         self._refusals = 0
         try:
             with self._clock.locked():
                 config = read_config(self._host)
                 outcome = run_pass(self._host, self._backend, config, done=done, parts=parts)
             if outcome.has_asked and not done.changes:
-                # What Linux reports of the refused requests would start the next pass at once.
+                # Linux has refused the requests. Discard its reports of them: they would start the
+                # next pass at once.
                 self._watch.wait(0.0)
-                self._refusals = refusals
+                self._refusals = refusals_in_a_row
         except HostRoutingError as error:
             return [(ERROR, line) for line in describe_failure(error)], True
         lines = [*lines_of(outcome, done)]
