@@ -7,6 +7,7 @@ PyInstaller works for a minute, so only CI makes a program with it. Its hooks ar
 import compileall
 import os
 import runpy
+import shutil
 import sys
 import zipapp
 from collections.abc import Sequence
@@ -21,7 +22,6 @@ import pytest
 from hostrouting.boot.program import PACKAGES, Program
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.layout import HostLayout
-from tests.support.library import copy_library
 from tests.support.programs import completed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -58,7 +58,9 @@ def answers(words: Sequence[str | Path], image: Path) -> None:
 def test_a_zipapp(tmp_path: Path) -> None:
     """An agent in an archive works with the standard library alone."""
     packed = tmp_path / "agent"
-    copy_library(packed)
+    for package in PACKAGES:
+        [place] = import_module(package).__path__
+        shutil.copytree(place, packed / package, ignore=shutil.ignore_patterns("__pycache__"))
     (packed / "__main__.py").write_text(AGENT)
     compileall.compile_dir(packed, quiet=1, legacy=True)
     zipapp.create_archive(packed, tmp_path / "agent.pyz")

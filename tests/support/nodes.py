@@ -9,7 +9,15 @@ from typing import Any
 from hypothesis import strategies as st
 
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, ip_at, width_of
-from hostrouting.model.route import SCOPE_LINK, TABLE_LOCAL, TABLE_MAIN, NextHop, Route, RouteType
+from hostrouting.model.route import (
+    PATHLESS,
+    SCOPE_LINK,
+    TABLE_LOCAL,
+    TABLE_MAIN,
+    NextHop,
+    Route,
+    RouteType,
+)
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Address, Link, Snapshot
 
@@ -33,9 +41,8 @@ _FIRST = {4: int(ip_address("10.96.0.0")), 6: int(ip_address("fd96::"))}
 _GATEWAY = {4: ip_address("10.0.0.1"), 6: ip_address("fe80::1")}
 _UNBOUND = {4: [Prefix(4, 0, 32), Prefix(4, 0, 8)], 6: [Prefix(6, 0, 128), Prefix(6, 0, 8)]}
 """By family: sources around the address that IPv4 compares while a packet has no source."""
-_PATHLESS: list[RouteType] = ["blackhole", "unreachable", "prohibit", "throw"]
-_USUAL: list[RouteType] = ["unicast"] * 6
-_LED: list[RouteType] = [*_USUAL, "local", "multicast", "anycast", "broadcast"]
+_TYPES: list[RouteType] = ["unicast"] * 6
+_TYPES += [*sorted(PATHLESS), "local", "multicast", "anycast", "broadcast"]
 # Something is drawn if this is 0.
 _ONE_IN_THREE = st.integers(0, 2)
 _ONE_IN_TEN = st.integers(0, 9)
@@ -97,7 +104,7 @@ def _next_hops(draw: st.DrawFn, family: int, devs: list[str]) -> NextHop:
 
 @st.composite
 def _routes(draw: st.DrawFn, family: int, devs: list[str]) -> Route:
-    kind = draw(st.sampled_from([*_LED, *_PATHLESS]))
+    kind = draw(st.sampled_from(_TYPES))
     route = Route(
         draw(prefixes(family)), type=kind, metric=draw(_METRICS), protocol=draw(_PROTOCOLS)
     )
@@ -105,7 +112,7 @@ def _routes(draw: st.DrawFn, family: int, devs: list[str]) -> Route:
     route = route._replace(table=table)
     if family == IPV6 and draw(_ONE_IN_TEN) == 0:
         route = route._replace(source=draw(prefixes(family)))
-    if kind in _PATHLESS:
+    if kind in PATHLESS:
         return route
     hops = [draw(_next_hops(family, devs))]
     if kind == "unicast" and draw(_ONE_IN_TEN) == 0:

@@ -29,18 +29,9 @@ _TYPES: list[RouteType] = ["unicast"] * 12  # most routes
 _TYPES += [*PATHLESS, *_TYPES_IN_TABLE_LOCAL, "multicast"]
 _ACTIONS: list[RuleAction] = ["to_table"] * 6  # most rules
 _ACTIONS += ["goto", "nop", *sorted(REFUSING)]
-_OTHER_SELECTORS = [
-    ("tos", "0x10"),
-    ("dscp", "0x4"),
-    ("dscp", "0/0x38"),
-    ("uidrange", "0-0"),
-    ("uidrange", "1000-1999"),
-    ("ipproto", "tcp"),
-    ("ipproto", "udp"),
-    ("sport", "1-1023"),
-    ("dport", "53"),
-    *(("oif", dev) for dev in DEVICES),
-]
+_OTHER_SELECTORS = [("tos", "0x10"), ("dscp", "0x4"), ("dscp", "0/0x38"), ("uidrange", "0-0")]
+_OTHER_SELECTORS += [("uidrange", "1000-1999"), ("ipproto", "tcp"), ("ipproto", "udp")]
+_OTHER_SELECTORS += [("sport", "1-1023"), ("dport", "53"), *(("oif", dev) for dev in DEVICES)]
 """The selectors that a Rule has as text, with some values."""
 
 

@@ -360,52 +360,40 @@ def test_every_event_has_the_same_effect() -> None:
     )
 
 
-BRIDGE = Link("br0", 0, "bridge")
 ADD, ADDRESS = ("ip_route", "add"), ("add_address", "eth0", "10.0.0.4/24")
+ADDRESS6 = ("add_address", "eth0", "fd00::4/64")
 HISTORIES: dict[str, list[tuple[Any, ...]]] = {
     "the port of a bridge that is deleted": [
-        ("add_link", BRIDGE),
+        ("add_link", Link("br0", 0, "bridge")),
         ("add_link", Link("port0", 0, "veth", master="br0")),
         ("delete_link", "br0"),
     ],
-    "a route without a device": [(*ADD, Route(Prefix.parse("10.9.0.0/16")))],
-    "an address of the other family": [
-        (*ADD, Route.to("10.9.0.0/16", dev="eth0", gateway="fe80::1")),
+    "routes without an address": [
+        (*ADD, Route(Prefix.parse("10.9.0.0/16"))),  # and without a device
+        (*ADD, Route.to("10.9.0.0/16", dev="eth0", gateway="fe80::1")),  # of the other family
+        (*ADD, Route.to("10.9.0.0/16", dev="eth0", gateway="169.254.1.1")),
+        (*ADD, Route.to("fd06::/64", dev="eth0", gateway="fe80::1")),
+        ("ip_route", "delete", Route.to("fd06::/64", gateway="fe80::1")),  # the device is left open
+        *((*ADD, Route.to("fd07::/64", dev="eth0", metric=metric)) for metric in (9, 5, 7)),
+        (*ADD, Route.to("fd08::/64", type="blackhole")),
+        ("ip_route", "delete", Route.to("fd08::/64", dev="eth0")),
+        (*ADD, Route.to("fd09::/64", dev="eth0")._replace(scope=SCOPE_LINK)),
+    ],
+    "a source of the other family": [
         ADDRESS,
-        ("add_address", "eth0", "fd00::4/64"),
+        ADDRESS6,
         (*ADD, Route.to("10.8.0.0/16", dev="eth0")._replace(prefsrc=as_ip("fd00::4"))),
         (*ADD, Route.to("fd09::/64", dev="eth0")._replace(prefsrc=as_ip("10.0.0.4"))),
     ],
-    "a link-local address as a gateway": [
-        (*ADD, Route.to("10.9.0.0/16", dev="eth0", gateway="169.254.1.1")),
-        (*ADD, Route.to("fd09::/64", dev="eth0", gateway="fe80::1")),
-    ],
-    "routes from the last metric to the first": [
-        (*ADD, Route.to("fd09::/64", dev="eth0", metric=metric)) for metric in (9, 5, 7)
-    ],
-    "a deletion that leaves the device open": [
-        ADDRESS,
-        (*ADD, Route.to("10.9.0.0/16", dev="eth0", gateway="10.0.0.1")),
-        ("ip_route", "delete", Route.to("10.9.0.0/16", gateway="10.0.0.1")),
-        (*ADD, Route.to("fd09::/64", dev="eth0", gateway="fe80::1")),
-        ("ip_route", "delete", Route.to("fd09::/64", gateway="fe80::1")),
-    ],
-    "a deletion beside an IPv6 route without a next hop": [
-        (*ADD, Route.to("fd09::/64", type="blackhole")),
-        ("ip_route", "delete", Route.to("fd09::/64", dev="eth0")),
-    ],
     "a gateway behind a gateway": [
-        ("add_address", "eth0", "fd00::4/64"),
+        ADDRESS6,
         (*ADD, Route.to("fd08::/64", dev="eth0", gateway="fd00::1")),
         (*ADD, Route.to("fd09::/64", dev="eth0", gateway="fd08::1")),
+        (*ADD, Route.to("fd07::/64", dev="eth0", gateway="fd00::1", table=100)),
         ADDRESS,
         (*ADD, Route.to("10.8.0.0/16", dev="eth0", gateway="10.0.0.1")),
         (*ADD, Route.to("10.9.0.0/16", dev="eth0", gateway="10.8.0.1")),
-    ],
-    "a scope in IPv6": [(*ADD, Route.to("fd09::/64", dev="eth0")._replace(scope=SCOPE_LINK))],
-    "a route of another table by a gateway": [
-        ("add_address", "eth0", "fd00::4/64"),
-        (*ADD, Route.to("fd09::/64", dev="eth0", gateway="fd00::1", table=100)),
+        ("ip_route", "delete", Route.to("10.8.0.0/16", gateway="10.0.0.1")),
     ],
     "addresses of lo before it is up": [
         ("add_address", "lo", "10.1.0.1/32"),
