@@ -32,10 +32,8 @@ class Devices:
     def __init__(self, fib: Fib) -> None:
         """Take the devices, and the addresses of the family, from the snapshot of these tables."""
         self.links = fib.snapshot.links_by_name
-        self.addresses: list[Address] = []
-        for address in fib.snapshot.addresses:
-            if address.ip.version == fib.family:
-                self.addresses.append(address)
+        addresses = fib.snapshot.addresses
+        self.addresses = [each for each in addresses if each.ip.version == fib.family]
         self._fib = fib
 
     # Whose a device is.

@@ -186,7 +186,7 @@ def _misses(judge: Judge, route: Route, pods: Route) -> bool:
     """
     if route.type in REFUSING:
         return True
-    if route.type != "unicast":
+    if route.type != "unicast":  # an address of this host, or a broadcast address
         return route.prefix == pods.prefix and pods.prefix.is_single
     for dev in {*route.usable_devs}.difference(pods.devs):
         if dev in judge.uplinks.devs or judge.devices.cni_row(dev) is None:
@@ -262,6 +262,7 @@ def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
     opinions = [first_opinion(RULES_FOR_DEVICES, judge, dev, taken) for dev in taken.devs]
     if judge.fib.family == IPV4 and taken.route.type in {"broadcast", "multicast"}:
         reason = f"TCP does not connect by [{taken.route}]"
+        # In the first place, it comes before a doubt about a device.
         opinions.insert(0, Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason))
     worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.is_fine_elsewhere))
     escapes: list[str] = []
@@ -317,7 +318,7 @@ def by_a_doubtful_device(judge: Judge, dev: str, _: TakenRoute) -> Opinion | Non
     return Opinion(Grade.DOUBT, DEFAULT_ROUTES, spoken(candidates, last="or"))
 
 
-def without_its_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
+def route_without_a_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
     """Doubt a route without a gateway to addresses that are probably not on the link of the device:
     they are behind the router of the uplink, or, if the device is a bridge of pods, on other nodes.
 
@@ -445,7 +446,7 @@ RULES_FOR_DEVICES: tuple[Callable[[Judge, str, TakenRoute], Opinion | None], ...
     connected_route_of_the_hidden_card,
     # These two before the rules that say fine, because they doubt what would be fine.
     by_a_doubtful_device,
-    without_its_gateway,
+    route_without_a_gateway,
     expected,
     # Before the next two, which doubt some devices of CNIs, because the operator knows better.
     allowed_by_configuration,

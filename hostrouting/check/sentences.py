@@ -23,7 +23,6 @@ from hostrouting.text import command_of, counted, grouped, spoken
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import Mode
-    from hostrouting.model.rule import Rule
 
 RangeInDoubt: TypeAlias = tuple[Opinion, int, int]
 """The opinion that is the doubt, and the first and the last address of the range it is about."""
@@ -230,13 +229,9 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
             what_to_do = (
                 "exclude this network in the program that added the rule; until the next boot"
             )
-            remedy = Remedy(what_to_do, _command_to_add(why.rule))
+            add_rule = f"rule add pref {why.rule.priority} {why.rule.selection} lookup main"
+            remedy = Remedy(what_to_do, _command_for(family.family, add_rule))
         yield Finding("unsafe", severity, sentence, where, remedy, facts)
-
-
-def _command_to_add(rule: Rule) -> str:
-    """The command that adds this rule, which looks up table main."""
-    return _command_for(rule.family, f"rule add pref {rule.priority} {rule.selection} lookup main")
 
 
 def _command_for(family: int, words: str) -> str:

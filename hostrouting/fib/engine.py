@@ -107,7 +107,7 @@ class ByPrefix:
         self._by_netmask: list[tuple[int, dict[int, list[Route]]]] = []
         """Each netmask, the longest first, with the routes by the first address of their prefix."""
         for length in sorted(by_length, reverse=True):
-            netmask = every_bit ^ (every_bit >> length)
+            netmask = every_bit ^ (every_bit >> length)  # the first `length` bits
             self._by_netmask.append((netmask, by_length[length]))
 
     def covering(self, address: int) -> list[Route]:
