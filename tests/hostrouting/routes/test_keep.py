@@ -34,25 +34,22 @@ def kernel() -> FakeKernel:
     return kernel
 
 
-def test_a_route_that_waits(kernel: FakeKernel) -> None:
-    """Nothing is changed, and the error says for what, and that it may come."""
+def test_what_cannot_be_set(kernel: FakeKernel) -> None:
+    """Nothing is changed. A route that waits may come; a conflict beside it would not end."""
     before = kernel.snapshot()
     config = configured(static("20.1.0.0/16"), static("20.3.0.0/16", dev="eth9"))
-    with pytest.raises(NotReady) as caught:
+    with pytest.raises(NotReady) as waits:
         keep_routes(kernel, config, done=[])
-    [waits] = caught.value.findings
-    assert "the device eth9" in waits.sentence
-    assert (waits.severity, caught.value.can_retry) == ("error", True)
+    [finding] = waits.value.findings
+    assert "the device eth9" in finding.sentence
+    assert (finding.severity, waits.value.can_retry) == ("error", True)
     assert kernel.snapshot() == before
 
-
-def test_a_conflict_beside_a_route_that_waits(kernel: FakeKernel) -> None:
-    """One error has both: waiting would not end the conflict."""
     kernel.ip_route("add", route_of("20.1.0.0/16 dev eth1 proto 4"))
-    config = configured(static("20.1.0.0/16"), static("20.1.0.0/24", dev="eth9"))
-    with pytest.raises(RouteConflict) as caught:
+    with pytest.raises(RouteConflict) as conflict:
         keep_routes(kernel, config, done=[])
-    assert [finding.name for finding in caught.value.findings] == ["route-conflict", "route-waits"]
+    names = [finding.name for finding in conflict.value.findings]
+    assert names == ["route-conflict", "route-waits"]
     assert ours(kernel) == ["20.2.0.0/16"]
 
 
@@ -101,7 +98,6 @@ def test_linux_refuses_the_route_for_replies() -> None:
 
 
 def ours(kernel: RouteBackend) -> list[str]:
-    """The destinations of our routes."""
     routes = kernel.snapshot().routes
     return [str(route.prefix) for route in routes if route.protocol == OURS]
 
