@@ -37,21 +37,18 @@ def test_a_selection_is_worded_and_ordered_as_by_ip_rule(fields: dict[str, Any],
 
 
 def test_rules_of_linux() -> None:
-    """Local, main and, in IPv4, default; each with the command that adds it."""
-    assert [(rule.priority, rule.table) for rule in default_rules(4)] == [
-        (0, 255),
-        (32766, 254),
-        (32767, 253),
-    ]
-    assert [(rule.priority, rule.table) for rule in default_rules(6)] == [(0, 255), (32766, 254)]
+    """Local, main and, in IPv4, default."""
+    of_ipv4 = [(rule.priority, rule.table) for rule in default_rules(4)]
+    assert of_ipv4 == [(0, 255), (32766, 254), (32767, 253)]
+    assert [(rule.priority, rule.table) for rule in default_rules(6)] == of_ipv4[:2]
 
 
 @pytest.mark.parametrize(
     ("fields", "effect"),
     [
-        # The table of a device, which has no number in the rule.
         ({"l3mdev": True}, "lookup [l3mdev-table]"),
         ({"action": "goto", "target": 9}, "goto 9"),
+        ({"action": "prohibit"}, "prohibit"),
         (
             {"table": 254, "suppress_prefixlength": 0, "suppress_ifgroup": 7},
             "lookup main suppress_prefixlength 0 suppress_ifgroup 7",
@@ -60,5 +57,4 @@ def test_rules_of_linux() -> None:
 )
 def test_an_effect(fields: dict[str, Any], effect: str) -> None:
     """What `ip rule` prints after the selectors, and takes there."""
-    rule = Rule(4, 1000, **fields)
-    assert str(rule) == f"1000: from all {effect}"
+    assert str(Rule(4, 1000, **fields)) == f"1000: from all {effect}"
