@@ -201,6 +201,7 @@ def cni_row(name: str, kind: str) -> tuple[Cni, Device] | None:
 
 
 def _fits(device: Device, name: str, kind: str) -> bool:
+    """Whether a device with this name and kind is one of those in the row."""
     if kind not in device.kinds:
         return False
     # Most names already differ in what comes before the first * or #. Without this test, every

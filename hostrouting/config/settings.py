@@ -109,30 +109,25 @@ def _network(text: str, *, needs_length: bool = True, masks_host_bits: bool = Tr
     if bits > address.max_prefixlen:
         raise ValueError("has too long a prefix", f"the length is at most {address.max_prefixlen}")
     prefix = Prefix.around(address.version, int(address), bits)
-    _require_no_ipv4(prefix.to_network())
+    network: Network = _not_mapped(prefix.to_network())
     if needs_length and not slash:
         raise ValueError("has no prefix length", f'write "{prefix}" for that one address')
     if not masks_host_bits and prefix.ip != address:
         remedy = f'write "{prefix}", or "{Prefix.of(address)}" for that one address'
         raise ValueError("has host bits set", remedy)
-    return prefix.to_network()
+    return network
 
 
-def _require_no_ipv4(block: Network | IP) -> None:
-    """Raise ValueError if this is IPv4 written as IPv6 (::ffff:10.0.0.0): Linux would route IPv6
-    packets by it, and never IPv4 ones.
+def _not_mapped(block: Any) -> Any:
+    """Return this network or address; ValueError if it is IPv4 written as IPv6 (::ffff:10.0.0.0):
+    Linux would route IPv6 packets by it, and never IPv4 ones.
     """
     ipv4 = as_ipv4(Prefix.of(block))
     if ipv4 is not None:
         # An address is written without a length.
         text = ipv4.ip if isinstance(block, IPv6Address) else ipv4
         raise ValueError("is IPv4, written as IPv6", f'write "{text}"')
-
-
-def _router(ip: IP) -> IP:
-    """A rule for `Annotated`: return the address, or raise ValueError."""
-    _require_no_ipv4(ip)
-    return ip
+    return block
 
 
 def _precedes_gate(unit: str) -> bool:
@@ -170,7 +165,7 @@ Pods: TypeAlias = Annotated[
 ]
 Router: TypeAlias = Annotated[
     IP,
-    _router,
+    _not_mapped,
     must(
         lambda ip: ip in LINK_LOCAL or _is_not_reserved(ip),
         "lies in a reserved range, which has no routers",
@@ -286,9 +281,8 @@ class StaticRoute(NamedTuple):
         if gateway is None:
             return
         if gateway.version != self.destination.version:
-            yield Fault(
-                "gateway", show(gateway), f"is IPv{gateway.version}, and the destination is not"
-            )
+            rule = f"is IPv{gateway.version}, and the destination is not"
+            yield Fault("gateway", show(gateway), rule)
         elif gateway in LINK_LOCAL and self.dev is None:
             rule = "is link-local, and every link can have this address"
             yield Fault("gateway", show(gateway), rule, "add dev: the device that the router is on")
@@ -408,12 +402,8 @@ class ProbeRewriteConfig(NamedTuple):
         if interfaces and not enabled:
             yield Fault("enabled", "", "there are interfaces", 'set "enabled": true')
         if enabled and not interfaces:
-            yield Fault(
-                "interfaces",
-                "",
-                "no interface is given but enabled=true",
-                "name the uplink of the probes",
-            )
+            rule = "no interface is given but enabled=true"
+            yield Fault("interfaces", "", rule, "name the uplink of the probes")
         if enabled and self.ensure_route and len(interfaces) > 1:
             rule = f"true requires exactly one interface, but {len(interfaces)} are given"
             yield Fault("ensureRoute", "", rule, "set it to false and add the route yourself")
