@@ -64,7 +64,7 @@ def is_tap(link: Link | None) -> bool:
 
 def is_card(link: Link | None, links: Mapping[str, Link]) -> bool:
     """Whether the device is a network card or built on one, so that it can lead to the network of
-    the host. A bridge is if one of its ports does not lead to a container or a virtual machine.
+    the host. A bridge counts if one of its ports leads neither to a container nor to a machine.
     """
     if link is None or is_tunnel(link) or not leads_out(link):
         return False

@@ -43,7 +43,7 @@ class NetlinkBackend(RouteBackend):
         self._is_closed = False
         self._timeout = timeout
         with kernel_errors("use netlink"):
-            self._connected().close()
+            self._connected().close()  # each call opens another socket
 
     def snapshot(self, *, near: Collection[Prefix] | None = None) -> Snapshot:
         """See `RouteBackend`: all is read again, after a pause, if anything changed meanwhile."""

@@ -112,7 +112,7 @@ class AskedNames(Names):
     def __missing__(self, index: int) -> str:
         request = LINK.pack(0, index, 0) + _WITHOUT_STATISTICS
         [answer] = self._netlink.ask(RTM_GETLINK, [request])
-        if not isinstance(answer, bytes):  # an error: the device is gone
+        if not isinstance(answer, bytes):  # an error: the device is gone, and has no name any more
             return super().__missing__(index)
         _, attributes = parts_of(answer, LINK)
         self[index] = text_of(attributes[IFNAME])

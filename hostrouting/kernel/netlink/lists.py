@@ -60,7 +60,7 @@ def list_routes(
             route = decode(before + destination + after, names)
             routes.append(route)
             if before.endswith(dst_header):  # otherwise these bytes are not the destination
-                borders = _EVERYWHERE
+                borders = _EVERYWHERE  # none is left out
                 if near is not None and _may_be_left_out(route):
                     borders = borders_near(route.prefix.length)
                 kinds[kind] = route, borders
@@ -78,8 +78,8 @@ def _layout(size: int, width: int) -> struct.Struct:
 
 
 def _may_be_left_out(route: Route) -> bool:
-    """Whether routes that differ from this one only in their destination may be left out: not
-    default routes or their halves, not routes without a gateway, and not ours.
+    """Whether routes that differ from this one only in their destination may be left out. Callers
+    need default routes and their halves, routes without a gateway, and ours, wherever they lead.
     """
     return route.prefix.length > 1 and route.has_gateway and route.protocol != OURS
 

@@ -31,7 +31,7 @@ def change_routes(netlink: Netlink, requests: Sequence[RouteRequest]) -> tuple[O
     indexes = {link.name: link.index for link in list_links(netlink)}
 
     def index_of(name: str) -> int:
-        # The words are those of Linux for a device that it does not know.
+        # The error is that of one request: the others are carried out.
         if name not in indexes:
             raise KernelError(errno.ENODEV, f"device {name} does not exist")
         return indexes[name]

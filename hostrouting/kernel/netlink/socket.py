@@ -101,6 +101,7 @@ def kernel_errors(attempt: str) -> Iterator[None]:
 
 
 def _backend_error(attempt: str, number: int, words: str = "") -> BackendError:
+    """The error for an attempt that ended with this errno, and perhaps with words of the kernel."""
     kind, reason = _EXPLANATIONS.get(number, ("failed", ""))
     message = f"cannot {attempt}"
     if reason:
@@ -117,7 +118,7 @@ def aligned(length: int) -> int:
 
 
 def attributes_of(data: bytes, at: int = 0) -> dict[int, bytes]:
-    """The values of the attributes after an offset, by number. A rest too short is ignored."""
+    """The values of the attributes after an offset, by number; a rest without a header is none."""
     attributes: dict[int, bytes] = {}
     unpack = ATTRIBUTE.unpack_from
     header_size = ATTRIBUTE.size

@@ -27,18 +27,6 @@ def test_a_handle_that_fails() -> None:
         backend.snapshot()
 
 
-class Listed(dict[str, dict[str, int]]):
-    """A message of pyroute2: a device, in a list that changed while it was read or did not."""
-
-    offset = 0
-
-    def __init__(self, *, is_torn: bool) -> None:
-        """Keep the flag in the header, where pyroute2 has it."""
-        super().__init__(header={"flags": NLM_F_DUMP_INTR if is_torn else 0})
-        self.data = bytes(HEADER.size) + LINK.pack(1, 2, 0) + attribute(IFNAME, b"eth0\0")
-        self.length = len(self.data)
-
-
 class OneDevice:
     """A handle of a kernel without IPv6, which lists one device and nothing else."""
 
@@ -54,7 +42,10 @@ class OneDevice:
         request.encode()
         if request["header"]["type"] == RTM_GETLINK:
             self.left -= 1
-            return (Listed(is_torn=self.left >= 0),)
+            data = bytes(HEADER.size) + LINK.pack(1, 2, 0) + attribute(IFNAME, b"eth0\0")
+            device = mock.MagicMock(data=data, offset=0, length=len(data))
+            device.__getitem__.return_value = {"flags": NLM_F_DUMP_INTR * (self.left >= 0)}
+            return (device,)
         if request.data[16] == socket.AF_INET6:
             raise pyroute2.NetlinkError(self.number)
         return ()

@@ -29,7 +29,7 @@ from hostrouting.kernel.netlink.socket import (
 )
 from hostrouting.kernel.netlink.watch import NetlinkWatch
 from hostrouting.model.prefix import IPV6, as_ip
-from hostrouting.model.route import OURS, NextHop, Route
+from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Snapshot
 from tests.support.children import in_child
 from tests.support.kinds import raises
@@ -44,12 +44,6 @@ ROUTE = Route.to("192.0.2.0/24", dev="eth0", gateway="10.0.0.1", protocol=OURS)
 ASIDE = ROUTE._replace(table=1001)
 
 
-def theirs(prefix: str, *, protocol: int = 12) -> Route:
-    """A route of a routing daemon."""
-    gateway = "fd00:99::1" if ":" in prefix else "10.0.0.1"
-    return Route.to(prefix, dev="eth0", gateway=gateway, metric=7, protocol=protocol)
-
-
 def calm_snapshot(backend: NetlinkBackend) -> Snapshot:
     """A snapshot after the kernel's last word about new devices, which may come a little later."""
     with backend.watch() as watch:
@@ -57,43 +51,24 @@ def calm_snapshot(backend: NetlinkBackend) -> Snapshot:
     return backend.snapshot()
 
 
-@pytest.mark.parametrize(
-    ("route", "disturbed", "readings", "is_restless"),
-    [
-        (ROUTE, (), 1, False),
-        (ROUTE, (1, 2), 3, False),
-        (ASIDE, (1, 2, 3), 3, True),
-        (theirs("192.0.2.9/32"), (1, 2, 3), 3, True),
-        (theirs("2001:db8:1::/64"), (1, 2, 3), 3, True),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("disturbed", "readings"), [((), 1), ((1, 2), 3), ((1, 2, 3), 3)])
 def test_a_host_that_changes_while_it_is_read(
-    backend: NetlinkBackend,
-    route: Route,
-    disturbed: tuple[int, ...],
-    readings: int,
-    *,
-    is_restless: bool,
+    backend: NetlinkBackend, disturbed: tuple[int, ...], readings: int
 ) -> None:
     """It is read again, up to three times in all."""
-    read: list[Any] = []
+    read: list[int] = []
 
-    def meanwhile(*arguments: Any) -> list[Route]:
-        if arguments[1] != route.prefix.family:
-            return list_routes(*arguments)
-        read.append(arguments)
-        if len(read) in disturbed:
+    def meanwhile(netlink: Netlink, family: int, *arguments: Any) -> list[Route]:
+        read.append(family)
+        if family == IPV6 and read.count(IPV6) in disturbed:
             with NetlinkBackend() as other:
-                other.change([RouteRequest(verb, route) for verb in ("add", "delete")])
-        return list_routes(*arguments)
+                other.change([RouteRequest(verb, ASIDE) for verb in ("add", "delete")])
+        return list_routes(netlink, family, *arguments)
 
     with mock.patch("hostrouting.kernel.netlink.backend.list_routes", meanwhile):
         snapshot = backend.snapshot()
-    assert len(read) == readings
-    assert snapshot.restless is is_restless
-    if not is_restless:
-        assert snapshot == backend.snapshot()
+    assert read.count(IPV6) == readings
+    assert snapshot.restless is (3 in disturbed)
 
 
 @pytest.mark.usefixtures("backend")
@@ -109,59 +84,44 @@ def test_an_answer_of_another_process() -> None:
     assert answer.kind == "local"
 
 
-def test_a_list_of_which_linux_says_that_it_changed(backend: NetlinkBackend) -> None:
+def test_a_list_of_which_linux_says_that_it_changed(
+    backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After three readings, the last one is returned as restless, and nothing in it is missing."""
     calm, receive = calm_snapshot(backend), Netlink.receive
 
     def marked(netlink: Netlink) -> bytes:
-        answer = receive(netlink)
-        length, kind, flags, number, port = HEADER.unpack_from(answer)
-        header = HEADER.pack(length, kind, flags | NLM_F_DUMP_INTR, number, port)
-        return header + answer[HEADER.size :]
+        answer = bytearray(receive(netlink))
+        answer[6] |= NLM_F_DUMP_INTR  # in the flags of the header
+        return bytes(answer)
 
-    with mock.patch.object(Netlink, "receive", marked):
-        assert backend.snapshot() == calm._replace(restless=True)
-    assert backend.snapshot() == calm
+    monkeypatch.setattr(Netlink, "receive", marked)
+    assert backend.snapshot() == calm._replace(restless=True)
 
 
+@pytest.mark.parametrize("longest", [100, 101, 1024])
 def test_an_answer_that_is_cut_short(
-    backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
+    backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch, longest: int
 ) -> None:
     """It is an error, and never a shorter list."""
-    calm = calm_snapshot(backend)
-    for longest in (100, 101, 128, 256, 1024):
-        with monkeypatch.context() as patch, raises(BackendError, "failed", match="cut short"):
-            patch.setattr("hostrouting.kernel.netlink.socket._LONGEST_PART", longest)
-            backend.snapshot()
-    assert backend.snapshot() == calm
+    monkeypatch.setattr("hostrouting.kernel.netlink.socket._LONGEST_PART", longest)
+    with raises(BackendError, "failed", match="cut short"):
+        backend.snapshot()
 
 
-@pytest.mark.parametrize("nth", [1, 2, 5])
-def test_an_interrupt(backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch, nth: int) -> None:
+def test_an_interrupt(backend: NetlinkBackend) -> None:
     """Whatever ends a call, the backend stays usable, and no later answer is taken for another."""
     backend.change([RouteRequest("add", ROUTE)])
-    before, receive, left = calm_snapshot(backend), Netlink.receive, nth
-
-    def interrupted(netlink: Netlink) -> bytes:
-        nonlocal left
-        answer = receive(netlink)
-        left -= 1
-        if not left:
-            raise KeyboardInterrupt
-        return answer
-
+    addresses = [as_ip(f"192.0.2.{number}") for number in range(9)]
     for call in (
         backend.snapshot,
-        lambda: backend.lookup([as_ip(f"192.0.2.{number}") for number in range(9)]),
+        lambda: backend.lookup(addresses),
         lambda: backend.change([RouteRequest("add", ROUTE)] * 9),
     ):
-        left = nth
-        with monkeypatch.context() as patch:
-            patch.setattr(Netlink, "receive", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                _ = [call() for _ in range(nth)]
-        assert backend.snapshot() == before
-        assert [answer.route for answer in backend.lookup([as_ip("192.0.2.1")])] == [ROUTE]
+        interrupted = mock.patch.object(Netlink, "receive", side_effect=KeyboardInterrupt)
+        with interrupted, pytest.raises(KeyboardInterrupt):
+            call()
+        assert {answer.route for answer in backend.lookup(addresses)} == {ROUTE}
 
 
 def test_a_kernel_that_does_not_answer(namespace: Namespace) -> None:
@@ -229,24 +189,10 @@ def test_lost_answers(backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.usefixtures("backend")
 def test_a_list_that_is_refused() -> None:
-    """It is an error with the kernel's words, also where Linux was built without rules."""
+    """It is an error with the kernel's words."""
     refused = "Invalid values in header for fib rule dump request"
     with closing(Netlink()) as netlink, pytest.raises(KernelError, match=refused):
         list(netlink.dump(RTM_GETRULE, b"\xff" * 12))
-    with closing(Netlink()) as netlink, pytest.raises(KernelError, match="not supported"):
-        list(netlink.dump(RTM_OF_NOTHING, bytes(12)))
-
-
-def test_a_name_that_no_device_can_have(namespace: Namespace, backend: NetlinkBackend) -> None:
-    """It is refused like any device that does not exist; the longest name is not."""
-    longest = "a" * 15
-    namespace.batch([f"link add {longest} type ifb", f"link set {longest} up"])
-    assert backend.change([RouteRequest("add", Route.to("192.0.2.0/24", dev=longest))])[0].ok
-    for name in ("a" * 16, "eth0\0", "", "eth0\ud800"):
-        route = ROUTE._replace(next_hops=(NextHop(name),))
-        [outcome] = backend.change([RouteRequest("add", route)])
-        assert outcome.error is not None
-        assert outcome.error.kind == "no-such-device"
 
 
 def test_a_deletion_by_a_device_that_is_gone(backend: NetlinkBackend) -> None:
