@@ -262,6 +262,7 @@ def _route(entry: dict[str, Any], family: int) -> Route:
     if entry["dst"] not in {"default", "all"}:
         prefix = Prefix.parse(entry["dst"])
     next_hops = _next_hops(entry)
+    hops = [entry, *entry.get("nexthops", ())]
     if kind in {"blackhole", "unreachable", "prohibit", "throw"}:
         next_hops = ()
     return Route(
@@ -281,12 +282,8 @@ def _route(entry: dict[str, Any], family: int) -> Route:
         preference=entry.get("pref", "medium"),
         # `ip` shows whole seconds: 0 just before a route expires, and just after.
         expired=entry["expires"] <= 0 if "expires" in entry else None,
-        unread=_encaps([entry, *entry.get("nexthops", ())]),
+        unread=tuple(sorted({f"encap {hop['encap']}" for hop in hops if "encap" in hop})),
     )
-
-
-def _encaps(hops: Iterable[dict[str, Any]]) -> tuple[str, ...]:
-    return tuple(sorted({f"encap {hop['encap']}" for hop in hops if "encap" in hop}))
 
 
 def _rule(entry: dict[str, Any], family: int) -> Rule:

@@ -47,8 +47,8 @@ _ON_LINUX = [pytest.mark.linux, pytest.mark.needs("root")]
 
 
 @pytest.fixture(scope="module")
-def hosts() -> Iterator[tuple[Namespace, Namespace]]:
-    """The node and the pod. The pod's end has the index 77, as does another device of the node."""
+def node_with_pod() -> Iterator[Namespace]:
+    """The node. The pod's end has the index 77, as does another device of the node."""
     with private_namespace() as node, private_namespace() as pod:
         # From the pod's side: not every `ip` takes an index for the peer.
         at_the_node = f"peer name pod0 address {VIEW.macs['pod0']} netns {node.path}"
@@ -65,13 +65,13 @@ def hosts() -> Iterator[tuple[Namespace, Namespace]]:
         )
         for mac, dev in reversed(VIEW.learned):
             node.run("bridge", "fdb", "add", mac, "dev", dev, "master", "static")
-        yield node, pod
+        yield node
 
 
 @pytest.fixture
-def node(hosts: tuple[Namespace, Namespace]) -> Iterator[Namespace]:
+def node(node_with_pod: Namespace) -> Iterator[Namespace]:
     """The node with its two neighbours; the test runs there."""
-    node, _ = hosts
+    node = node_with_pod
     node.batch(NO_NEIGHBOURS)
     node.batch(
         f"neigh replace {entry.ip} lladdr {entry.mac} dev azure0 nud permanent"

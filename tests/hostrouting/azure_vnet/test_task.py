@@ -60,18 +60,6 @@ def failure(host: azure.AzureHost) -> Any:
     return error
 
 
-def incomplete(host: azure.AzureHost, *, done: int) -> tuple[str, ...]:
-    """Run the task, which cannot delete everything, and says so; what is left."""
-    error = failure_of(clean, host, of=HostError)
-    assert error.kind == "incomplete"
-    beginning = f"{done} of 13 entries were deleted, and are saved in {UNDO}; not deleted: "
-    assert str(error).startswith(beginning)
-    effects = effects_of(error)
-    assert len(effects.operations) == done
-    assert effects.files == (UNDO,)
-    return tuple(error.lines)
-
-
 def test_it_is_saved_before_anything_is_deleted(caplog: pytest.LogCaptureFixture) -> None:
     """The undo file, which only root can read, and the log have all of it; the lock is held."""
     host = azure.host()
@@ -221,38 +209,23 @@ def test_a_pod_that_is_new(kind: str) -> None:
     assert fates == {"keep"}
 
 
-def test_a_rule_is_gone_before_the_batch() -> None:
-    """It refuses the batch: nothing is deleted, and no undo file stays; the same again succeeds."""
-    host = azure.host()
-    gone = azure.STALE_RULES[0]
-    host.ebtables.meanwhile(partial(host.ebtables.rules.remove, gone), nth=BATCH)
-    assert kind_of(failure_of(clean, host)) == "refused"
-    assert len(host.ebtables.rules) == len(azure.KEPT_RULES) + 9
-    assert host.files.texts == {}
-
-    again = clean(host)
-    assert len(again.operations) == 12
-    assert host.ebtables.rules == list(azure.KEPT_RULES)
-    assert host.files.texts[UNDO].count(gone.removeprefix("PREROUTING ")) == 1
-
-
-def test_a_neighbour_gets_another_mac_address() -> None:
-    """One that another process changes between the plan and the deletions stays, and is named."""
+def test_what_cannot_be_deleted() -> None:
+    """A neighbour that was changed meanwhile stays, and so does a route that Linux keeps."""
     host = azure.host()
     theirs = Neighbour("10.1.0.5", "02:00:00:00:00:55", "azure0")
     replace = partial(host.link_layer.neighbours.__setitem__, 0, theirs)
     host.link_layer.meanwhile(replace, nth=2)  # the first is for the plan
-    [reason] = incomplete(host, done=12)
-    assert reason == f"{azure.NEIGHBOURS[0]} has changed since it was read, so it is not deleted"
-    assert host.link_layer.neighbours[0] == theirs
-
-
-def test_the_kernel_refuses_a_deletion() -> None:
-    """The route is named, and the others go."""
-    host = azure.host()
     host.faults.fail("change", errno.ENOBUFS)
-    [reason] = incomplete(host, done=12)
-    assert reason.startswith("10.1.0.5/32 ")
+    error = failure_of(clean, host)
+    assert kind_of(error) == "incomplete"
+    neighbour, route = error.lines
+    assert neighbour == f"{azure.NEIGHBOURS[0]} has changed since it was read, so it is not deleted"
+    assert route.startswith("10.1.0.5/32 ")
+    counts = f"11 of 13 entries were deleted, and are saved in {UNDO}; not deleted: "
+    assert str(error).startswith(counts)
+    effects = effects_of(error)
+    assert (len(effects.operations), effects.files) == (11, (UNDO,))
+    assert host.link_layer.neighbours[0] == theirs
 
 
 def no_answer() -> BackendError:
