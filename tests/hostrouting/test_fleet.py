@@ -11,10 +11,9 @@ from hostrouting.errors import ConfigError
 from hostrouting.testing import FakeKernel, h200, plain_vm
 from tests.support.cli import say
 from tests.support.sections import expect
-from tests.support.tasks import WANTED
+from tests.support.tasks import CIDR, REPAIR, WANTED
 from tests.support.topologies import marked_vm, refusing
 
-CIDR = "172.16.0.0/16"
 CONFIG = HostRoutingConfig(route_overlap=expect(CIDR))
 
 
@@ -34,7 +33,6 @@ def nodes(tmp_path: Path) -> Path:
 
 
 def problems_of(nodes: Path, config: HostRoutingConfig = CONFIG) -> dict[str, fleet.NodeProblem]:
-    """The problem of each of these nodes."""
     with ThreadPoolExecutor(1) as executor:
         return dict(fleet.check_snapshots(nodes, config, executor))
 
@@ -53,10 +51,7 @@ def test_groups(nodes: Path) -> None:
     worst = next(iter(groups))
     assert groups[worst] == ["gpu-0", "gpu-1", "gpu-2"]
     assert worst.sentence == "leaves through ibN"
-    assert [str(route.destination) for route in worst.repair] == [
-        "172.16.0.0/17",
-        "172.16.128.0/17",
-    ]
+    assert [str(route.destination) for route in worst.repair] == [*REPAIR]
     assert [*groups.values()][-1] == ["vm"]
 
 
@@ -66,7 +61,6 @@ def test_a_configuration_that_is_not_applied_yet(nodes: Path) -> None:
 
 
 def test_the_page(nodes: Path) -> None:
-    """A line for each problem."""
     said = say("check", CIDR, "--snapshots", str(nodes))
     assert said.code == 1
     assert said.lines[0] == "OVERLAP: 3 nodes: leaves through ibN"
