@@ -1,7 +1,5 @@
-"""hostrouting in a frozen program: as a zipapp, and by PyInstaller, which is told by the package
-itself what it cannot see in the code.
-
-PyInstaller works for a minute, so only CI makes a program with it. Its hooks are tested everywhere.
+"""hostrouting in a frozen program: as a zipapp, and by PyInstaller, which works for a minute, so
+only CI makes a program with it. Its hooks are tested everywhere.
 """
 
 import compileall
@@ -20,6 +18,7 @@ import attr
 import pytest
 
 from hostrouting.boot.program import PACKAGES, Program
+from hostrouting.cli.parser import COMMANDS
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.layout import HostLayout
 from tests.support.programs import completed
@@ -88,16 +87,13 @@ def hook_for(module: str) -> dict[str, Any]:
     return runpy.run_path(f"{folder}/hook-{module}.py")
 
 
-def test_the_sources_are_in_a_frozen_program() -> None:
-    """Each package that a node needs goes along as it is, to the place where it is looked for."""
+def test_the_hooks() -> None:
+    """Each package that a node needs goes along as it is, to the place where it is looked for. The
+    commands are loaded by their names, so PyInstaller does not see them.
+    """
     places = {name: Path(source) for source, name in hook_for("hostrouting.boot.program")["datas"]}
     assert {*places} == {*PACKAGES}
     assert places["hostrouting"] == PACKAGE
     assert places["attr"] == Path(attr.__file__).parent
-
-
-def test_the_commands_are_in_a_frozen_program() -> None:
-    """The command line loads them by name, so PyInstaller does not see them."""
-    commands = {path.stem for path in (PACKAGE / "cli/commands").glob("*.py")} - {"__init__"}
-    wanted = {f"hostrouting.cli.commands.{name}" for name in commands}
-    assert {*hook_for("hostrouting.cli.parser")["hiddenimports"]} == wanted
+    wanted = {f"hostrouting.cli.commands.{name}" for name in COMMANDS}
+    assert wanted <= {*hook_for("hostrouting.cli.parser")["hiddenimports"]}
