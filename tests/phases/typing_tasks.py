@@ -53,11 +53,11 @@ assert_type(phases.run(phases.serial(ConstantName())), phases.Step)
 assert_type(Context().find(function), phases.Step[float])
 assert_type(Context().find(phases.retry(AttrsTask("a"))).result, int | None)
 
-phases.serial(NoName())  # type: ignore[arg-type]  # must be refused
-phases.serial(WrongDo())  # type: ignore[arg-type]  # must be refused
-phases.retry(lambda _ctx: None)  # type: ignore[arg-type]  # must be refused
-phases.serial(AttrsTask)  # type: ignore[arg-type]  # must be refused
+phases.serial(NoName())  # type: ignore[arg-type]
+phases.serial(WrongDo())  # type: ignore[arg-type]
+phases.retry(lambda _ctx: None)  # type: ignore[arg-type]
+phases.serial(AttrsTask)  # type: ignore[arg-type]
 
 
-@phases.task("wrong")  # type: ignore[arg-type]  # must be refused
+@phases.task("wrong")  # type: ignore[arg-type]
 def wrong() -> None: ...
