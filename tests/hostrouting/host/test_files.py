@@ -286,9 +286,9 @@ def test_a_folder_that_is_empty(tmp_path: Path) -> None:
     HERE.remove(f"{folder}/file")
     HERE.remove_empty(str(link))
     assert folder.is_dir()
-    for _ in range(2):
-        HERE.remove_empty(str(folder))
-        assert not folder.exists()
+    HERE.remove_empty(str(folder))
+    HERE.remove_empty(str(folder))
+    assert os.listdir(tmp_path) == ["link"]
 
 
 def test_what_a_killed_run_left(tmp_path: Path) -> None:
@@ -326,8 +326,6 @@ def test_power_that_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         flushed.clear()
 
 
-READ_ONLY = "Read-only file system; remount the file system writable"
-FULL = "No space left on device; free some space, or inodes (df -i)"
 CODE = """if True:
     import os, sys
     from hostrouting.errors import HostError
@@ -348,21 +346,10 @@ CODE = """if True:
 
 @pytest.mark.linux
 @pytest.mark.needs("root")
-@pytest.mark.parametrize(
-    ("option", "prepare", "reason", "refused"),
-    [
-        ("mode=755", "mount -o remount,ro {}", READ_ONLY, 3),
-        ("size=64k", "head -c 1M /dev/zero >{}/big || true", FULL, 1),
-        ("nr_inodes=2", "touch {}/one {}/two || true", FULL, 3),
-    ],
-)
-def test_a_file_system_that_takes_nothing(
-    tmp_path: Path, option: str, prepare: str, reason: str, refused: int
-) -> None:
-    """One that is read-only or full refuses each change with the remedy."""
-    script = f"mount -t tmpfs -o {option} none {tmp_path} || exit; "
-    script += prepare.replace("{}", str(tmp_path)) + ' 2>/dev/null; "$@"'
+def test_a_file_system_that_is_read_only(tmp_path: Path) -> None:
+    """It refuses each change with the remedy; to remove what is absent changes nothing."""
+    script = f'mount -t tmpfs -o mode=755,ro none {tmp_path} && "$@"'
     words = [sys.executable, "-c", CODE, str(tmp_path)]
     done = completed(["unshare", "--mount", "sh", "-c", script, "sh", *words], check=True)
-    errors = done.stdout.splitlines()
-    assert [error.endswith(reason) for error in errors] == [True] * refused
+    reason = "Read-only file system; remount the file system writable"
+    assert [line.endswith(reason) for line in done.stdout.splitlines()] == [True] * 3
