@@ -205,10 +205,8 @@ def _origins(step: Step, error: BaseException) -> tuple[Step, ...]:
     if isinstance(error, TaskFailed) and error.failures[0].run == step.run:
         return error.failures
     # A step inside this one may have this very error: a group passes SystemExit on as it is, and a
-    # task can raise the `error` of a step that failed. The error then began in the innermost step
-    # that has it. This step comes last in the search, and has no error yet.
-    children_first = reversed(list(step.walk()))
-    for inner in children_first:
+    # task can raise the `error` of a step that failed. This step has no error yet.
+    for inner in step.walk():
         if inner.error is error:
             return inner.failures
     return (step,)

@@ -32,8 +32,9 @@ class Plan:
         return "+ a route"
 
 
-def test_a_plan() -> None:
+def test_a_plan(caplog: pytest.LogCaptureFixture) -> None:
     """The tree has what each task would do, or why nobody knows. All are asked; none is done."""
+    caplog.set_level("DEBUG")
     routes = planned("routes", lambda ctx: f"+ 172.16.0.0/17\n+ {'/'.join(ctx.path)}")
     maybe = phases.when(lambda _: False, planned("maybe", lambda _: phases.Skip("there")))
     tree = phases.serial(
@@ -61,6 +62,7 @@ def test_a_plan() -> None:
     assert report.failures == (report.find("broken"), report.find("doomed"))
     assert report.find("doomed").result == Plan("no gateway")
     assert phases.plan(tree, skip=["broken", "doomed"]).ok
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize(("act", "verb"), [(phases.execute, "do"), (phases.undo, "undo")])

@@ -190,7 +190,8 @@ def test_the_nearest_of_several_steps() -> None:
     def look(ctx: Context) -> list[object]:
         return found(ctx, "image", "m2/image", "size")
 
-    machines = phases.parallel(machine("m1"), machine("m2", StubTask("size", result="own")))
+    inside = phases.serial(StubTask("size", result="own"), name="disk")
+    machines = phases.parallel(machine("m1"), machine("m2", inside))
     report = ran(phases.serial(size, machines, look, name="all"))
     assert report.find("m1/run/start").result == ["m1", "of all"]
     assert report.find("m2/run/start").result == ["m2", "own"]

@@ -69,6 +69,17 @@ def test_a_signal_after_the_last_task(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (report.ok, report.signal) == (True, signal.SIGTERM)
 
 
+def test_a_signal_after_a_cancellation() -> None:
+    """The report has the signal for which the program cancelled the run."""
+
+    @phases.task("a")
+    def cancel(ctx: Context) -> None:
+        ctx.cancel(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
+
+    assert phases.run(cancel).signal == signal.SIGINT
+
+
 @pytest.mark.linux
 def test_a_signal_under_execute() -> None:
     """It cancels the run; then SIGINT is a KeyboardInterrupt, and SIGTERM ends the program."""
