@@ -5,16 +5,8 @@ which is root, obeys no variable of a file that the unit's user may write.
 import json
 
 from hostrouting.config.settings import GateConfig
-from tests.support.gate import (
-    CONFIG,
-    LAYOUT,
-    config,
-    gate_tests,
-    host,
-    hostrouting,
-    lock,
-    overlap,
-)
+from tests.support import gate
+from tests.support.gate import CONFIG, LAYOUT, gate_tests, hostrouting, overlap
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
 
@@ -107,7 +99,7 @@ for _name in VARIABLES:
         f"ExecStartPre=+/bin/cp /proc/self/environ /run/seen-by-root-{_name}\n"
     )
 UNITS = tuple(f"{kind}.service" for kind in KINDS)
-GATED = config(mode="STRICT")._replace(gate=GateConfig(UNITS))
+GATED = gate.config(mode="STRICT")._replace(gate=GateConfig(UNITS))
 FILES = {
     f"/etc/systemd/system/{kind}.service": f"[Service]\n{_RUNS}{text}"
     for kind, text in KINDS.items()
@@ -143,14 +135,14 @@ def start_all(system: System) -> dict[str, str]:
 
 def test_any_unit() -> None:
     """Each story begins where the last one has ended."""
-    with host(GATED, more=FILES, machines=()) as system:
+    with gate.host(GATED, more=FILES, machines=()) as system:
         every_kind_of_unit(system)
         no_variable_reaches_the_gate(system)
         a_variable_that_its_unit_sets_is_named(system)
         system.must("systemctl", "stop", "statuses.service")
         system.must("systemctl", "unset-environment", *_MANAGER)
         overlap(system, "add")
-        lock(system)
+        gate.lock(system)
         a_signal(system)
         a_command_that_vanishes(system)
 
@@ -198,7 +190,6 @@ def a_variable_that_its_unit_sets_is_named(system: System) -> None:
 
 
 def begin_slowly(system: System) -> None:
-    """Begin a start of a unit, and wait until its gate waits for the lock."""
     last_start = system.show("statuses.service", "InvocationID")
     system.must("systemctl", "start", "--no-block", "statuses.service")
 

@@ -132,7 +132,6 @@ def shown(system: System) -> Mapping[str, str]:
 
 
 def has_run(system: System) -> bool:
-    """Start the unit once; whether it ran."""
     path = system.outside(RAN)
     before = path.stat().st_size if path.exists() else 0
     last_start = shown(system)["InvocationID"]

@@ -295,7 +295,6 @@ def settings(story: Story) -> HostRoutingConfig:
 
 
 def carry_out(system: System, command: str) -> None:
-    """Run the command of a step."""
     system.must("bash", "-euc", command)
 
 
@@ -318,7 +317,6 @@ def ours(system: System) -> list[str]:
 
 
 def wanted(step: Step) -> list[str]:
-    """Our routes as they have to be after the step."""
     if step.gateway is None:
         return []
     return [f"{ROUTE} via {step.gateway} dev eth0"]
@@ -348,7 +346,6 @@ def gate_decides(system: System, step: Step) -> None:
 
 
 def is_waiting(system: System) -> bool:
-    """Whether the start of the gated unit waits for our route."""
     this_start = system.show(GATED, "InvocationID")
     said = system.must("journalctl", "--quiet", f"_SYSTEMD_INVOCATION_ID={this_start}")
     return "waiting for up to" in said

@@ -122,7 +122,6 @@ def let_the_unit_of_the_routes_wait(system: System) -> None:
 
 
 def the_guard_and_the_check_do_not_queue(system: System) -> None:
-    """They start while the unit of the routes waits."""
     system.must("systemctl", "start", "--no-block", LAYOUT.guard_unit, LAYOUT.check_unit)
     wait_for("the guard", lambda: system.show(LAYOUT.guard_unit, "SubState") == "running")
     wait_for("the check", lambda: system.show(LAYOUT.check_unit, "SubState") == "start")

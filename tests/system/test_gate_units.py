@@ -36,7 +36,6 @@ def gating(*, repaired: bool = False, mode: Mode = "STRICT") -> HostRoutingConfi
 
 
 def is_active(system: System, unit: str) -> bool:
-    """Whether the unit runs."""
     return system.show(unit, "ActiveState") == "active"
 
 
@@ -46,12 +45,10 @@ def run_of(system: System, unit: str) -> tuple[str, str]:
 
 
 def await_attempts(system: System, unit: str, count: int) -> None:
-    """Wait until systemd has started the unit again this many times."""
     wait_for(f"{unit} to try", lambda: int(system.show(unit, "NRestarts")) >= count)
 
 
 def start(system: System, unit: str) -> int:
-    """Start the unit as an operator does."""
     return system.run("systemctl", "start", unit).returncode
 
 

@@ -24,7 +24,6 @@ RequiredBy=systemd-nspawn@.service
 
 
 def required(system: System) -> set[str]:
-    """Which of the units the machine requires."""
     return set(UNITS) & set(system.show(KUBE1, "Requires").split())
 
 

@@ -33,7 +33,6 @@ class InsideManager(SystemdManager):
     """The systemd inside this system, by `systemctl` and `journalctl`."""
 
     def __init__(self, system: System) -> None:
-        """Use a system that is booted."""
 
         def run(*words: str, **_: object) -> Ended:
             done = system.run(*words)
@@ -55,12 +54,10 @@ def state(system: System) -> UnitState:
 
 
 def start(system: System) -> int:
-    """Start the unit as an operator does."""
     return system.run("systemctl", "start", UNIT).returncode
 
 
 def end(system: System) -> None:
-    """Stop the unit."""
     system.must("systemctl", "stop", UNIT)
     system.run("systemctl", "reset-failed", UNIT)
 

@@ -53,7 +53,6 @@ def host() -> FakeHost:
 
 
 def faults(host: FakeHost, *broken: Finding) -> tuple[Finding, ...]:
-    """What is wrong with the gate of the machines."""
     return find_faults(host, gated_units(WANTED), broken)
 
 
@@ -68,7 +67,6 @@ def loaded(path: str, text: str) -> Change:
 
 
 def reload(host: FakeHost) -> None:
-    """Systemd reads its files."""
     manager_of(host).reload()
 
 

@@ -103,7 +103,6 @@ def opened(home: Path, change: str) -> SandboxedNode:
 
 @pytest.fixture(scope="module")
 def openings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SandboxedNode]:
-    """The nodes on which this was done to the file."""
     folder = tmp_path_factory.mktemp("openings")
     changes = enumerate([*ACCEPTED, *IGNORED])
     return {change: opened(folder / str(number), change) for number, change in changes}

@@ -77,7 +77,6 @@ class Guarded:
         self._backend = Slow(self.host, self.clock, seconds)
 
     def run_until(self, moment: float) -> None:
-        """Guard until then."""
         self.clock.raise_at(moment, Stopped("SIGTERM"))
         with suppress(Stopped), self._backend.watch() as watch:
             Guard(self.host, self._backend, watch, clock=self.clock).run()
@@ -90,23 +89,19 @@ class Guarded:
         self.clock.at(moment, act)
 
     def times(self, kind: Literal["routes", "all"]) -> list[float]:
-        """When the passes of this kind began."""
         return [began for began, of_kind in self.passes if of_kind == kind]
 
     @property
     def ours(self) -> set[str]:
-        """The destinations of our routes."""
         routes = self.host.kernel.snapshot().routes
         return {str(route.prefix) for route in routes if route.protocol == OURS}
 
     def lose_routes(self) -> None:
-        """Another program deletes ours."""
         for route in self.host.kernel.snapshot().routes:
             if route.protocol == OURS:
                 self.host.kernel.ip_route("delete", route)
 
     def flap(self) -> None:
-        """Another program adds a route, and deletes it."""
         self.host.kernel.ip_route("add", FOREIGN)
         self.host.kernel.ip_route("delete", FOREIGN)
 
@@ -268,25 +263,6 @@ def test_a_fault_that_comes_again(capfd: pytest.CaptureFixture[str]) -> None:
     lines = [line[:24] for line in logged(capfd) if line[0] in "345"]
     errors = [line for line in lines if line.startswith("3 OVERLAP: ") or line in ALL_IS_RIGHT]
     assert errors == ["3 OVERLAP: 172.16.5.0/24", ALL_IS_RIGHT[:24]] * 2
-
-
-def test_a_rival(capfd: pytest.CaptureFixture[str]) -> None:
-    """It stays, and is said by each kind of pass. When it is gone, ours is back."""
-    guarded = Guarded()
-    kernel = guarded.host.kernel
-    rival = Route.to(HALVES[0], dev="ib0", protocol=4)
-
-    def replace() -> None:
-        guarded.lose_routes()
-        kernel.ip_route("add", rival)
-
-    guarded.at(30, replace)
-    guarded.at(40.5, lambda: kernel.ip_route("delete", rival))
-    guarded.run_until(130)
-    lines = [line for line in logged(capfd) if line[0] in "345"]
-    assert {line[:18] for line in lines[:-1]} >= {"3 ROUTE-CONFLICT: "}
-    assert lines[-1] == ALL_IS_RIGHT
-    assert guarded.ours == {*HALVES}
 
 
 def test_a_fight(capfd: pytest.CaptureFixture[str]) -> None:

@@ -191,7 +191,6 @@ class SilentWatch(FakeWatch):
         self._error = error
 
     def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
-        """See Watch."""
         if self._error is not None:
             raise self._error
         return super().wait(timeout, clock=clock)
