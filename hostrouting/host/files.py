@@ -175,8 +175,8 @@ class LocalFiles:
             return FileLock(descriptor, wake)
 
     def _place(self, path: str) -> str:
-        """Where this path is on this machine, with links followed in its folder, and not in its
-        name: at the place may be a link.
+        """Where this path is on this machine, with only the links in its folder followed: what is
+        there may itself be a link.
         """
         folder, name = os.path.split(path)
         return f"{self._followed(folder).rstrip('/')}/{name}"

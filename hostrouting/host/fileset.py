@@ -59,6 +59,7 @@ class File:
         entry = files.look(self.path)
         if entry is None:
             return None
+        # Only a link of ours replaces a link.
         if entry.kind != "file" and not (self.target and entry.kind == "link"):
             sentence = f"{self.path} is a {entry}, where a file of hostrouting has to be"
             return Finding("file", "error", sentence, self.path, Remedy("move it away"))

@@ -157,12 +157,12 @@ def _undo(
     problem = ""
     try:
         now = _read(backend, before)
-        known = {*_entries(before), *(bare(request.route) for request in done)}
+        known_entries = {*_entries(before), *(bare(request.route) for request in done)}
         for request in reversed(_in_effect(done, now)):
             key = request.route.key
             if request.verb != "delete":
                 reversals.append(RouteRequest("delete", request.route))
-            elif known.issuperset(_entries({key: now[key]})):
+            elif known_entries.issuperset(_entries({key: now[key]})):
                 # A route that another program has added meanwhile stays alone: ours would do
                 # nothing behind it.
                 reversals.append(RouteRequest("append", request.route))

@@ -66,14 +66,14 @@ def _doubtful_by_a_tunnel(defaults: Sequence[Route], snapshot: Snapshot) -> froz
     hidden = devs_hidden_by_a_tunnel(devs, defaults, links)
     if hidden:
         return devs | hidden
-    of_cards = [
+    card_addresses = [
         each.ip
         for each in snapshot.addresses
         if each.ip.version == used.prefix.family and is_card(links.get(each.dev), links)
     ]
     are_lines = all(links[dev].kind in LINES for dev in devs)
     are_taps = all(is_tap(links[dev]) for dev in devs)
-    if are_lines or (are_taps and all(ip in LINK_LOCAL for ip in of_cards)):
+    if are_lines or (are_taps and all(ip in LINK_LOCAL for ip in card_addresses)):
         return frozenset()
     return devs
 

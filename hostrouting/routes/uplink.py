@@ -199,8 +199,8 @@ class Uplink:
 
 
 def _first_hops(defaults: Iterable[Route], dev: str | None) -> list[NextHop]:
-    """The next hops of the first route; with a device, of the first that has some through it, and
-    only these.
+    """The next hops of the first of these default routes; with a device, those through it, of the
+    first route that has any.
     """
     for route in with_next_hops(defaults, lambda hop: dev in {None, hop.dev}):
         return [bare_hop(hop) for hop in route.next_hops]
