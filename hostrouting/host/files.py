@@ -130,11 +130,11 @@ class LocalFiles:
                 return ()
 
     def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
-        written = as_bytes(content) if isinstance(content, str) else content
+        data = as_bytes(content) if isinstance(content, str) else content
         place = self._place(path)
         require_kind("write", place, _look(place), "file")
         with _host_errors("write", place):
-            _replace(place, lambda temporary: _write(temporary, written, mode))
+            _replace(place, lambda temporary: _write(temporary, data, mode))
 
     def link(self, path: str, target: str) -> None:
         place = self._place(path)

@@ -143,7 +143,7 @@ class Host:
         try:
             if not lock.is_held():
                 ctx.log.info("%s; waiting up to %.0f s", _LOCKED, until - clock.now())
-                with ctx.on_cancel(clock.wake):
+                with ctx.on_cancel(clock.wake):  # which raises Cancelled at its end
                     clock.wait(lambda: lock.is_held() or ctx.cancelled, until)
             if not lock.is_held():
                 raise NotReady(f"{_LOCKED}, still after {_LOCK_WAIT:g} s", kind="busy")

@@ -56,8 +56,8 @@ def plan_static_routes(
     config: HostRoutingConfig, snapshot: Snapshot, *, may_move: bool = True
 ) -> RoutePlan:
     """Plan how to get from the snapshot to the routes of a configuration. Our other routes are
-    deleted. Without `may_move`, static routes of ours that work stay where they are (see above);
-    the route for replies to probes, which names its device, is always as it should be.
+    deleted. Without `may_move`, as for the gate, a static route of ours that works stays although
+    it would lead elsewhere now. The route for replies to probes names its device, so never moves.
     """
     wanted = {route.key: route for route in config.static_routes.routes}
     replies = {route.key: route for route in reply_routes(config)}
@@ -156,7 +156,7 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
         for entry in as_stored(route):
             if wanted is not None and _way(entry) == _way(wanted):
                 staying.append(entry)
-            # Linux would delete one that stays; behind that, this entry is not used.
+            # Else Linux would delete one that stays, and behind which this entry is not used.
             elif not any(deletion_could_take(entry, before) for before in staying):
                 stale.append(entry)
     # The last route is deleted first, so that an undo adds them in their order. But a route with

@@ -118,7 +118,7 @@ def test_a_far_route_beside_one_that_goes(kernel: FakeKernel) -> None:
 
 
 @given(hosts(), wishes())
-@settings(max_examples=scaled(200))
+@settings(max_examples=scaled(100))
 def test_far_routes_do_not_matter(there: list[Route], desired: list[StaticRoute]) -> None:
     """What is done is the same if the backend leaves out what is not asked for."""
     elsewhere = {IPV4: as_ip("19.0.0.0"), IPV6: as_ip("fd19::")}
