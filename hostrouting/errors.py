@@ -88,6 +88,7 @@ class HostRoutingError(Exception):
         for name, fact in vars(self).items():
             if name == "__notes__":  # here Python keeps the notes
                 mapping["notes"] = fact
+            # These are in the mapping already, or come last, or are no JSON.
             elif not name.startswith("_") and name not in {
                 "kind",
                 "can_retry",
@@ -111,7 +112,8 @@ class Fault(NamedTuple):
     """What to do about it; empty if this is not known."""
 
     def __str__(self) -> str:
-        is_predicate = not self.value and self.rule.startswith(("is ", "has "))  # of the path
+        # "dev is missing", and not "dev: is missing": the path is the subject of the rule.
+        is_predicate = not self.value and self.rule.startswith(("is ", "has "))
         path = self.path
         if path and not is_predicate:
             path += ":"
@@ -156,7 +158,7 @@ class ConfigError(HostRoutingError, ValueError):
         [fault] = self.faults
         if fault.path and not self.source:
             return [str(fault)]
-        colon = ":" if fault.path or fault.value else ""
+        colon = ":" if fault.path or fault.value else ""  # else the fault says what the file "is"
         return [f"{where}{colon} {fault}"]
 
     def to_mapping(self) -> dict[str, object]:
@@ -210,7 +212,9 @@ class RouteOverlapError(HostRoutingError):
 
     @property
     def exit_code(self) -> int:
-        """See HostRoutingError."""
+        """See HostRoutingError. There is no answer without a default route, or if the verdict is
+        undecided.
+        """
         if self.can_retry or getattr(self.report, "verdict", "") == "undecided":
             return CANNOT_DECIDE
         return PROBLEM
@@ -228,7 +232,7 @@ class NotReady(HostRoutingError):  # noqa: N818  reads as what is wrong
     ) -> None:
         super().__init__(message, kind=kind, findings=findings)
         self.can_retry = True
-        if kind:
+        if kind:  # busy
             self._is_a("lock")
 
 
@@ -257,6 +261,7 @@ class HostError(HostRoutingError):
         self.output = output
         self.lines = tuple(lines)
         super().__init__(f"{message} ({what}: {output})" if output else message, kind=kind)
+        # The other parts of a host are no names of findings.
         self._is_a(what if what in {"file", "azure-vnet"} else "requirement", self.target)
 
     @property

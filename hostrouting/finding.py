@@ -51,7 +51,7 @@ class Remedy(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The first way."""
+        """The first way: words, or a command after words that say when or what for."""
         if not self.command:
             return self.words
         before = [self.words] if self.words else []

@@ -67,15 +67,17 @@ def check_snapshots(
 
 
 def _judge_file(path: str, *, config: HostRoutingConfig) -> NodeProblem:
+    # The sentence is about the node as it is. The repair is for the node after the configuration is
+    # applied, so its own routes are not proposed again.
     try:
         snapshot = Snapshot.load(path)
     except ConfigError as error:
         # Without the path, so that all nodes with the same fault are one group.
         return NodeProblem(NO_VERDICT, str(ConfigError(error.faults, "the snapshot")))
-    report = after = check_snapshot(snapshot, config)
+    report = report_after = check_snapshot(snapshot, config)
     plan = plan_static_routes(config, snapshot)
     if plan.changes:
-        after = check_snapshot(plan.apply_to(snapshot), config)
+        report_after = check_snapshot(plan.apply_to(snapshot), config)
     sentences = [
         f"leaves through {spoken(escape.devs)}" if escape.devs else f"is lost ({escape.kind})"
         for escape in report.escapes
@@ -83,7 +85,7 @@ def _judge_file(path: str, *, config: HostRoutingConfig) -> NodeProblem:
     sentences += report.missing_defaults
     sentences += [doubt.name.upper() for doubt in report.doubts]
     sentence = "; ".join(dict.fromkeys(_NUMBER.sub("N", each) for each in sentences))
-    return NodeProblem(report.verdict, sentence, after.routes)
+    return NodeProblem(report.verdict, sentence, report_after.routes)
 
 
 def group_nodes(results: Iterable[tuple[str, NodeProblem]]) -> dict[NodeProblem, list[str]]:

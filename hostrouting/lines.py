@@ -33,8 +33,8 @@ def finding_lines(findings: Sequence[Finding], *, without: str = "") -> Iterator
     below that one.
     """
     shown = findings[:SHOWN]
-    following = [*(finding.remedy for finding in shown[1:]), None]
-    for finding, next_remedy in zip(shown, following, strict=False):
+    next_remedies = [*(finding.remedy for finding in shown[1:]), None]
+    for finding, next_remedy in zip(shown, next_remedies, strict=False):  # there may be none
         yield f"{finding.name.upper()}: {finding.sentence}"
         if finding.remedy != next_remedy:
             yield from way_lines(finding.remedy, without=without)

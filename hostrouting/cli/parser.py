@@ -161,6 +161,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
     """Wraps the paragraphs of a description, but not its lists, which are indented."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
+        # A list is a paragraph of its own, or follows a sentence that ends with a colon.
         paragraphs: list[str] = []
         for paragraph in text.strip().split("\n\n"):
             sentence, newline, lines = paragraph.partition(":\n  ")
@@ -174,7 +175,7 @@ class _Parser(argparse.ArgumentParser):
     """A parser: the help of a command begins with the docstring of its module."""
 
     def format_help(self) -> str:
-        name = self.prog.rpartition(" ")[2]
+        name = self.prog.rpartition(" ")[2]  # of `hostrouting check`: check
         if name in COMMANDS:
             self.description = module_of(name).__doc__
         return super().format_help()

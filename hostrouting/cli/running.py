@@ -53,6 +53,7 @@ class TaskRun(NamedTuple):
         yield from indented("removed ", self.removed)
 
     def _failure_lines(self, shown_below: Collection[str]) -> Iterator[str]:
+        # The sentences in `shown_below` stand on the page with their remedies, below these lines.
         for error in self.errors:
             findings = getattr(error, "findings", ())
             errors = [finding for finding in findings if finding.severity == "error"]
@@ -90,7 +91,7 @@ def run_task(task: phases.AnyTask, host: Host) -> TaskRun:
     is changing. Standard error has what the run waits for, and warnings.
     """
     _log_to_standard_error()
-    report = phases.run(task)  # what became of each task is on the page
+    report = phases.run(task)
     effects = Effects()
     for step in report.walk():
         if not step.children:  # the result of a group repeats those of its tasks

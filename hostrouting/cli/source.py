@@ -22,7 +22,9 @@ def bad_input(name: str, rule: str, remedy: str, value: str = "") -> ConfigError
 
 
 def typed_options(arguments: argparse.Namespace) -> str:
-    """The CIDRs, devices and file as they were typed, to repeat them in a proposed command."""
+    """The CIDRs, devices and file as they were typed, to repeat them in a proposed command. Only
+    `repair` has --allow.
+    """
     options = "".join(f" {shlex.quote(cidr)}" for cidr in arguments.cidrs)
     options += typed("--dev", arguments.dev)
     options += typed("--allow", getattr(arguments, "allow", []))
@@ -51,6 +53,7 @@ def _faults_of(argument: str) -> Iterator[None]:
         yield
     except ConfigError as error:
         faults = [fault._replace(path=argument) for fault in error.faults]
+        # One fault names its argument; the headline of several needs a subject.
         source = "the command line" if len(faults) > 1 else ""
         raise ConfigError(faults, source) from error
 

@@ -29,7 +29,7 @@ def status_lines(status: HostStatus) -> Iterator[str]:
         return
     headline = f"this host matches {HostLayout.config_path}"
     if status.wrong:
-        headline = status.wrong[0].sentence
+        headline = status.wrong[0].sentence  # the worst
     yield f"{status.state.upper()}: {headline}"
     units = [unit for unit in status.units if unit not in status.asked]
     for unit in units:
@@ -52,7 +52,7 @@ def status_lines(status: HostStatus) -> Iterator[str]:
 
 
 def _mode_lines(status: HostStatus) -> Iterator[str]:
-    """The mode, and what it means unless a gate is open."""
+    """The mode, and what it does to starts, unless a gate is open: then it does nothing."""
     if status.config is None or not status.mode:
         return
     line = f"  mode {status.mode}"
@@ -69,7 +69,7 @@ def _below(unit: UnitState) -> Iterator[str]:
 
 
 def _route_lines(status: HostStatus) -> Iterator[str]:
-    """The configured routes that are set."""
+    """The configured routes that are set. `_lines_to_type` has the others."""
     if status.plan is None:
         return
     kept = [step for step in status.plan.routes.steps if step.action == "keep"]
@@ -88,7 +88,7 @@ def _verdict_lines(status: HostStatus) -> Iterator[str]:
 
 
 def _lines_to_type(status: HostStatus) -> Iterator[str]:
-    """What apply would do, and what to type."""
+    """What apply would do, and the command that makes the host right."""
     work = [] if status.plan is None else status.plan.work
     if work:
         yield "What apply would do:"

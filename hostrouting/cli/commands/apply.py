@@ -26,11 +26,11 @@ from hostrouting.tasks.configure import Configure
 def run(arguments: argparse.Namespace, host: Host) -> Page:
     config = HostRoutingConfig.load(arguments.config)
     task = Configure(config, host=host, wait=arguments.wait, allow_removal=arguments.allow_removal)
-    undo: list[str] = []
+    undo_lines: list[str] = []
     if arguments.confirm is None:
         outcome = run_task(task, host)
     else:
-        outcome, undo = _run_confirmed(task, host, arguments.confirm)
+        outcome, undo_lines = _run_confirmed(task, host, arguments.confirm)
     status = find_status(host)
     lines = outcome.lines("this host matches the configuration", shown_below=status.findings)
     document = {
@@ -38,12 +38,12 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
         **outcome.document(),
         "findings": [finding.to_mapping() for finding in status.findings],
     }
-    return Page(outcome.code, document, [*lines, *undo, "", *status_lines(status)])
+    return Page(outcome.code, document, [*lines, *undo_lines, "", *status_lines(status)])
 
 
 def _run_confirmed(task: Configure, host: Host, seconds: float) -> tuple[TaskRun, list[str]]:
-    """Apply, and install the former configuration again unless Enter is pressed in time. Return the
-    outcome of the apply, and the lines about the second installation.
+    """Apply, and install the former configuration again unless Enter is pressed in time, also after
+    a failure. Return the outcome of the apply, and the lines about the second installation.
     """
     former = read_installed(host)  # first: if it cannot be read, nothing may be changed
     require_terminal()

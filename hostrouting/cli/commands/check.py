@@ -28,14 +28,14 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
 
         return check_nodes(arguments.snapshots, config)
     check = check_or_load(arguments, host, config)
-    if arguments.snapshot is None:
+    if arguments.snapshot is None:  # the units of this host are not those of a snapshot
         check = check._replace(findings=(*check.findings, *find_ungated(config, host)))
     return Page(check.code(), check.document(), check_lines(check))
 
 
 def check_lines(check: HostCheck) -> Iterator[str]:
     """The verdicts and what escapes, the findings, the repair, for good or for now, and what may be
-    allowed instead.
+    allowed instead. A family's line begins with the sentence of a finding, which is not repeated.
     """
     said: set[str] = set()
     for family in check.report.families:
@@ -65,7 +65,7 @@ def check_lines(check: HostCheck) -> Iterator[str]:
 
 
 def _first_sentence(family: FamilyReport) -> str:
-    """What the verdict says first: an escape, a doubt, or that there is no default route."""
+    """The first sentence of the family's line: an escape, a doubt, or the verdict itself."""
     if family.escapes:
         return family.sentence_of(family.escapes[0])
     if family.verdict == "undecided":
@@ -74,10 +74,10 @@ def _first_sentence(family: FamilyReport) -> str:
 
 
 def _how_to_allow(check: HostCheck) -> Iterator[str]:
-    """The line that has all devices allowed by which packets may be meant to leave."""
+    """The command that allows all devices by which packets may be meant to leave (`mayAllow`)."""
     devs: dict[str, str] = {}
     for finding in check.named("overlap"):
-        if finding.remedy is None:  # else it has the line itself
+        if finding.remedy is None:  # else the remedy is such a command
             devs |= finding.facts.get("mayAllow", {})
     if devs:
         yield f"If packets may leave through {spoken([*devs])}, too, as root:"

@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
 
 
 def _show(plan: CleanupPlan) -> Page:
-    """What would be deleted."""
+    """The page without --apply: what would be deleted."""
     code = PROBLEM
     if plan.errors:
         first = "REFUSED: --apply would delete nothing"
@@ -51,7 +51,7 @@ def _show(plan: CleanupPlan) -> Page:
 
 
 def _delete(task: CleanStaleAzureVnet, host: Host) -> Page:
-    """What was deleted, and what was not."""
+    """Delete what is stale; the page says what was deleted, and what was not."""
     outcome = run_task(task, host)
     plan = CleanupPlan()
     if isinstance(outcome.report.result, CleanupResult):
@@ -68,7 +68,7 @@ def _delete(task: CleanStaleAzureVnet, host: Host) -> Page:
 
 
 def _entry_lines(plan: CleanupPlan, fates: Iterable[Fate]) -> Iterator[str]:
-    """The entries with these fates, if nothing keeps all of them."""
+    """The entries with these fates. There are none if an error refuses the whole clean-up."""
     if plan.errors:
         return
     for fate in fates:

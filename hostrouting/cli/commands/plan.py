@@ -30,7 +30,7 @@ def plan_code(plan: Plan) -> int:
     """The exit code for a plan."""
     if plan.is_empty and not plan.would_fail:
         return FINE
-    if plan.routes.waiting and not plan.errors:
+    if plan.routes.waiting and not plan.errors:  # what a route waits for may still come
         return CANNOT_DECIDE
     return PROBLEM
 

@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     config = config_to_repair(find_config(arguments, host), arguments)
     now = check_or_load(arguments, host, config)
     proposal = propose_configuration(config, now.report.snapshot)
-    # The host as it is after all else in the configuration was applied.
+    # The host as it is after all else in the configuration is applied.
     check = HostCheck.of_snapshot(proposal.report, config, repair_options=typed_options(arguments))
     # An escape that has another way out than routes: a route that may be deleted.
     findings = [finding for finding in check.named(*ESCAPES) if finding.remedy is not None]
@@ -54,7 +54,9 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
 
 
 def _code(check: HostCheck, now: HostCheck) -> int:
-    """Whether the repair, if one is needed, is the whole of what is to be done."""
+    """The exit code: FINE if the repair, if one is needed, makes everything right. `check` is of
+    the host after the configuration is applied, without the repair.
+    """
     report = check.report
     if report.verdict == "no-default-route":
         return CANNOT_DECIDE
