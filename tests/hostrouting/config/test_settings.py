@@ -348,9 +348,10 @@ def test_refused(key: str, rule: str) -> None:
         assert str(fault).isprintable()
 
 
-def test_wider_than_mapped() -> None:
-    """A network of IPv6 that contains those addresses is one of IPv6."""
-    assert expect("::/0", "::/64", "::fffe:0:0/95").expected_cidrs[0].prefixlen == 0
+def test_networks_that_are_masked() -> None:
+    """Host bits go; a network of IPv6 that contains the addresses of IPv4 is one of IPv6."""
+    config = expect("10.1.2.3/8", "::/0", "::/64", "::fffe:0:0/95")
+    assert [*map(str, config.cidrs)] == ["10.0.0.0/8", "::/0", "::/64", "::fffe:0:0/95"]
 
 
 def test_our_own_units() -> None:
@@ -370,6 +371,7 @@ def test_mode(text: str) -> None:
 
 def test_what_strict_refuses() -> None:
     """Every verdict but OK, and UNDECIDED only if asked; services alone are enough to check."""
+    assert not expect("10.0.0.0/8").refuses("overlap"), "that is for STRICT"
     strict = expect(mode="STRICT", service_cidrs=["10.0.0.0/8"])
     verdicts = ("ok", "undecided", "overlap")
     assert [strict.refuses(verdict) for verdict in verdicts] == [False, False, True]

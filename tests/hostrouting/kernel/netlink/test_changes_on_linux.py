@@ -20,7 +20,7 @@ from hostrouting.model.route import (
 )
 from tests.support.commands import furnish, ports, route_command
 from tests.support.examples import scaled
-from tests.support.ip_text import route_of, text_rows
+from tests.support.ip_text import route_of
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.routing import prefixes
 from tests.support.waiting import wait_for
@@ -159,71 +159,64 @@ def test_a_long_list_of_changes(backend: NetlinkBackend) -> None:
     assert {route for route in backend.snapshot().routes if route.protocol == OURS} == done
 
 
-@text_rows("""
+# Route, kind, and words of Linux or ours.
+REFUSALS = """\
 1.0.0.0/8 via 9.9.9.9 dev eth0 | gateway-not-on-link \
 | its gateway is not on-link (kernel: Nexthop has invalid gateway
 1.0.0.0/8 dev a-name-of-16-byte | no-such-device | device a-name-of-16-byte does not exist
 2001::/16 via 10.0.0.1 dev eth0 | invalid | IPv6 does not support RTA_VIA attribute
 fd00:9::/64 dev ib0 metric 1024 | refused | IPv6 is disabled on nexthop device
-# Linux is not asked; it would read the first bytes of this source: 10.0.0.4.
 1.0.0.0/8 dev eth0 src a00:4:: | invalid | is not an IPv4 address
 1.0.0.0/8 dev eth0 metric -1 | invalid | does not fit into a message
 1.0.0.0/8 nexthop dev eth0 weight 0 nexthop dev ib0 | invalid | does not fit into a message
 2001::/16 dev eth0 pref high | invalid | are only read
 2001::/16 from 2001:db8::/32 dev eth0 | invalid | are only read
-2001::/16 dev eth0 expires | invalid | are only read
-""")
-def test_a_refusal_says_why(namespace: Namespace, backend: NetlinkBackend, row: list[str]) -> None:
+2001::/16 dev eth0 expires | invalid | are only read"""
+
+
+def test_a_refusal_says_why(namespace: Namespace, backend: NetlinkBackend) -> None:
     """A refusal has its kind, and a sentence with the route, and the kernel's own words or ours."""
     namespace.sysctl("ipv6/conf/ib0/disable_ipv6", 1)
-    text, kind, words = row
-    route = route_of(text)
-    [outcome] = backend.change([RouteRequest("add", route)])
-    assert outcome.error is not None
-    assert outcome.error.kind == kind
-    assert str(outcome.error).startswith(f"cannot add {route}")
-    assert words in str(outcome.error)
+    rows = [line.split(" | ") for line in REFUSALS.splitlines()]
+    outcomes = backend.change(RouteRequest("add", route_of(route)) for route, _, _ in rows)
+    for outcome, (_, kind, words) in zip(outcomes, rows, strict=True):
+        assert outcome.error is not None
+        assert outcome.error.kind == kind
+        assert str(outcome.error).startswith(f"cannot {outcome.change}")
+        assert words in str(outcome.error)
 
 
-PLACE, PLACE6 = "192.0.2.0/24", "2001:db8:9::/48"
-OBJECTS = {5: "10.0.0.1", 6: "fd00:99::1"}
-
-
-@pytest.mark.parametrize(
-    ("family", "place", "words"),
-    [
-        (4, PLACE, "via 10.0.0.1 dev eth0 proto dhcp"),
-        (4, PLACE, "via 10.0.0.1 dev eth0 metric 7 mtu 1400 proto bird"),
-        (4, PLACE, "via 10.9.0.1 dev eth0 onlink"),
-        (4, PLACE, "via inet6 fd00:99::1 dev eth0"),
-        (4, PLACE, "dev ib0 scope link table 100"),
-        (4, PLACE, "dev down0 scope link"),
-        (4, PLACE, "via 10.0.0.1 dev eth0 tos 0x10"),
-        (4, PLACE, "nexthop via 10.0.0.1 dev eth0 weight 2 nexthop dev down0"),
-        (4, PLACE, "nhid 5"),
-        (4, f"blackhole {PLACE}", "proto 80"),
-        (4, f"local {PLACE}", "dev lo table local"),
-        (6, PLACE6, "via fd00:99::1 dev eth0"),
-        (6, PLACE6, "dev ib0 metric 7 from 2001:db8:7::/48"),
-        (6, PLACE6, "dev down0"),
-        (6, PLACE6, "nexthop via fd00:99::1 dev eth0 nexthop via fd00:99::2 dev eth0"),
-        (6, PLACE6, "nhid 6"),
-        (6, f"unreachable {PLACE6}", "metric 7"),
-    ],
+TARGET, TARGET6 = "192.0.2.0/24", "2001:db8:9::/48"
+DELETED = (
+    (4, f"{TARGET} via 10.0.0.1 dev eth0 proto dhcp"),
+    (4, f"{TARGET} via 10.0.0.1 dev eth0 metric 7 mtu 1400 proto bird"),
+    (4, f"{TARGET} via 10.9.0.1 dev eth0 onlink"),
+    (4, f"{TARGET} via inet6 fd00:99::1 dev eth0"),
+    (4, f"{TARGET} dev ib0 scope link table 100"),
+    (4, f"{TARGET} dev down0 scope link"),
+    (4, f"{TARGET} via 10.0.0.1 dev eth0 tos 0x10"),
+    (4, f"{TARGET} nexthop via 10.0.0.1 dev eth0 weight 2 nexthop dev down0"),
+    (4, f"{TARGET} nhid 5"),
+    (4, f"blackhole {TARGET} proto 80"),
+    (4, f"local {TARGET} dev lo table local"),
+    (6, f"{TARGET6} via fd00:99::1 dev eth0"),
+    (6, f"{TARGET6} dev ib0 metric 7 from 2001:db8:7::/48"),
+    (6, f"{TARGET6} dev down0"),
+    (6, f"{TARGET6} nexthop via fd00:99::1 dev eth0 nexthop via fd00:99::2 dev eth0"),
+    (6, f"{TARGET6} nhid 6"),
+    (6, f"unreachable {TARGET6} metric 7"),
 )
-def test_the_command_that_deletes_a_route(
-    namespace: Namespace, backend: NetlinkBackend, family: int, place: str, words: str
-) -> None:
+
+
+def test_the_command_that_deletes_a_route(namespace: Namespace, backend: NetlinkBackend) -> None:
     """A route of any kind is gone once the command was typed as it stands, and no other is."""
-    objects = [
-        f"nexthop add id {number} via {gateway} dev eth0" for number, gateway in OBJECTS.items()
-    ]
-    namespace.batch([*ports("down0"), "link set peer-down0 down", *objects])
+    objects = {5: "10.0.0.1", 6: "fd00:99::1"}
+    commands = [f"nexthop add id {id_} via {via} dev eth0" for id_, via in objects.items()]
+    namespace.batch([*ports("down0"), "link set peer-down0 down", *commands])
     wait_for("the carrier to be gone", lambda: "NO-CARRIER" in namespace.ip("link").stdout)
     before = backend.snapshot().routes
-    namespace.batch([f"route add {place} {words}"], family=family)
-    [added] = set(backend.snapshot().routes) - set(before)
-    namespace.run("sh", "-c", deletion_command(added))
-    now = backend.snapshot().routes
-    assert added not in now
-    assert now == before
+    for family, words in DELETED:
+        namespace.batch([f"route add {words}"], family=family)
+        [added] = set(backend.snapshot().routes) - set(before)
+        namespace.run("sh", "-c", deletion_command(added))
+        assert backend.snapshot().routes == before, words
