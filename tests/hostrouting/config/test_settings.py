@@ -104,9 +104,9 @@ def test_an_agents_file_without_our_key() -> None:
 | guard: there is nothing to guard: no routes, no expected CIDRs and no probe rewrite; add
 {"staticRoutes": {"routes": [{"destination": "10.0.0.0/8"}]}} \
 | staticRoutes.enabled: there are routes; set "enabled": true
-{"staticRoutes": {"enabled": true, "routes": [{"destination": "10.0.0.0/8", "dev": "a"}, \
-{"destination": "10.0.0.0/8"}]}} | staticRoutes.routes[1]: "10.0.0.0/8" has the destination \
-and the metric of routes[0]; remove one of the two, or
+{"staticRoutes": {"enabled": true, "routes": [{"destination": "fd00::/8", "metric": 1024}, \
+{"destination": "fd00::/8"}]}} | staticRoutes.routes[1]: "fd00::/8" has the destination and \
+the metric of routes[0]; remove one of the two, or
 {"staticRoutes": {"enabled": true, "routes": [{"destination": "fd00::/8", "gateway": "fe80::1"}]}} \
 | staticRoutes.routes[0].gateway: "fe80::1" is link-local, and every link can have this address; \
 add dev
@@ -163,6 +163,19 @@ def test_units_that_wait_unless_named() -> None:
     )
     assert gated_units(guarded) == ("systemd-nspawn@.service",)
     assert gated_units(HostRoutingConfig()) == ()
+    named = guarded._replace(gate=GateConfig(("b.service", "a.service", "b.service")))
+    assert gated_units(named) == ("a.service", "b.service")
+
+
+def test_what_is_done() -> None:
+    """The route for replies to probes is one of the static routes; foreign routes need a file."""
+    probes = {"enabled": True, "interfaces": ["eth0"]}
+    config = HostRoutingConfig.from_mapping({"probeRewrite": probes})
+    assert config.parts == ("static_routes", "probe_rewrite")
+    alone = HostRoutingConfig.from_mapping({"probeRewrite": {**probes, "ensureRoute": False}})
+    assert alone.parts == ("probe_rewrite",)
+    asked = [alone, HostRoutingConfig(), HostRoutingConfig(manage_foreign="keep")]
+    assert [each.asks_for_nothing for each in asked] == [False, True, False]
 
 
 def test_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

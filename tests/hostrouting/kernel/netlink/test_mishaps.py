@@ -143,16 +143,30 @@ def test_without_rights(backend: NetlinkBackend) -> None:
         os.setuid(65534)
         with NetlinkBackend() as mine:
             before, [answer] = mine.snapshot(), mine.lookup([as_ip("10.0.0.9")])
-            with raises(
-                BackendError,
-                "not-permitted",
-                match="run this as root, or with the capability CAP_NET_ADMIN",
-            ):
+            with raises(BackendError, "not-permitted", match="run this as root, or with the cap"):
                 mine.change([RouteRequest("add", ROUTE)])
             return len(before.routes) > 3 and mine.snapshot() == before, answer.kind
 
     assert in_child(unprivileged) == (True, "unicast")
     assert ROUTE not in backend.snapshot().routes
+
+
+def test_a_lookup_is_for_a_plain_packet(namespace: Namespace, backend: NetlinkBackend) -> None:
+    """It is ICMP of root, whoever asks; the answer has the table."""
+    namespace.batch(
+        [
+            "rule add pref 9 ipproto udp prohibit",
+            "rule add pref 10 uidrange 0-0 lookup 100",
+            "route add 10.8.0.0/16 dev ib0 table 100",
+        ]
+    )
+
+    def unprivileged() -> str:
+        os.setuid(65534)
+        [answer] = backend.lookup([as_ip("10.8.0.1")])
+        return str(answer.route)
+
+    assert in_child(unprivileged) == "10.8.0.0/16 dev ib0 table 100 proto boot scope link"
 
 
 @pytest.mark.parametrize(
