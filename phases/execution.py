@@ -208,7 +208,7 @@ def _origins(step: Step, error: BaseException) -> tuple[Step, ...]:
     # task can raise the `error` of a step that failed. This step has no error yet.
     for inner in step.walk():
         if inner.error is error:
-            return inner.failures
+            return inner.failures  # the step itself, and what failed in its undo
     return (step,)
 
 

@@ -45,7 +45,7 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     """
     run = _Run(task, ctx)
     run.finish()
-    for number in tuple(run.signals):  # the handler of another run may note it again
+    for number in tuple(run.signals):  # a copy: another run may note the signal again
         signal.raise_signal(number)
     if run.error is not None:
         raise run.error
