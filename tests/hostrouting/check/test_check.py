@@ -72,6 +72,8 @@ def test_a_host_that_never_rests(kernel: FakeKernel, verdict: str) -> None:
     assert readings.call_count == 3
     assert check_snapshot(report.snapshot, config(cidrs=(CIDR,))) == report
     assert report.verdict == verdict
+    awaited = "the route tables differ from what the kernel does" if verdict == "overlap" else ""
+    assert find_what_may_come(report, config(cidrs=(CIDR,))) == awaited
     doubt = report.doubts[-1]
     assert (doubt.name, doubt.severity) == ("kernel-differs", "warning")
     assert doubt.sentence.startswith("the route tables kept changing while they were read")

@@ -16,6 +16,8 @@ halves hide the default route of a tunnel, unless Linux asks the table of the tu
   ok, expected eth0            | default dev wg1 table 253
   ok, expected eth0            | default dev wg1
   undecided, expected eth0 wg1 | default dev wg1 table 100; rule
+two halves of which one refuses packets are not a default route
+  no-default-route | -default; 0.0.0.0/1 via 10.0.0.1 dev eth0; blackhole 128.0.0.0/1
 a tap is the only way out beside a card that has addresses of the other family alone
 + -default; -addresses; link tap0 tun; default dev tap0; link nic0 nic
   ok        | address 2001:db8::7/64 dev nic0
@@ -79,6 +81,7 @@ neighbours are in a network of the device itself
 + 172.16.5.0/24 dev eth0 proto 3
   undecided | address 172.16.1.10/16 dev ib0  | 172.16.5.0/24
   ok        | address 172.16.1.10/16 dev eth0 | 172.16.5.0/24
+  ok        |                                 | 172.16.5.0/24 allow=eth0
 the bridge of a CNI leads to the pods of its own network, and to single ones
 + address 172.16.1.1/24 dev cni0
   ok        | 172.16.1.128/25 dev cni0
@@ -108,6 +111,8 @@ what is not judged does not hide pods for certain
 pods of other nodes are not, if they are reached by the uplink, too
   ok | link flannel.1 vxlan; 172.16.5.7/32 dev flannel.1; rule; \
 172.16.5.0/24 via 10.0.0.1 dev eth0 table 100
+  ok | link cilium_host veth; address 172.16.9.1/32 dev cilium_host; 172.16.5.0/24 dev cilium_host \
+; rule; 172.16.5.0/24 via 10.0.0.1 dev eth0 table 100
 pods that the plain bridge plugin has attached may be those of any CNI
   ok | link flannel.1 vxlan; link veth7 veth; 172.16.1.0/24 dev flannel.1; 172.16.2.7/32 dev veth7
 a next hop without a gateway says nothing of another one
@@ -249,6 +254,9 @@ IPv4 writes the address as the source whose network has the gateway, or else the
   ok        | 172.16.0.0/16 via 10.9.0.1 dev flannel.1 onlink
   ok        | 172.16.0.0/16 dev flannel.1
   undecided | 172.16.0.0/16 nexthop dev flannel.1 nexthop via 10.8.0.1 dev flannel.1
+packets from the address of the uplink are no connections, if Linux writes another
+  undecided | elsewhere; rule from 10.0.0.4/32; link flannel.1 vxlan; 172.16.0.0/16 dev flannel.1; \
+address 10.9.0.4/32 dev flannel.1
 nothing is expected of packets that pods send
 + link cali1 veth; default dev eth1 table 7; rule from 10.244.1.0/24 lookup 7
   ok

@@ -6,7 +6,6 @@ from hypothesis import assume, event, given
 
 from hostrouting.fib.engine import NO_ROUTE, Decision, Fib
 from hostrouting.model.prefix import Prefix, ip_at
-from hostrouting.model.route import TABLE_MAIN, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import plain_vm
@@ -159,22 +158,3 @@ def test_a_rule_for_vrfs() -> None:
     host = plain_vm().snapshot()
     rules = (Rule(4, 9, "unreachable", l3mdev=True), *host.rules)
     assert Fib(host._replace(rules=rules), 4).lookup("8.8.8.8").devs == ("eth0",)
-
-
-def test_equal_default_routes_of_another_preference() -> None:
-    """As one with a worse metric: a router that calls itself the second choice is no rival."""
-    first = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
-    equal = Route.to("::/0", dev="eth1", gateway="fe80::1", metric=1024)
-    second_choice = Route.to("::/0", dev="eth2", gateway="fe80::1", metric=1024)
-    routes = [first, equal, second_choice._replace(preference="low")]
-    fib = Fib(plain_vm().snapshot().with_routes(routes), 6)
-    assert fib.possible_devs(fib.lookup("2001:db8::1")) == ("eth0", "eth1")
-
-
-def test_routes_to_a_prefix() -> None:
-    """Those that are for any source: one that is for some says nothing about plain packets."""
-    anywhere = Prefix.parse("::/0")
-    by_eth1 = Route.to("::/0", dev="eth1")._replace(source=Prefix.parse("fd00::/64"))
-    by_eth0 = Route.to("::/0", dev="eth0", metric=2048)
-    host = plain_vm().snapshot().with_routes([by_eth1, by_eth0])
-    assert Fib(host, 6).tables[TABLE_MAIN].routes_to(anywhere) == [by_eth0]
