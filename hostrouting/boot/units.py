@@ -201,7 +201,9 @@ def _render(
     paths: str = _READ_ONLY,
     is_enabled: bool = True,
 ) -> str:
-    """The text of a unit that runs this command; `settings` are further lines of [Service]."""
+    """The text of a unit that runs this command; `settings` are further lines of [Service]. Its
+    sandbox leaves it these capabilities, these system calls beside the usual ones, and these paths.
+    """
     lines = [
         "[Unit]",
         f"Description={description}",

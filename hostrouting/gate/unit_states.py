@@ -91,8 +91,9 @@ def unit_states(
             if is_template(unit) and name == plain_instance(unit):
                 continue
             state = _state_of(manager, properties)
-            is_asked = gated is None or {name, template_of(name)} & {*gated, HostLayout.guard_unit}
-            if not is_asked and state.state != "unknown":
+            names = {name, template_of(name)}
+            is_foreign = gated is not None and names.isdisjoint((*gated, HostLayout.guard_unit))
+            if is_foreign and state.state != "unknown":
                 state = UnitState(name, "not gated")
             states[name] = state
     return list(states.values())

@@ -43,9 +43,8 @@ LD_DEBUG_OUTPUT={_EVIL}/debug
 OBEYED = ("LD_", "GCONV_PATH", "GLIBC_TUNABLES", "LOCPATH", "NLSPATH")
 KINDS = {
     "plain": "",
-    "user": "User=nobody\nGroup=nogroup\n",
+    "user": "User=nobody\nGroup=nogroup\nPrivateUsers=yes\nPermissionsStartOnly=yes\n",
     "dynamic": "DynamicUser=yes\nPrivateTmp=yes\nWorkingDirectory=/tmp\nUMask=0777\n",
-    "users": "PrivateUsers=yes\nPermissionsStartOnly=yes\n",
     "private-network": "PrivateNetwork=yes\nRestrictAddressFamilies=AF_UNIX\nIPAddressDeny=any\n",
     "namespace": "NetworkNamespacePath=/run/netns/other\n",
     "hidden": """\

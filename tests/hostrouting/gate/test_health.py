@@ -82,6 +82,7 @@ def give_config_away(host: FakeHost) -> None:
 
 OPEN: dict[str, tuple[list[Change], str, Remedy | None]] = {
     "no drop-in": ([lost(DROP_IN), reload], f"{DROP_IN} is missing", APPLY),
+    "no drop-in after the next reload": ([lost(DROP_IN)], f"{DROP_IN} is missing", APPLY),
     "a drop-in that was overwritten": (
         [loaded(DROP_IN, f"{HEADER}[Service]\n")],
         f"{DROP_IN} is missing or was overwritten",
@@ -179,6 +180,8 @@ def test_one_instance(host: FakeHost) -> None:
     loaded(f"{UNITS}/{KUBE1}.d/50-x.conf", RESET)(host)
     [fault] = faults(host)
     assert fault.target == KUBE1
+    loaded(OVERRIDE, RESET)(host)
+    assert [fault.target for fault in faults(host)] == [MACHINES], "for the same reason"
 
 
 def test_a_unit_that_systemd_does_not_start(host: FakeHost) -> None:
@@ -223,6 +226,7 @@ def test_without_systemd(host: FakeHost) -> None:
     stop_systemd(host)
     [warning] = faults(host)
     assert (warning.name, warning.severity) == ("gate-open", "warning")
+    assert [*find_cancelled_gates(host, WANTED)] == []
     assert find_faults(host, ()) == ()
 
 
