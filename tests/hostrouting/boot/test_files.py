@@ -3,7 +3,7 @@
 from hypothesis import given
 
 from hostrouting.boot import units
-from hostrouting.boot.files import files_of
+from hostrouting.boot.files import UNIT_OF_PART, files_of
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.host.layout import HostLayout
 from tests.support.configs import configs
@@ -14,7 +14,9 @@ PYTHON = "/usr/bin/python3.12"
 
 @given(configs())
 def test_the_order(config: HostRoutingConfig) -> None:
-    """The program comes first, then config.json, and drop-ins last, one for each gated unit."""
+    """The program comes first, then config.json, and drop-ins last, one for each gated unit. Each
+    part has its unit, and so has the guard.
+    """
     paths = [file.path for file in files_of(config, python=PYTHON)]
     gated = gated_units(config)
     first: list[str] = []
@@ -27,6 +29,9 @@ def test_the_order(config: HostRoutingConfig) -> None:
     assert paths[len(paths) - len(drop_ins) :] == drop_ins
     assert len(set(paths)) == len(paths)
     assert (LAYOUT.networkd_path in paths) is (config.manage_foreign == "keep")
+    own = {unit for unit in units.UNITS if LAYOUT.unit_path(unit) in paths}
+    assert own - {LAYOUT.guard_unit} == {UNIT_OF_PART[part] for part in config.parts}
+    assert (LAYOUT.guard_unit in own) is config.guard.enabled
 
 
 @given(configs(), configs())
