@@ -80,7 +80,6 @@ _DEFAULTS = {
 _LINKS = {
     "nic": (1, ""),
     "infiniband": (ARPHRD_INFINIBAND, ""),
-    "infiniband-bond": (ARPHRD_INFINIBAND, "bond"),
     "ipoib": (ARPHRD_INFINIBAND, "ipoib"),
     "tap": (1, "tun"),
     "ipip": (768, "ipip"),
