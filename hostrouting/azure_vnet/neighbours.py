@@ -208,8 +208,7 @@ def _peer_mac(netlink: Netlink, link: Mapping[int, bytes]) -> str:
     not a veth.
 
     A veth names its other end by an index, and if that end is in another namespace, by the id of
-    this namespace, in which the index counts. The answer has to repeat the id: without it, the
-    answer is about a device of our own namespace.
+    this namespace, in which the index counts.
     """
     if kind_of(link) != "veth":
         return ""
@@ -221,8 +220,6 @@ def _peer_mac(netlink: Netlink, link: Mapping[int, bytes]) -> str:
     if isinstance(peer, KernelError):
         return ""
     _, peer_link = parts_of(peer, LINK)
-    if peer_link.get(_IFLA_TARGET_NETNSID) != namespace:
-        return ""
     return peer_link.get(_IFLA_ADDRESS, b"").hex(":")
 
 

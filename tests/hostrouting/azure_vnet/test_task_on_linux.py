@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hostrouting.azure_vnet.task import CleanupPlan
-from tests.hostrouting.azure_vnet.azure_node import AzureNode, State
+from tests.hostrouting.azure_vnet.azure_node import NODE_MAC, AzureNode, State
 from tests.support.azure_rules import pod_rules
 from tests.support.namespace import Namespace
 from tests.support.waiting import wait_for
@@ -68,7 +68,7 @@ def used_again(lab: AzureNode) -> AzureNode:
     lab.node.batch(
         [
             "route add 10.1.0.8 dev azure0",
-            "route add 10.1.0.8 dev azure0 proto static metric 7",
+            "route add 10.1.0.8 dev azure0 proto static metric 7 scope global",
             "route add fd00::6 dev azure0 metric 2048",
         ]
     )
@@ -113,6 +113,8 @@ def test_what_dead_pods_have_left(used_again: AzureNode, tmp_path: Path) -> None
     send(lab.node, "10.1.0.8")  # from now on, the kernel has an entry of its own for this address
     restored = undone(lab, result.undo_file, tmp_path)
     assert Counter(restored.rules) == Counter(before.rules)
+    [of_node, *_] = pod_rules("10.1.0.4", NODE_MAC)
+    assert restored.rules.index(of_node) < restored.rules.index(stale[0])
     assert restored._replace(rules=before.rules) == before
 
 

@@ -14,7 +14,15 @@ from hostrouting.host.host import Host
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.route import OURS, Route
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, FaultyBackend, h200, plain_vm
+from hostrouting.testing import (
+    FakeFiles,
+    FakeHost,
+    FakeKernel,
+    FakeNftables,
+    FaultyBackend,
+    h200,
+    plain_vm,
+)
 from hostrouting.testing.contract import BackendContract, contract_host
 from tests.support.kinds import raises
 from tests.support.tasks import config, run
@@ -129,6 +137,12 @@ def test_the_ready_made_hosts(make: Callable[[], FakeKernel]) -> None:
     default = "default via 10.0.0.1 dev eth0 proto dhcp metric 100"
     assert str(Fib(snapshot, 4).lookup("192.0.2.1").route) == default
     assert snapshot.ipv6_forwarding is True
+
+
+def test_a_table_that_is_deleted() -> None:
+    nftables = FakeNftables()
+    nftables.load("add table ip6 one\ndelete table ip6 one\n")
+    assert nftables.tables == {}
 
 
 def test_folders_that_refuse_files() -> None:

@@ -1,5 +1,6 @@
 """The gate of a fake host: a unit that the installed configuration refuses does not start."""
 
+import errno
 from collections.abc import Callable
 from typing import Any
 
@@ -61,7 +62,9 @@ def test_an_opening() -> None:
 def test_what_else_refuses() -> None:
     """What holds a unit back in every mode, and each in the words of the gate."""
     warn = wanting(mode="WARN")
-    assert start(installed(warn)) == ""
+    host = installed(warn)
+    host.faults.fail("snapshot", errno.EIO, nth=2)
+    assert start(host) == "", "WARN lets it start although the check has failed"
     host = installed(warn)
     host.interpreter.broken = "no module json"
     assert "hostrouting: the program cannot be run: no module json" in start(host)
