@@ -43,7 +43,7 @@ class Reports:
 
     def __init__(self, backend: RouteBackend, clock: WaitClock) -> None:
         self._clock = clock
-        self._watch: Watch | None = None  # as where this process may not listen
+        self._watch: Watch | None = None  # stays None if this process may not listen
         with suppress(BackendError):
             self._watch = backend.watch()
 

@@ -399,7 +399,7 @@ def deletion_command(route: Route) -> str:
     if route.nexthop_id is not None:
         words.append(f"nhid {route.nexthop_id}")
     elif route.type == "unicast" and len(route.next_hops) == 1:
-        words.append(bare(route).way)
+        words.append(bare(route).way)  # without "dead" and "linkdown", which `ip` does not take
     words.append(f"table {table_name(route.table)} proto {route.protocol}")
     if route.metric:
         words.append(f"metric {route.metric}")

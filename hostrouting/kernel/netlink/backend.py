@@ -104,6 +104,7 @@ _PAUSES = (0.01, 0.05)
 
 
 def _read_host(netlink: Netlink, near: Collection[Prefix] | None) -> Snapshot:
+    """Read the host once. Whether anything changed meanwhile is not known here."""
     families = [IPV4, IPV6]
     ipv6_forwarding = forwards_ipv6(netlink)
     # Linux without IPv6 would list its other families instead.

@@ -68,7 +68,7 @@ def list_links(netlink: Netlink) -> tuple[Link, ...]:
     # All names first, because the master of a device may be listed after it.
     names: dict[int, str] = {}
     for (_, index, _), attributes in listed:
-        names[index] = text_of(attributes.get(IFNAME, b""))
+        names[index] = text_of(attributes[IFNAME])
     links = [_link(fields, attributes, names) for fields, attributes in listed]
     return tuple(sorted(links, key=attrgetter("index")))
 
@@ -330,11 +330,8 @@ def _range(value: bytes) -> str:
 
 def _ports(value: bytes) -> str:
     """A range of ports or, if both ends are the same, the port."""
-    half = len(value) // 2
-    first = value[:half]
-    if first == value[half:]:
-        return str(number_of(first))
-    return _range(value)
+    first, _, last = _range(value).partition("-")
+    return first if first == last else f"{first}-{last}"
 
 
 _SELECTORS: dict[int, tuple[str, Callable[[bytes], str]]] = {

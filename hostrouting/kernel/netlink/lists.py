@@ -44,7 +44,7 @@ def list_routes(
     dst_header = ATTRIBUTE.pack(ATTRIBUTE.size + width, RTA_DST)
     kinds: dict[bytes, tuple[Route, list[int]]] = {}
     """By kind, which is a message without its destination: the first route, and the borders of the
-    ranges that are `near`. A network is in one if an odd number of borders are not above it.
+    ranges that are `near`: where each begins and where it is over, in order.
     """
     routes: list[Route] = []
     for size, run in netlink.dump_in_runs(RTM_GETROUTE, question_rtmsg(family)):
@@ -53,7 +53,7 @@ def list_routes(
             network = int.from_bytes(destination, "big")
             if kind in kinds:
                 first, borders = kinds[kind]
-                if bisect_right(borders, network) % 2 == 1:
+                if bisect_right(borders, network) % 2 == 1:  # behind a beginning: in a range
                     prefix = Prefix(family, network, first.prefix.length)
                     routes.append(first._replace(prefix=prefix))
                 continue

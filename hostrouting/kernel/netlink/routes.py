@@ -207,7 +207,7 @@ _VERBS: dict[Verb, tuple[int, int]] = {
 
 
 def encode(verb: Verb, route: Route, index_of: Callable[[str], int], sequence: int = 0) -> bytes:
-    """The message of this request.
+    """The message of this request; `index_of` gives the number of a device.
 
     KernelError if the route does not fit into a message (ERANGE), or a device does not exist.
     """
@@ -261,7 +261,7 @@ def _packed_rtmsg(verb: Verb, route: Route) -> bytes:
 
 
 def _packed_attributes(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
-    """The attributes of the message; `index_of` gives the number of a device."""
+    """The attributes of the message of this request."""
     family, network, _ = route.prefix
     attributes = attribute(RTA_DST, network.to_bytes(width_of(family) // 8, "big"))
     attributes += _packed_next_hops(verb, route, index_of)

@@ -186,7 +186,7 @@ class Netlink:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC)
         set_option = self._socket.setsockopt
         set_option(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
-        with suppress(OSError):
+        with suppress(OSError):  # above the limit of the host, which needs privilege
             set_option(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
             set_option(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _BUFFER)
         for option in (_NETLINK_CAP_ACK, _NETLINK_EXT_ACK, _NETLINK_GET_STRICT_CHK):
@@ -221,7 +221,7 @@ class Netlink:
                 reports.append(b"")
 
     def ask(self, type_: int, bodies: Sequence[bytes]) -> Iterator[bytes | KernelError]:
-        """The answer to each request, in their order."""
+        """Yield the answer to each request, in their order."""
         for begin in range(0, len(bodies), _QUESTIONS_AT_ONCE):
             some = bodies[begin : begin + _QUESTIONS_AT_ONCE]
             self._send([message(type_, 0, body) for body in some])
