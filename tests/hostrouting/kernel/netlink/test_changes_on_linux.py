@@ -128,6 +128,33 @@ def test_a_change_does_what_ip_does(family: int, data: st.DataObject) -> None:
     assert done_by("netlink", family, wanted) == expected
 
 
+# Where Linux would take another route, or refuse, if a message lacked what `encode` adds.
+HOPS = "nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth0"
+MISTAKABLE: dict[int, list[tuple[Verb, str]]] = {
+    4: [
+        ("add", f"192.0.2.0/24 metric 5 proto 4 {HOPS}"),
+        ("append", "192.0.2.0/24 metric 5 proto 4 via 10.0.0.1 dev eth0"),
+        ("delete", "192.0.2.0/24 metric 5 proto 4 via 10.0.0.1 dev eth0"),
+        ("add", "192.0.3.0/24 metric 5 proto 4 via 203.0.113.1 dev eth0 onlink"),
+    ],
+    6: [
+        ("add", "2001:db8:9::/64 metric 5 proto 4 via fd00:99::1 dev eth0"),
+        ("append", "2001:db8:9::/64 metric 5 proto 4 via fd00:99::2 dev eth0"),
+        ("append", "2001:db8:9::/64 metric 5 proto 4 dev eth0"),
+        ("delete", "2001:db8:9::/64 metric 5 proto 4 dev eth0"),
+    ],
+}
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_changes_that_could_be_mistaken(family: int) -> None:
+    """They do what `ip` does, too."""
+    wanted = [RouteRequest(verb, route_of(route)) for verb, route in MISTAKABLE[family]]
+    expected = done_by("ip", family, wanted)
+    assert expected[0] == [True] * 4
+    assert done_by("netlink", family, wanted) == expected
+
+
 @pytest.mark.parametrize("family", [4, 6])
 def test_a_route_by_a_nexthop_object(
     namespace: Namespace, backend: NetlinkBackend, family: int

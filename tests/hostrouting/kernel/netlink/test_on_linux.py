@@ -99,6 +99,7 @@ OF_EACH_KIND_IN_IPV6 = """
 route add 2001::/16 via fd00:99::1 dev eth0 mtu 1280 pref high
 route add 2002::/16 from 2001:db8::/32 dev eth0
 route add 2003::/16 dev eth0 expires 1000
+route add blackhole 2006::/16
 route add 2004::/16 encap seg6local action End.X nh6 fd00:99::1 via fd00:99::1 dev eth0
 route add 2005::/16 nexthop encap ip6 id 7 dst fd00:99::9 via fd00:99::1 dev eth0 \
 nexthop via fd00:99::2 dev eth0
@@ -124,6 +125,18 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
         "2004::/16": ("encap seg6local",),
         "2005::/16": ("encap ip6",),
     }
+
+
+def test_an_order_that_linux_does_not_promise(
+    backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Devices, and the addresses of each family, are sorted by the numbers of the devices."""
+    dump = Netlink.dump
+    monkeypatch.setattr(Netlink, "dump", lambda *arguments: [*dump(*arguments)][::-1])
+    snapshot = backend.snapshot()
+    indexes = [link.index for link in snapshot.links]
+    assert indexes == sorted(indexes)
+    assert [address.dev for address in snapshot.addresses] == ["lo", "eth0", "lo", "eth0"]
 
 
 @pytest.mark.parametrize("family", [4, 6])
