@@ -162,11 +162,8 @@ def _routes_that_count(
     whole = [route for route in through_these if route.prefix.length == 0]
     if all(has_tunnel(route.devs, links) for route in whole):
         return tuple(through_these)
-    return tuple(
-        route
-        for route in through_these
-        if route.prefix.length == 0 or has_tunnel(route.devs, links)
-    )
+    counted = [each for each in through_these if each in whole or has_tunnel(each.devs, links)]
+    return tuple(counted)
 
 
 def _card_below_tunnel(

@@ -76,7 +76,6 @@ right. systemd-networkd and NetworkManager write DHCP. dhclient does not, so its
 made by hand.
 """
 
-
 _OF_EVERY_LINK = (
     Prefix.parse("127.0.0.0/8"),
     Prefix.parse("224.0.0.0/4"),

@@ -103,11 +103,9 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
         have_end = [(ip in block) is is_inside for ip in node_ips]
     if not any(have_end):
         return None
-    # By the uplink, connections miss the CNI's device by which the first lookup leads.
-    is_diverted = (
-        judge.opinion(other.plain).is_fine_elsewhere and other.opinion_on_route.name == EXPECTED
-    )
-    if is_diverted:
+    # By the uplink, connections miss the CNI's device to which the first lookup leads.
+    is_by_a_cni = judge.opinion(other.plain).is_fine_elsewhere
+    if is_by_a_cni and other.opinion_on_route.name == EXPECTED:
         return unknown(judge, other)
     if other.opinion_on_route.grade is Grade.DOUBT:
         return by_a_device_in_doubt(judge, other) or unknown(judge, other)

@@ -200,8 +200,7 @@ def _with_rules(judge: Judge, cidr: Prefix, reasons: Reasons) -> Reasons:
         if hidden is not None and not hidden.prefix.is_single:
             destinations[hidden.prefix] = None
     for destination in destinations:
-        if any(why is not None and why.rule is None for _, why in reasons):
-            reasons = _with_rule(judge, destination, reasons)
+        reasons = _with_rule(judge, destination, reasons)
     return reasons
 
 

@@ -24,10 +24,13 @@ CIDR6 = "fd16::/48"
 
 def test_an_expected_device_may_come_up() -> None:
     """One that is down is awaited as one that is missing; none is if the verdict is OK."""
-    expecting = HostRoutingConfig(route_overlap=expect(CIDR, expected_devs=["eth1", "eth9", "lo"]))
+    section = expect(CIDR, expected_devs=["eth1", "eth9", "lo"], mode="STRICT")
+    expecting = HostRoutingConfig(route_overlap=section)
     kernel = plain_vm()
     kernel.add_link(Link(name="eth1", index=0, up=False))
-    missing = find_what_may_come(check_kernel(kernel, expecting), expecting)
+    with mock.patch.object(kernel, "snapshot", mock.Mock(wraps=kernel.snapshot)) as readings:
+        missing = find_what_may_come(check_kernel(kernel, expecting), expecting)
+    assert readings.call_count == 1
     assert missing == "the device eth1 is not up and the device eth9 is not up"
     one_is_enough = HostRoutingConfig(route_overlap=expect(CIDR, expected_devs=["eth0", "eth9"]))
     assert find_what_may_come(check_kernel(kernel, one_is_enough), one_is_enough) == ""
