@@ -4,6 +4,7 @@ from hostrouting.check.repair_line import repair_line
 from hostrouting.finding import ESCAPES, WRONG
 from hostrouting.install.host_check import check_host
 from hostrouting.testing import FakeHost, h200
+from tests.support.node import before_dhcp
 from tests.support.tasks import CIDR, REPAIR, config
 from tests.support.topologies import vpn_node
 
@@ -33,4 +34,11 @@ def test_what_makes_the_verdict_undecided() -> None:
     [doubt] = check.doubts
     assert check.named("default-routes") == [doubt]
     assert check.named(*WRONG) == []
+    assert check.code() == 3
+
+
+def test_no_default_route() -> None:
+    """It is an error, and the verdict cannot be decided."""
+    check = check_host(config(cidrs=(CIDR,)), FakeHost(kernel=before_dhcp()))
+    assert check.named(*WRONG) == check.named("no-default-route") != []
     assert check.code() == 3

@@ -399,6 +399,14 @@ class TestRequirements:
         assert "it is Python 3.9" in python
         assert host.files.writes == []
 
+    def test_a_file_that_comes_before_the_lock(self) -> None:
+        """It is another program's, which an earlier look could not see, and stays."""
+        host, mishaps = mishap_host()
+        theirs = {LAYOUT.unit_path(LAYOUT.check_unit): "of another program"}
+        mishaps.meanwhile(f"lock {LAYOUT.lock_path}", lambda: host.files.texts.update(theirs))
+        failure_of(run, Configure(WANTED, host=host), of=RequirementError)
+        assert host.files.texts == theirs
+
     def test_what_an_image_lacks(self, caplog: pytest.LogCaptureFixture) -> None:
         """It is a warning: it may be installed later, so the program is written all the same."""
         host = FakeHost.image()

@@ -196,10 +196,14 @@ class TestFormer:
 
 def test_a_run_that_changed_nothing() -> None:
     """Nothing of an earlier run is taken back if the next task fails."""
-    host = configured(WANTED)
+    host = FakeHost(kernel=h200())
+    task = Configure(WANTED, host=host)
+    run(task)
     installed = dict(host.files.texts)
-    fails = StubTask("x", errors=[OSError()])
-    both = phases.serial(Configure(WANTED, host=host), fails, name="all")
+    both = phases.serial(task, StubTask("x", errors=[OSError()]), name="all")
     assert not phases.run(both, undo_on_failure=True).ok
     assert host.files.texts == installed
     assert len(ours(host)) == 2
+    again = Configure(WANTED, host=host)
+    run(again)
+    assert "it has changed nothing" in str(undo(again))

@@ -173,12 +173,13 @@ def test_a_check_that_is_cancelled(moment: Moment) -> None:
         ctx.cancel("enough")
         ctx.check()
 
+    task = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",), mode="WARN"), host=host)
     if moment == "watch":
         host.kernel.later(cancel)
     else:
         host.kernel.ip_route("add", DEFAULT)
+        run(task)
         host.faults.meanwhile("lookup", cancel)
-    task = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",), mode="WARN"), host=host)
     with pytest.raises(phases.Cancelled):
         phases.execute(task, ctx)
     assert marker_of(host) == ("detected" if moment == "watch" else "")

@@ -1,5 +1,6 @@
 """ConfigureStaticRoutes: conflicts, waiting, and other programs at the same time."""
 
+import errno
 from functools import partial
 
 import pytest
@@ -158,6 +159,15 @@ def test_a_run_that_is_cancelled_while_it_sets_routes() -> None:
     with pytest.raises(phases.Cancelled, match="enough"):
         phases.execute(ConfigureStaticRoutes(config(*REPAIR), host=host), ctx)
     assert our_destinations(host) == ["10.9.0.0/16"]
+
+
+def test_what_the_task_itself_has_changed() -> None:
+    """Linux reports that, too; the next attempt comes a second later all the same."""
+    host, ctx = FakeHost(kernel=h200()), context()
+    for nth in (2, 5):  # the second of two routes is refused, and the first one deleted again
+        host.faults.fail("change", errno.ENOBUFS, nth=nth)
+    phases.execute(ConfigureStaticRoutes(config(*REPAIR), host=host), ctx)
+    assert ctx.clock.now() == pytest.approx(2)
 
 
 def test_another_run_is_busy_when_the_routes_are_set() -> None:

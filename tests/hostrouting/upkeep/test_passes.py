@@ -47,8 +47,9 @@ def make_pass(
 
 
 def test_nothing_is_configured() -> None:
-    """Nothing is done."""
+    """Nothing is done, and nft, which is slow, is not asked."""
     host = node()
+    host.nftables.fail(HostError("asked", what="nft"))
     before = str(host.kernel)
     config = wanting(cidrs=())
     assert config.parts == ()
@@ -75,6 +76,7 @@ def test_the_order_of_the_parts() -> None:
     assert not outcome.refuses
     assert [change.verb for change in done.changes] == ["add", "add"]
     assert [operation.verb for operation in done.operations] == ["create"]
+    assert outcome.has_asked
     assert reached == ["routes", "probes after 2 routes", "check after 1 table"]
     assert marker_of(host) == "ok"
 
