@@ -15,7 +15,6 @@ from hostrouting.host.host import Host
 from hostrouting.install.install import STEPS, install, plan_install
 from hostrouting.install.plan import Plan
 from hostrouting.install.wanted import Request, read_wanted
-from phases.context import derived
 
 if TYPE_CHECKING:
     from hostrouting.install.results import CheckResult
@@ -125,10 +124,8 @@ class InstallTask:
             # All of them: a run with an empty section may have ended the guard without naming it.
             names = (self.section, *_BESIDE)
         request = Request(former, names, allow_removal=True, undone=request_of_run)
-        # Without a wait: what the former routes need may never come. With all parts, even those
-        # that the run leaves out (`skip`), because the files are about all of them.
-        restoring = attrs.evolve(self, wait=0)
-        result = restoring.install(derived(ctx, skip=frozenset()), request)
+        # Without a wait: what the former routes need may never come.
+        result = attrs.evolve(self, wait=0).install(ctx, request)
         for run in former_by_run:
             del self.before[run]
         return result
