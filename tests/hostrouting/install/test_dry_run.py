@@ -22,6 +22,7 @@ from hostrouting.testing.interpreter import FakeInterpreter
 from phases.testing import FakeClock
 from tests.support.configs import configs
 from tests.support.node import without_default
+from tests.support.sections import expect
 from tests.support.tasks import (
     CIDR,
     GUARDED,
@@ -36,6 +37,7 @@ from tests.support.tasks import (
 from tests.support.topologies import dual_stack_h200, vpn_node
 
 STRICT, WARN = config(cidrs=(CIDR,)), config(cidrs=(CIDR,), mode="WARN")
+REFUSING = HostRoutingConfig(route_overlap=expect(CIDR, mode="STRICT", undecided="refuse"))
 WARN_REPAIRED = config(*REPAIR, cidrs=(CIDR,), mode="WARN")
 OTHER_ROUTE = config("10.77.0.0/16")
 PROBES = ProbeRewriteConfig(enabled=True, interfaces=("eth0",), ensure_route=False)
@@ -113,6 +115,7 @@ CASES = {
     "an overlap, WARN": case("", of(), WARN),
     "no default route, STRICT": case("is no IPv4 default route", of(FakeKernel), STRICT),
     "undecided, STRICT": case("", of(vpn_node), STRICT),
+    "undecided, refused": case("through eth0 or wg0", of(vpn_node), REFUSING),
     "a conflict, new": case(CONFLICT, after(take_a_key, by=HostRoutingConfig())),
     "a conflict, installed": case(CONFLICT, after(take_a_key, by=WARN)),
     "routes that wait again": case(

@@ -20,11 +20,12 @@ import socket
 import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from ipaddress import IPv6Address
+from typing import NamedTuple
 
 import attrs
 
 from hostrouting.kernel.nftables import NftProgram
-from tests.hostrouting.tasks.packets import ECHO_REPLY, Packet, echo_request
 from tests.support.commands import up
 from tests.support.namespace import Namespace, private_namespace
 
@@ -36,6 +37,9 @@ SERVICE = "2001:db8:3::1"
 """No host has this address: the balancer sends its packets to the node, and the node's rules decide
 what to do.
 """
+
+UDP, _ICMPV6, _HOP_BY_HOP = 17, 58, 0
+ECHO_REQUEST, ECHO_REPLY, ADVERTISED_NEIGHBOUR = 128, 129, 136
 
 _PATIENCE = 60.0
 _SIOCETHTOOL, _ETHTOOL_STXCSUM = 0x8946, 0x17
@@ -160,6 +164,45 @@ def ping(host: Namespace, source: str, destination: str) -> None:
             answer = raw.recv(2048)
             if answer[0] == ECHO_REPLY and answer[4:6] == wanted:
                 return
+
+
+class Packet(NamedTuple):
+    """An IPv6 packet without its hop-by-hop header."""
+
+    source: str
+    destination: str
+    protocol: int
+    payload: bytes
+
+    @classmethod
+    def read(cls, data: bytes) -> "Packet":
+        """Parse a packet that begins with the IPv6 header."""
+        protocol, payload = data[6], data[40:]
+        if protocol == _HOP_BY_HOP:
+            protocol, payload = payload[0], payload[8 + 8 * payload[1] :]
+        source, destination = (str(IPv6Address(data[at : at + 16])) for at in (8, 24))
+        return cls(source, destination, protocol, payload)
+
+    def is_icmp(self, kind: int, *, to: str = "") -> bool:
+        """Whether it is an ICMPv6 message of this type, to this address."""
+        return self.protocol == _ICMPV6 and self.payload[0] == kind and to in {"", self.destination}
+
+
+def echo_request(number: int) -> bytes:
+    """An echo request with this identifier, without its checksum, which the kernel fills in."""
+    return struct.pack("!BBHHH", ECHO_REQUEST, 0, 0, number, 1) + b"is anybody there"
+
+
+def router_advertisement(*, lifetime: int) -> bytes:
+    """A router advertisement: the sender is a default router for this many seconds."""
+    return struct.pack("!BBHBBHII", 134, 0, 0, 64, 0, lifetime, 0, 0)
+
+
+def neighbour_solicitation(target: str, hardware: bytes) -> bytes:
+    """A neighbour solicitation for the address, from this hardware address."""
+    return (
+        struct.pack("!BBHI", 135, 0, 0, 0) + IPv6Address(target).packed + bytes([1, 1]) + hardware
+    )
 
 
 @attrs.frozen

@@ -6,7 +6,6 @@ import pytest
 
 import phases
 from hostrouting.check.results import CheckReport
-from hostrouting.codes import CANNOT_DECIDE
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError, RouteOverlapError
 from hostrouting.host.effects import effects_of
@@ -19,7 +18,6 @@ from tests.support.mishaps import mishap_host
 from tests.support.node import DEFAULT, marker_of, without_default
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, LAYOUT, config, context, failure_of, paths_on, run
-from tests.support.topologies import vpn_node
 
 
 def checked(host: FakeHost, *cidrs: str, mode: str = "WARN") -> Any:
@@ -76,16 +74,6 @@ class TestModes:
         assert {"schema", "mode"}.isdisjoint(result.to_mapping())  # they are not its own
         assert "OVERLAP: 172.16.0.0/16 leaves through ib0" in caplog.text
         assert "add to staticRoutes.routes" in caplog.text
-
-    def test_undecided_is_refused(self) -> None:
-        """It raises then, and the plan says so before."""
-        host = FakeHost(kernel=vpn_node())
-        section = expect(CIDR, mode="STRICT", undecided="refuse")
-        task = CheckRouteOverlap(HostRoutingConfig(route_overlap=section), host=host)
-        error = failure_of(run, task, of=RouteOverlapError)
-        assert {finding.severity for finding in error.findings} == {"error"}
-        assert error.exit_code == CANNOT_DECIDE
-        assert task.plan().would_fail == "; ".join(map(str, error.findings))
 
     def test_an_image(self) -> None:
         """It has no routes to check, so the result has no verdict."""

@@ -17,7 +17,7 @@ from hostrouting.tasks.configure import Remove
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.testing import FakeFiles, FakeManager
 from hostrouting.upkeep.passes import Done, PassOutcome, run_pass
-from tests.hostrouting.tasks import balancer, packets
+from tests.hostrouting.tasks import balancer
 from tests.hostrouting.tasks.balancer import (
     GLOBAL,
     HARDWARE,
@@ -74,7 +74,7 @@ def arrives(lab: Lab, sender: Namespace, source: str, destination: str) -> bool:
         client.sendto(b"anybody?", (destination, PORT))
         balancer.ping(lab.balancer, OWN_GLOBAL, POD)  # there and back, so after the datagram
         return any(
-            packet.protocol == packets.UDP and packet.destination == destination
+            packet.protocol == balancer.UDP and packet.destination == destination
             for packet in wire.packets()
         )
 
@@ -152,7 +152,7 @@ def source_of_a_stream(lab: Lab, destination: str) -> str:
 
 def learns_the_router(lab: Lab) -> bool:
     """Whether a router advertisement from the probe's address gives a default route."""
-    balancer.send_icmp(lab.balancer, PROBE, "ff02::1", packets.router_advertisement(lifetime=20))
+    balancer.send_icmp(lab.balancer, PROBE, "ff02::1", balancer.router_advertisement(lifetime=20))
     lab.settled()
     gateways: set[str] = set()
     for route in lab.node.routes(6):
@@ -167,13 +167,13 @@ def answers_a_neighbour(lab: Lab) -> bool:
     balancer.ping(lab.balancer, OWN_GLOBAL, NODE)
     with balancer.capture(lab.balancer) as wire:
         balancer.send_icmp(
-            lab.balancer, PROBE, NODE, packets.neighbour_solicitation(NODE, HARDWARE)
+            lab.balancer, PROBE, NODE, balancer.neighbour_solicitation(NODE, HARDWARE)
         )
         lab.settled()
         answers = [
             packet.source
             for packet in wire.packets()
-            if packet.is_icmp(packets.ADVERTISED_NEIGHBOUR, to=PROBE)
+            if packet.is_icmp(balancer.ADVERTISED_NEIGHBOUR, to=PROBE)
         ]
     return answers == [NODE] and GLOBAL not in lab.node.ip("-6", "neighbour").stdout
 
