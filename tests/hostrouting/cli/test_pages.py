@@ -8,7 +8,7 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -16,7 +16,8 @@ import pytest
 
 from hostrouting.boot.program import version
 from hostrouting.cli.parser import COMMANDS, make_parser
-from hostrouting.model.prefix import Prefix
+from hostrouting.kernel.base import Answer
+from hostrouting.model.prefix import IP, Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
@@ -93,6 +94,20 @@ def with_kubelet(host: FakeHost) -> None:
     host.manager.properties["k3s.service"] = {"LoadState": "loaded", "UnitFileState": "enabled"}
 
 
+class Eccentric(FakeKernel):
+    """A kernel that does not answer as its tables say."""
+
+    def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
+        return tuple(Answer("no-route", None) for _ in destinations)
+
+
+def eccentric() -> FakeHost:
+    kernel = Eccentric()
+    kernel.add_link("eth0")
+    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth0"))
+    return FakeHost(kernel=kernel)
+
+
 def hide_pods(kernel: FakeKernel) -> None:
     kernel.ip_route("add", Route(Prefix.parse("10.244.0.128/25"), type="blackhole", protocol=4))
 
@@ -159,6 +174,7 @@ CASES: dict[
     "repair: no default route": (f"repair {CIDR}", of(FakeKernel)),
     "repair: the place of a route is taken": ("repair --config FILE", HOLDING, REPAIRED),
     "repair: the configuration is not in force": ("repair", applied(change=lose_routes)),
+    "repair: the kernel differs from its tables": (f"repair {CIDR}", eccentric),
     "repair: typed until the next boot": (f"repair {CIDR}", after(of(h200), type_by_hand)),
     "repair: a route hides pods": ("repair 10.244.0.0/24", of(cni_node, hide_pods)),
     "repair: one family has no default route": (f"repair {CIDR} fd00::/64", of(h200)),
