@@ -184,7 +184,7 @@ CASES: dict[
     ),
     "plan: to do": (PLAN, of(h200), REPAIRED),
     "plan: nothing to do": (PLAN, applied(), REPAIRED),
-    "plan: a conflict": (PLAN, HOLDING, REPAIRED),
+    "plan: a conflict, and a route waits": (PLAN, HOLDING, document(*REPAIR, "fd00::/64")),
     "plan: not ready": (PLAN, of(FakeKernel), document("9.0.0.0/8")),
     "plan: an overlap is left, STRICT": (
         PLAN,
