@@ -34,7 +34,8 @@ def node(settings: dict[str, Any], kernel: Callable[[], FakeKernel] = h200) -> F
 def escaping_node() -> FakeHost:
     """A node without routes, from which addresses escape since it was applied."""
     host = node(config(), plain_vm)
-    add_ib0(host)
+    host.kernel.add_link(Link(name="ib0", index=0))
+    host.kernel.add_address("ib0", "172.16.1.10/16")
     return host
 
 
@@ -45,17 +46,8 @@ def apply(host: FakeHost, text: str, *options: str) -> Said:
     return say("apply", "--wait", "0", "--config", "-", *options, host=host, stdin=text.encode())
 
 
-def apply_installed(host: FakeHost, *options: str) -> Said:
-    return apply(host, host.files.texts[LAYOUT.config_path], *options)
-
-
 def plan(host: FakeHost, text: str, *options: str) -> Said:
     return say("plan", "--config", "-", *options, host=host, stdin=text.encode())
-
-
-def plan_installed(host: FakeHost, *options: str) -> Said:
-    """Ask what `apply` would do with the installed file, as if it were another one."""
-    return plan(host, host.files.texts[LAYOUT.config_path], *options)
 
 
 # What has happened to the node.
@@ -71,12 +63,6 @@ def edit_config(host: FakeHost, edit: Callable[[dict[str, Any]], object]) -> Non
 def garble(host: FakeHost) -> None:
     text = host.files.texts[LAYOUT.config_path]
     host.files.texts[LAYOUT.config_path] = text.replace("[", "[,", 1)
-
-
-def add_ib0(host: FakeHost) -> None:
-    """An InfiniBand device gets an address; its network is the expected one."""
-    host.kernel.add_link(Link(name="ib0", index=0))
-    host.kernel.add_address("ib0", "172.16.1.10/16")
 
 
 def start_vpn(host: FakeHost) -> None:

@@ -3,7 +3,6 @@ can raise instead: of a file, the lock, the manager, a route, or nftables.
 """
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 import attrs
@@ -93,28 +92,24 @@ def mishap_host(kernel: FakeKernel | None = None) -> tuple[FakeHost, Mishaps]:
     """A host with this kernel, or that of an H200 node, and the list of effects on it."""
     mishaps = Mishaps()
     host = FakeHost(kernel=kernel or h200(), files=_Files(), manager=_Manager())
-    files, manager = host.files, host.manager
-    watch = partial(_watch, mishaps)
-    watch(files, "write", lambda path, _text: f"write {path}")
-    watch(files, "link", lambda path, _target: f"link {path}")
-    watch(files, "remove", lambda path: f"remove {path}" if files.look(path) else "")
-    watch(files, "lock", lambda path, _wake: f"lock {path}")
-    watch(manager, "reload", lambda: "reload")
-    watch(manager, "start", lambda unit: f"start {unit}")
-    watch(manager, "stop", lambda unit: f"stop {unit}")
-    watch(host.nftables, "load", lambda _text: "nft load")
+    for verb in ("write", "link", "remove", "lock"):
+        _watch(mishaps, host.files, verb)
+    for verb in ("reload", "start", "stop"):
+        _watch(mishaps, host.manager, verb)
+    _watch(mishaps, host.nftables, "load")
     _watch_routes(mishaps, host.kernel)
     return host, mishaps
 
 
-def _watch(mishaps: Mishaps, owner: Any, verb: str, event: Callable[..., str]) -> None:
-    """Record each call of this method as the event, unless that is empty."""
+def _watch(mishaps: Mishaps, owner: Any, verb: str) -> None:
+    """Record each call of this method with its path or unit, unless it removes nothing."""
     method = getattr(owner, verb)
 
     def watched(*given: Any, **named: Any) -> Any:
-        name = event(*given)
-        if name:
-            mishaps.before(name)
+        if verb == "load":
+            mishaps.before("nft load")
+        elif verb != "remove" or owner.look(*given):
+            mishaps.before(" ".join([verb, *given[:1]]))
         return method(*given, **named)
 
     setattr(owner, verb, watched)

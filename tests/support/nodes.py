@@ -24,19 +24,11 @@ from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Address, Link, Snapsho
 BITS = 6
 _LOOPBACK = Link(name="lo", index=0, type=772)
 _CARD = Link(name="eth0", index=0)
-_OTHERS = [
-    Link(name="eth1", index=0),
-    Link(name="ib0", index=0, type=ARPHRD_INFINIBAND),
-    Link(name="wg0", index=0, type=65534, kind="wireguard"),
-    Link(name="tun0", index=0, type=65534, kind="tun"),
-    Link(name="cali1", index=0, kind="veth"),
-    Link(name="lxc1", index=0, kind="veth"),
-    Link(name="cni0", index=0, kind="bridge"),
-    Link(name="flannel.1", index=0, kind="vxlan"),
-    Link(name="docker0", index=0, kind="bridge"),
-    Link(name="dummy0", index=0, kind="dummy"),
-    Link(name="cilium_host", index=0, kind="veth"),
-]
+_OTHERS = [Link("eth1", 0), Link("ib0", 0, type=ARPHRD_INFINIBAND)]
+_OTHERS += [Link("wg0", 0, "wireguard", type=65534), Link("tun0", 0, "tun", type=65534)]
+_OTHERS += [Link(name, 0, "veth") for name in ("cali1", "lxc1", "cilium_host")]
+_OTHERS += [Link("cni0", 0, "bridge"), Link("docker0", 0, "bridge")]
+_OTHERS += [Link("flannel.1", 0, "vxlan"), Link("dummy0", 0, "dummy")]
 _FIRST = {4: int(ip_address("10.96.0.0")), 6: int(ip_address("fd96::"))}
 _GATEWAY = {4: ip_address("10.0.0.1"), 6: ip_address("fe80::1")}
 _UNBOUND = {4: [Prefix(4, 0, 32), Prefix(4, 0, 8)], 6: [Prefix(6, 0, 128), Prefix(6, 0, 8)]}

@@ -22,12 +22,6 @@ from hostrouting.testing import FakeKernel, h200, plain_vm
 from tests.support.ip_text import route_of, rule_of
 from tests.support.sections import expect
 
-IB0 = Link(name="ib0", index=9, type=32)
-WG1 = Link(name="wg1", index=10, kind="wireguard", type=65534)
-ETH1 = Link(name="eth1", index=11)
-CNI0 = Link(name="cni0", index=12, kind="bridge")
-CALI1 = Link(name="cali1", index=13, kind="veth")
-"""InfiniBand, a tunnel, a second card, the bridge of pods, and Calico's device of a pod."""
 BY_IPV6 = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
 ELSEWHERE = Route.to("0.0.0.0/0", dev="ib0", table=100)
 """The default route of IPv6, and one in a table to which a rule sends packets."""
@@ -98,7 +92,8 @@ def cni_node() -> FakeKernel:
 
 
 _TYPES = {"ib": ARPHRD_INFINIBAND, "ppp": 512}
-_USUAL = {link.name: link for link in (IB0, WG1, ETH1, CNI0, CALI1)}
+_LINKS = [Link("ib0", 9, type=32), Link("wg1", 10, "wireguard", type=65534), Link("eth1", 11)]
+_LINKS += [Link("cni0", 12, "bridge"), Link("cali1", 13, "veth")]
 
 
 def vm_of(text: str) -> Snapshot:
@@ -111,7 +106,7 @@ def vm_of(text: str) -> Snapshot:
     routes: list[Route] = []
     rules: list[Rule] = []
     addresses: list[Address] = []
-    links = {name: link for name, link in _USUAL.items() if re.search(rf"\b{name}\b", text)}
+    links = {link.name: link for link in _LINKS if re.search(rf"\b{link.name}\b", text)}
     vm = plain_vm().snapshot()
     for item in filter(None, map(str.strip, text.split(";"))):
         word, _, rest = item.partition(" ")

@@ -42,12 +42,14 @@ BASE = {4: as_ip("172.16.0.0"), 6: as_ip("fd00:16::")}
 ASIDE = {4: Prefix.parse("198.51.100.0/24"), 6: Prefix.parse("2001:db8:a::/48")}
 
 
-def destinations(family: int) -> list[IP]:
-    in_the_block = [BASE[family] + number for number in range(19)]
-    return [*in_the_block, *map(as_ip, GATEWAYS[family]), ASIDE[family].ip]
-
-
-DESTINATIONS = {4: destinations(4), 6: destinations(6)}
+DESTINATIONS = [
+    [
+        *(BASE[family] + number for number in range(19)),
+        *map(as_ip, GATEWAYS[family]),
+        ASIDE[family].ip,
+    ]
+    for family in (4, 6)
+]
 
 
 class Linux:
@@ -313,7 +315,9 @@ class TwoKernels(stateful.RuleBasedStateMachine):
     def kernels_are_equal(self) -> None:
         """The whole state and the lookups are the same."""
         await_same_state(self.linux, self.fake)
-        for destinations in DESTINATIONS.values():
+        for family, base in BASE.items():
+            destinations = [base + number for number in range(19)]
+            destinations += [*map(as_ip, GATEWAYS[family]), ASIDE[family].ip]
             answers = [kernel.lookup(destinations) for kernel in (self.linux.backend, self.fake)]
             for destination, *pair in zip(destinations, *answers, strict=True):
                 assert _seen(pair[0]) == _seen(pair[1]), (destination, pair)
