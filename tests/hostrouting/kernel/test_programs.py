@@ -23,6 +23,12 @@ class TestRunProgram:
         assert done == Ended(3, "h\u00e4llo\n", "\\xff")
         assert run_program("sh", "-c", "kill -TERM $$", timeout=30).code == -signal.SIGTERM
 
+    def test_its_session(self) -> None:
+        """It leads a session, so Ctrl-C at the terminal does not reach it."""
+        done = run_program("sh", "-c", "cut -d' ' -f1,6 /proc/$$/stat", timeout=30)
+        process, session = done.out.split()
+        assert process == session
+
     def test_its_environment(self) -> None:
         """It has exactly this environment, or else ours; its own PATH says where it is."""
         environment = {"A": "1", "PATH": os.environ["PATH"]}
