@@ -112,7 +112,7 @@ class Fault(NamedTuple):
     """What to do about it; empty if this is not known."""
 
     def __str__(self) -> str:
-        # "dev is missing", and not "dev: is missing": the path is the subject of the rule.
+        # "dev is not there", and not "dev: is not there": the path is the subject of the rule.
         is_predicate = not self.value and self.rule.startswith(("is ", "has "))
         path = self.path
         if path and not is_predicate:

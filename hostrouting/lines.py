@@ -34,7 +34,7 @@ def finding_lines(findings: Sequence[Finding], *, without: str = "") -> Iterator
     """
     shown = findings[:SHOWN]
     next_remedies = [*(finding.remedy for finding in shown[1:]), None]
-    for finding, next_remedy in zip(shown, next_remedies, strict=False):  # there may be none
+    for finding, next_remedy in zip(shown, next_remedies, strict=False):  # no findings, but None
         yield f"{finding.name.upper()}: {finding.sentence}"
         if finding.remedy != next_remedy:
             yield from way_lines(finding.remedy, without=without)

@@ -212,7 +212,7 @@ def make_parser() -> argparse.ArgumentParser:
         for argument in arguments:
             settings = dict(_ARGUMENTS[argument])
             if argument == "--config":
-                # The others use what is installed, or what is typed.
+                # These two can do with what is installed, or typed.
                 settings["required"] = name not in {"check", "repair"}
             command.add_argument(argument, **settings)
         command.formatter_class = _Help

@@ -163,7 +163,7 @@ def _with_routing(
             if finding.severity != "note":
                 may_end = finding.can_retry or finding in check.doubts
                 checked.append(finding._replace(can_retry=may_end))
-    # Which default route is meant only an operator knows. Until he names its device, nothing can be
+    # Only an operator knows which default route is meant. Until its device is named, nothing can be
     # repaired.
     unnamed = [finding for finding in checked if finding.name == "default-routes"]
     findings += with_severity("error", unnamed)
