@@ -97,6 +97,7 @@ PLACE proto ours A_AND_B                              | | delete, add
 # A request to delete a longer route would take the wanted one before it: the longer one stays
 A proto ours; PLACE proto ours A_AND_B              | via 10.0.0.1 dev eth0 | keep
 PLACE proto ours A_AND_B; A proto ours              | via 10.0.0.1 dev eth0 | keep, delete
+A proto 186; PLACE proto ours A_AND_B               | via 10.0.0.1 dev eth0 | keep, delete
 
 # Without a default route: ours that Linux uses stays, by devices that are up, as far as it is named
 -; A proto ours                                | | keep
@@ -154,9 +155,6 @@ def wished(wish: str) -> HostRoutingConfig:
     return configured(wanted, expected=expected)
 
 
-DEFAULTS = "default via 10.0.0.1 dev eth0; ::/0 via fd00:99::1 dev eth0 metric 1024 proto 9"
-
-
 def actions(plan: RoutePlan) -> str:
     """What is done with each route; "wait" for each that waits."""
     return ", ".join([*(step.action for step in plan.steps), *["wait"] * len(plan.waiting)])
@@ -167,7 +165,7 @@ def test_the_steps_for_one_route(row: list[str]) -> None:
     """On a host with these routes, a wish leads to these steps; a dash: no default route."""
     there, wish, steps = row
     if not there.startswith("-;"):
-        there = f"{DEFAULTS}; {there}"
+        there += "; default via 10.0.0.1 dev eth0; ::/0 via fd00:99::1 dev eth0 metric 1024 proto 9"
     plan = plan_static_routes(wished(wish), host_with(*spelt(there.removeprefix("-;"))))
     assert actions(plan) == steps
 

@@ -137,10 +137,8 @@ default dev eth1; default dev eth0 | expected eth0 via 10.0.0.9 | via 10.0.0.9 d
 9.9.9.0/24 dev eth0 proto ours | via 9.9.9.9 dev eth0 | an address or route on eth0 ...
 9.9.9.0/24 dev eth0 table 100  | via 9.9.9.9 dev eth0 | an address or route on eth0 ...
 9.9.9.0/24 nexthop dev eth0 nexthop via 10.0.0.1 dev eth0 | via 9.9.9.9 dev eth0 | an address or ...
-fd00::/64 dev eth0; fd00::/80 via fe80::1 dev eth0 expired | via fd00::1 dev eth0 to fd09::/16 \
-| via fd00::1 dev eth0 metric 1024
-fd00::/64 dev eth0; fd00::/80 via fe80::1 dev eth0 from fd00::/64 \
-| via fd00::1 dev eth0 to fd09::/16 | via fd00::1 dev eth0 metric 1024
+9.9.9.0/24 dev eth0 tos 4      | via 9.9.9.9 dev eth0 | an address or route on eth0 ...
+fd00::/64 dev eth0 | via fd00::1 dev eth0 to fd09::/16 | via fd00::1 dev eth0 metric 1024
 """
 
 
@@ -158,6 +156,13 @@ def test_a_route(row: list[str]) -> None:
         assert said.startswith(means.removesuffix("..."))
     else:
         assert said == means
+
+
+def test_a_network_without_its_route() -> None:
+    """As with `noprefixroute`: Linux does not look for its addresses on the device."""
+    there = host(INTERFACES, routes_of("default via 10.0.0.1 dev eth0 onlink"), links=LINKS)
+    routes = tuple(route for route in there.routes if route.prefix.length != 24)
+    assert "via 10.0.0.1" in str(planned(there._replace(routes=routes), "to 10.0.0.200/32"))
 
 
 @text_rows(
