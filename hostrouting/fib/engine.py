@@ -318,7 +318,7 @@ class Fib:
         """The rules that select any packets of this host, in order. A rule with a condition that no
         packet meets is left out; with `not`, it selects every packet.
         """
-        own = [each.ip for each in self.snapshot.addresses if each.ip.version == self.family]
+        own = [address.ip for address in self.snapshot.addresses]
         applied: list[AppliedRule] = []
         for rule in self.rules:
             table = self.tables.get(rule.table) if rule.action == "to_table" else None

@@ -104,6 +104,7 @@ pods of this node may be hidden by an uplink that is named as a pod's device, or
 + link veth7 veth; 172.16.5.7/32 dev cali1
   overlap | 172.16.5.0/24 via 10.0.0.1 dev veth7 table 100; rule | 172.16.5.0/24 dev=veth7
   overlap | rule to 172.16.5.0/24 prohibit
+  overlap | -main; rule; default via 10.0.0.1 dev eth0 table 100
   overlap | 172.16.5.9/32 dev cali1 metric 9; 172.16.5.9/32 via 10.0.0.1 dev eth0 metric 5
 what is not judged does not hide pods for certain
   undecided | 172.16.5.7/32 dev cali1; rule; \

@@ -2,6 +2,7 @@
 
 from ipaddress import ip_address
 
+import pytest
 from hypothesis import assume, event, given
 
 from hostrouting.fib.engine import NO_ROUTE, Decision, Fib
@@ -151,6 +152,11 @@ def test_what_becomes_of_a_packet(row: HostRow) -> None:
     """The devices by which 10.9.0.1 leaves, or what refuses it."""
     decision = Fib(vm_of(row.host), 4).lookup("10.9.0.1")
     assert (" ".join(decision.devs) or decision.kind) == row.answer
+
+
+def test_an_address_of_the_other_family() -> None:
+    with pytest.raises(ValueError, match="::1 is not an IPv4 address"):
+        Fib(plain_vm().snapshot(), 4).lookup("::1")
 
 
 def test_a_rule_for_vrfs() -> None:
