@@ -50,20 +50,19 @@ class PrivateFiles(FakeFiles):
         return super().look(path)
 
 
-def with_silent_systemd(host: FakeHost) -> FakeHost:
-    return attrs.evolve(host, manager=SilentManager())
+def silence_systemd(host: FakeHost) -> None:
+    object.__setattr__(host, "manager", SilentManager())
 
 
-def with_silent_kernel(host: FakeHost) -> FakeHost:
+def silence_kernel(host: FakeHost) -> None:
     for nth in range(1, 10):
         error = BackendError("no answer to the dump", kind="timeout")
         host.faults.fail("snapshot", error, nth=nth)
-    return host
 
 
-def with_private_files(host: FakeHost) -> FakeHost:
+def close_files(host: FakeHost) -> None:
     files = PrivateFiles(texts=host.files.texts, programs=host.files.programs)
-    return attrs.evolve(host, files=files)
+    object.__setattr__(host, "files", files)
 
 
 def right() -> FakeHost:
@@ -273,9 +272,9 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "waiting: for a device to be named": right_but(start_vpn, lose_routes),
     "waiting: the verdict is undecided": right_but(start_vpn),
     "waiting: packets with a mark go elsewhere": without_routes(mark_packets),
-    "waiting: systemd does not answer": lambda: with_silent_systemd(right()),
-    "waiting: the kernel does not answer": lambda: with_silent_kernel(right()),
-    "waiting: only root may read the files": lambda: with_private_files(right()),
+    "waiting: systemd does not answer": right_but(silence_systemd),
+    "waiting: the kernel does not answer": right_but(silence_kernel),
+    "waiting: only root may read the files": right_but(close_files),
 }
 """By the state, and what has happened."""
 
@@ -290,10 +289,6 @@ def kubelet(**properties: str) -> Change:
     return change
 
 
-def silence(host: FakeHost) -> None:
-    object.__setattr__(host, "manager", SilentManager())
-
-
 def ungate(host: FakeHost) -> None:
     edit_config(host, lambda settings: settings["gate"].update(units=["k3s.service"]))
     host.files.remove(LAYOUT.drop_in_path(KUBELET))
@@ -305,7 +300,7 @@ UNITS: dict[State, Sequence[Change]] = {
     "masked": [kubelet(ActiveState="inactive", LoadState="masked", UnitFileState="masked-runtime")],
     "unknown": [kubelet(ActiveState="inactive", LoadState="not-found", StateChangeTimestamp="")],
     "waiting": [lock, kubelet(ActiveState="activating", SubState="condition")],
-    "no answer": [silence],
+    "no answer": [silence_systemd],
     "starting": [kubelet(ActiveState="activating", SubState="start")],
     "stopped": [kubelet(ActiveState="inactive")],
     "runs": [kubelet(ActiveState="active")],

@@ -28,6 +28,7 @@ from tests.support.statuses import (
     Change,
     after,
     break_python,
+    close_files,
     end_guard,
     fill,
     hold_place,
@@ -37,11 +38,10 @@ from tests.support.statuses import (
     mask_guard,
     right,
     right_but,
+    silence_kernel,
+    silence_systemd,
     start_k3s,
     start_router,
-    with_private_files,
-    with_silent_kernel,
-    with_silent_systemd,
     without_routes,
     written,
 )
@@ -49,10 +49,10 @@ from tests.support.tasks import CIDR, LAYOUT, lose_routes, manager_of
 
 TROUBLE = right_but(end_guard, lose_routes, hold_place, fill("/run"), start_k3s, break_python)
 """A node on which every part of the answer has something to say."""
-PARTS: dict[str, tuple[Callable[[FakeHost], FakeHost], set[str]]] = {
-    "the kernel": (with_silent_kernel, {"plan", "check"}),
-    "systemd": (with_silent_systemd, {"plan", "units"}),
-    "the files": (with_private_files, {"config", "plan", "check"}),
+PARTS: dict[str, tuple[Change, set[str]]] = {
+    "the kernel": (silence_kernel, {"plan", "check"}),
+    "systemd": (silence_systemd, {"plan", "units"}),
+    "the files": (close_files, {"config", "plan", "check"}),
 }
 """What does not answer: how, and the fields of a status that need it."""
 
@@ -62,7 +62,9 @@ def test_no_part_that_fails_hides_another(part: str) -> None:
     """Everything that was asked elsewhere is there, and why this part does not answer."""
     silence, hidden = PARTS[part]
     whole = find_status(TROUBLE())
-    status = find_status(silence(TROUBLE()))
+    host = TROUBLE()
+    silence(host)
+    status = find_status(host)
     assert any(finding.can_retry for finding in status.findings)
     for field in {"config", "plan", "check", "units"} - hidden:
         assert getattr(status, field) == getattr(whole, field), field
@@ -186,7 +188,7 @@ COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
     ),
     "to unmask the guard brings no default route": (right_but(lose_default, mask_guard), ""),
     "systemd does not answer, and another card is better": (
-        lambda: with_silent_systemd(without_routes(start_router)()),
+        without_routes(start_router, silence_systemd),
         "",
     ),
 }

@@ -42,16 +42,6 @@ BASE = {4: as_ip("172.16.0.0"), 6: as_ip("fd00:16::")}
 ASIDE = {4: Prefix.parse("198.51.100.0/24"), 6: Prefix.parse("2001:db8:a::/48")}
 
 
-DESTINATIONS = [
-    [
-        *(BASE[family] + number for number in range(19)),
-        *map(as_ip, GATEWAYS[family]),
-        ASIDE[family].ip,
-    ]
-    for family in (4, 6)
-]
-
-
 class Linux:
     """Linux in the network namespace of this thread, with the verbs of the fake kernel."""
 
