@@ -12,7 +12,6 @@ from unittest.mock import Mock
 import attrs
 import pytest
 
-from hostrouting.boot.files import render_config
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
 from hostrouting.host.host import Host
@@ -24,10 +23,11 @@ from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.node import guard
 from hostrouting.node.ending import Stopped, TimeIsUp
-from hostrouting.node.fight import read_fight
+from hostrouting.node.fight import Fight, read_fight
 from hostrouting.node.guard import Guard, run_guard
 from hostrouting.node.journal import describe_failure
 from hostrouting.testing import FakeFiles, FakeHost, FaultyBackend
+from hostrouting.upkeep.passes import Done
 from tests.support.node import (
     HALVES,
     PROBES,
@@ -306,6 +306,14 @@ def test_a_fight_for_the_table(capfd: pytest.CaptureFixture[str]) -> None:
     assert HostLayout.fight_path not in guarded.host.files.texts
 
 
+def test_repairs_now_and_then() -> None:
+    """They are no fight, however many there are."""
+    done = Done()
+    done.changes.append(RouteRequest("add", ESCAPE))
+    fight = Fight(FakeFiles())
+    assert {fight.note(done, 700.0 * number) for number in range(20)} == {""}
+
+
 def test_a_fight_about_an_odd_device() -> None:
     """Linux allows characters in its name that Python takes for the end of a line."""
     sentence = "11 times by now, last: add 10.9.0.0/16 dev e\x1c0\x850 proto 213"
@@ -320,15 +328,6 @@ def test_a_file_that_no_guard_has_left(text: str) -> None:
 
 
 # The configuration
-
-
-def test_an_edited_configuration() -> None:
-    """It is in force at the next pass, after a minute at the latest."""
-    guarded = Guarded()
-    edited = render_config(wanting(*HALVES, "10.9.0.0/16"))
-    guarded.at(30, lambda: guarded.host.files.texts.update({CONFIG: edited}))
-    guarded.run_until(91)
-    assert guarded.ours == {*HALVES, "10.9.0.0/16"}
 
 
 @pytest.mark.parametrize("there", [{f"{CONFIG}/a": ""}, {}])
