@@ -82,7 +82,6 @@ def give_config_away(host: FakeHost) -> None:
 
 OPEN: dict[str, tuple[list[Change], str, Remedy | None]] = {
     "no drop-in": ([lost(DROP_IN), reload], f"{DROP_IN} is missing", APPLY),
-    "no drop-in after the next reload": ([lost(DROP_IN)], f"{DROP_IN} is missing", APPLY),
     "a drop-in that was overwritten": (
         [loaded(DROP_IN, f"{HEADER}[Service]\n")],
         f"{DROP_IN} is missing or was overwritten",
@@ -145,7 +144,7 @@ def test_an_open_gate_in_warn(*, is_installed: bool, caplog: pytest.LogCaptureFi
 
 
 def test_files_that_systemd_has_not_read(host: FakeHost) -> None:
-    """A drop-in is there, and is not in force before a reload."""
+    """A drop-in that is there is in force after a reload, and one that is gone is until then."""
     run(Configure(WANTED._replace(gate=GateConfig((KUBELET,))), host=host, allow_removal=True))
     manager_of(host).properties[KUBELET] = {"LoadState": "loaded"}
     drop_in = LAYOUT.drop_in_path(KUBELET)
@@ -158,6 +157,8 @@ def test_files_that_systemd_has_not_read(host: FakeHost) -> None:
     assert fault.remedy == RELOAD
     reload(host)
     assert find_faults(host, [KUBELET]) == ()
+    host.files.remove(drop_in)
+    assert [fault.remedy for fault in find_faults(host, [KUBELET])] == [APPLY]
 
 
 def test_a_drop_in_of_an_earlier_release(host: FakeHost) -> None:
