@@ -24,7 +24,7 @@ class FakeEbtables(Faulty[HostError]):
 
     def delete(self, rules: Sequence[BridgeRule]) -> None:
         with self.call():
-            left = list(self.rules)
+            left = list(self.rules)  # replaces the rules only if all can be deleted
             for rule in rules:
                 if rule.text not in left:
                     sentence = f"ebtables could not delete {rule.text}"
@@ -54,6 +54,7 @@ class FakeLinkLayer(Faulty[BackendError]):
             )
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
+        # Linux would delete by address and device; an entry with another MAC address has to stay.
         with self.call():
             key = (neighbour.ip, neighbour.dev)
             present = [entry for entry in self.neighbours if (entry.ip, entry.dev) == key]

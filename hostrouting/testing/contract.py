@@ -104,6 +104,7 @@ _THEIRS = 4
 """The route protocol of another program's routes: `static`."""
 
 
+# A route of ours; a test names only the fields that it is about.
 def _ours(
     prefix: str = "192.0.2.0/24",
     gateway: str | None = "10.0.0.1",

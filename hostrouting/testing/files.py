@@ -62,7 +62,7 @@ class FakeFiles:
             return Entry("link", 0, self.links[path], owner=owner)
         if path in self.texts or path in self.programs:
             return Entry("file", self.modes.get(path, 0o644), owner=owner)
-        if self.names(path):
+        if self.names(path):  # a folder exists while something is in it
             return Entry("directory", 0o755, owner=owner)
         return None
 
@@ -78,7 +78,7 @@ class FakeFiles:
     def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
         self._change("write", path, "file")
         self._forget(path)
-        if isinstance(content, str):
+        if isinstance(content, str):  # a text, and not a program
             self.texts[path] = content
         else:
             self.programs[path] = content
@@ -144,6 +144,7 @@ class _FakeLock:
         self.is_held()
 
     def is_held(self) -> bool:
+        # Takes the lock if nobody has it: whoever waits asks again when it is woken.
         if self._path not in self._files.locked:
             self._files.locked.add(self._path)
             self._is_held = True

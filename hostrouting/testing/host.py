@@ -63,7 +63,7 @@ class FakeHost(Host):
         return cls(backend=None, manager=None)
 
     def __attrs_post_init__(self) -> None:
-        if self.manager is not None:
+        if self.manager is not None:  # an image has none; else it reads units from the same files
             self.manager.files = self.files
             self.manager.gate = partial(why_refused, self)
             self.manager.boot()

@@ -100,6 +100,7 @@ class FakeManager:
         self._require_running()
         unit = unit_name(unit)
         self.calls.append(f"stop {unit}")
+        # As in systemd, a unit that has failed stays failed.
         if self._properties_of(unit)["ActiveState"] not in {"inactive", "failed"}:
             self._set_state(unit, "inactive")
 

@@ -5,7 +5,8 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
-from typing import Any, NoReturn
+from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -51,10 +52,7 @@ class FakeNodeClock(FakeClock):
         heapq.heappush(self._acts, (moment, next(self._order), act))
 
     def raise_at(self, moment: float, error: BaseException) -> None:
-        def interrupt() -> NoReturn:
-            raise error
-
-        self.at(moment, interrupt)
+        self.at(moment, mock.Mock(side_effect=error))
 
     def wait(self, done: Callable[[], bool], until: float = math.inf) -> None:
         while self._acts and self._acts[0][0] <= until and not done():
