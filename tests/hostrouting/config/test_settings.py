@@ -37,14 +37,10 @@ def faults(text: str) -> list[str]:
 def test_the_json_of_the_original() -> None:
     """The original's configuration is read, key by key, into typed values."""
     config = HostRoutingConfig.from_json("""{
-        "staticRoutes": {
-            "enabled": true,
-            "routes": [
-                {"destination": "172.16.0.0/17", "gateway": "10.0.0.1", "dev": "eth0",
-                 "metric": 50},
-                {"destination": "172.16.128.0/17", "gateway": "", "dev": "", "metric": 0}
-            ]
-        },
+        "staticRoutes": {"enabled": true, "routes": [
+            {"destination": "172.16.0.0/17", "gateway": "10.0.0.1", "dev": "eth0", "metric": 50},
+            {"destination": "172.16.128.0/17", "gateway": "", "dev": "", "metric": 0}
+        ]},
         "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "strict"}
     }""")
     routes = (
@@ -331,15 +327,10 @@ def test_an_ordinary_unit_can_be_gated(name: str) -> None:
     assert gate.units == (f"{name}.service",)
 
 
-def steps_of(key: str) -> list[str | int]:
-    """The keys and indices of a path: `routes[0].dev` is routes, 0, dev."""
-    return [int(step) if step.isdigit() else step for step in re.findall(r"\w+", key)]
-
-
 def with_value(key: str, value: object) -> dict[str, Any]:
-    """The right configuration with another value of this key."""
+    """The right configuration with another value of a key such as `gate.units[0]`."""
     document = copy.deepcopy(RIGHT)
-    *parents, last = steps_of(key)
+    *parents, last = [int(step) if step.isdigit() else step for step in re.findall(r"\w+", key)]
     place: Any = document
     for step in parents:
         place = place[step]

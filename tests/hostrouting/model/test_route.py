@@ -55,6 +55,12 @@ def test_the_devices_of_a_route(row: list[str]) -> None:
     assert route.usable_devs == tuple(usable_devs.split())
 
 
+def test_the_rank_of_a_route() -> None:
+    """A lower metric comes first, then a higher preference."""
+    routes = routes_of("::/0 metric 1 pref high; ::/0 pref low; ::/0 dev a; ::/0 pref high")
+    assert sorted(routes, key=lambda route: route.rank) == routes[::-1]
+
+
 @text_rows("""
 fd00::/8 proto 77 nexthop via fe80::1 dev a nexthop dev b weight 3 \
 | fd00::/8 proto 77 via fe80::1 dev a; fd00::/8 proto 77 dev b weight 3

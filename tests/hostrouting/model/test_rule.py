@@ -15,6 +15,7 @@ SRC, DST = Prefix.parse("10.0.0.5"), Prefix.parse("fd00::/8")
     [
         ({"src": SRC}, "from 10.0.0.5"),
         ({"family": 6, "dst": DST}, "to fd00::/8"),
+        ({"family": 6, "src": Prefix.parse("fd00::5")}, "from fd00::5"),
         ({"fwmark": 1, "fwmask": 0xFF}, "fwmark 0x1/0xff"),
         ({"fwmark": 0xCA6C, "fwmask": 0xFFFFFFFF, "invert": True}, "not fwmark 0xca6c"),
         ({"fwmask": 0xFF}, "fwmark 0x0/0xff"),

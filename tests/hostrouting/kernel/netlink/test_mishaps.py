@@ -29,6 +29,7 @@ from hostrouting.kernel.netlink.socket import (
     kernel_errors,
 )
 from hostrouting.kernel.netlink.watch import NetlinkWatch
+from hostrouting.kernel.refusals import refusal
 from hostrouting.model.prefix import IPV6, as_ip
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Snapshot
@@ -159,13 +160,8 @@ def test_without_rights(backend: NetlinkBackend) -> None:
 
 def test_a_lookup_is_for_a_plain_packet(namespace: Namespace, backend: NetlinkBackend) -> None:
     """It is ICMP of root, whoever asks; the answer has the table."""
-    namespace.batch(
-        [
-            "rule add pref 9 ipproto udp prohibit",
-            "rule add pref 10 uidrange 0-0 lookup 100",
-            "route add 10.8.0.0/16 dev ib0 table 100",
-        ]
-    )
+    rules = ["rule add pref 8 ipproto udp prohibit", "rule add pref 9 uidrange 0-0 lookup 100"]
+    namespace.batch([*rules, "route add 10.8.0.0/16 dev ib0 table 100"])
 
     def unprivileged() -> str:
         os.setuid(65534)
@@ -175,16 +171,14 @@ def test_a_lookup_is_for_a_plain_packet(namespace: Namespace, backend: NetlinkBa
     assert in_child(unprivileged) == "10.8.0.0/16 dev ib0 table 100 proto boot scope link"
 
 
-@pytest.mark.parametrize(
-    ("number", "kind"),
-    [(errno.EAFNOSUPPORT, "unavailable"), (errno.EPERM, "not-permitted"), (errno.EMFILE, "failed")],
-)
-def test_no_socket(number: int, kind: str) -> None:
+NO_SOCKET = {errno.EAFNOSUPPORT: "unavailable", errno.EPERM: "not-permitted"}
+
+
+@pytest.mark.parametrize("number", NO_SOCKET)
+def test_no_socket(number: int) -> None:
     """A system without netlink, and a sandbox that forbids it, are told apart."""
-    with (
-        mock.patch("socket.socket", side_effect=OSError(number, "refused")),
-        raises(BackendError, kind, match="cannot use netlink"),
-    ):
+    no_socket = mock.patch("socket.socket", side_effect=OSError(number, "refused"))
+    with no_socket, raises(BackendError, NO_SOCKET[number], match="cannot use netlink"):
         NetlinkBackend()
 
 
@@ -220,6 +214,12 @@ def test_a_deletion_by_a_device_that_is_gone(backend: NetlinkBackend) -> None:
     requests = [RouteRequest("delete", route), RouteRequest("add", route)]
     deleted, added, other = backend.change([*requests, RouteRequest("add", ROUTE)])
     assert (deleted.ok, deleted.is_done, added.is_done, other.is_done) == (False, True, False, True)
+
+
+def test_a_refusal_with_another_number() -> None:
+    """It is explained by the words for the number."""
+    error = refusal(RouteRequest("add", ROUTE), errno.EIO)
+    assert (error.kind, error.kernel) == ("refused", "Input/output error")
 
 
 # Messages.
