@@ -24,6 +24,7 @@ HOSTS = {
     "competing defaults": "default via 10.1.0.1 dev eth1 proto 16 metric 200",
     "equal defaults": "default via 10.1.0.1 dev eth1 proto 16 metric 100",
     "a tunnel, which does not compete": "default dev wg1 metric 500",
+    "two networks in doubt": "default dev wg1 metric 50",
     "not judged": "rule pref 50 goto 100; rule pref 50 goto 200; rule pref 50 goto 300",
     "services that hold the host": "",
     "a network of a tunnel and of a card": "172.16.0.0/17 dev wg1 metric 9; "
@@ -55,6 +56,7 @@ ASKED = {
     "a rule that hides pods": "10.244.0.0/16",
     "a blackhole that hides pods": "10.244.0.0/16",
     "equal defaults": "dev=eth0",
+    "two networks in doubt": "172.16.0.0/16 10.96.0.0/12",
     "services that hold the host": "services=10.0.0.0/16",
     "a default route of a card that is not expected": "dev=eth0",
 }
@@ -70,6 +72,14 @@ def test_to_allow_a_card_is_no_remedy(kind: str) -> None:
     [escape, *_] = findings(f"link dev0 {kind}; 172.16.0.0/16 dev dev0")
     assert escape.name == "overlap"
     assert escape.remedy is None
+    assert "mayAllow" not in escape.facts
+
+
+def test_to_allow_what_hides_a_cni_is_no_remedy() -> None:
+    """With wg1 allowed, the check would be OK while pods of other nodes are not reached."""
+    hidden = "link flannel.1 vxlan; 172.16.2.0/24 dev flannel.1"
+    [escape, *_] = findings(f"{hidden}; 172.16.2.0/25 dev wg1 proto ours", "172.16.2.0/24")
+    assert escape.name == "overlap"
     assert "mayAllow" not in escape.facts
 
 
