@@ -191,6 +191,35 @@ def start_router(host: FakeHost) -> None:
     host.kernel.ip_route("add", default)
 
 
+def kubelet(**properties: str) -> Change:
+    def change(host: FakeHost) -> None:
+        known = {"LoadState": "loaded", "StateChangeTimestamp": "Thu 03:02"}
+        known["ConditionTimestamp"] = known["StateChangeTimestamp"]
+        manager_of(host).properties[KUBELET] = {**known, **properties}
+        manager_of(host).errors[KUBELET] = (OVERLAP,)
+
+    return change
+
+
+def ungate(host: FakeHost) -> None:
+    edit_config(host, lambda settings: settings["gate"].update(units=["k3s.service"]))
+    host.files.remove(LAYOUT.drop_in_path(KUBELET))
+
+
+UNITS: dict[State, Sequence[Change]] = {
+    "stuck": [kubelet(ActiveState="failed")],
+    "fails": [kubelet(ActiveState="activating", SubState="auto-restart")],
+    "masked": [kubelet(ActiveState="inactive", LoadState="masked", UnitFileState="masked-runtime")],
+    "unknown": [kubelet(ActiveState="inactive", LoadState="not-found", StateChangeTimestamp="")],
+    "waiting": [lock, kubelet(ActiveState="activating", SubState="condition")],
+    "no answer": [silence_systemd],
+    "starting": [kubelet(ActiveState="activating", SubState="start")],
+    "stopped": [kubelet(ActiveState="inactive")],
+    "runs": [kubelet(ActiveState="active")],
+    "not gated": [ungate],
+}
+"""By the state of kubelet: what has happened on a node."""
+
 INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "nothing": lambda: FakeHost(kernel=h200()),
     "in force": right,
@@ -232,9 +261,7 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "differs: kubelet was refused, and nothing holds it back now": right_but(
         lambda host: refuse(host, KUBELET, OVERLAP)
     ),
-    "differs: kubelet is masked until the next boot": right_but(
-        lambda host: [change(host) for change in UNITS["masked"]]
-    ),
+    "differs: kubelet is masked until the next boot": right_but(*UNITS["masked"]),
     "differs: the guard has failed, and routes are missing": right_but(end_guard, lose_routes),
     "differs: routes of hostrouting are not configured": after(
         escaping_node, let_pass, lambda host: type_routes(host, *REPAIR)
@@ -246,7 +273,7 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "differs: another program fights with the guard": right_but(
         written(LAYOUT.fight_path, "412\nanother program takes away our routes\n")
     ),
-    "in force: kubelet fails": right_but(lambda host: [change(host) for change in UNITS["fails"]]),
+    "in force: kubelet fails": right_but(*UNITS["fails"]),
     "open: by an administrator": right_but(written(LAYOUT.opening_path, "ticket 4711\n")),
     "open: by an administrator, and routes are missing": right_but(
         lose_routes, written(LAYOUT.opening_path, "ticket 4711\n")
@@ -277,33 +304,3 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "waiting: only root may read the files": right_but(close_files),
 }
 """By the state, and what has happened."""
-
-
-def kubelet(**properties: str) -> Change:
-    def change(host: FakeHost) -> None:
-        known = {"LoadState": "loaded", "StateChangeTimestamp": "Thu 03:02"}
-        known["ConditionTimestamp"] = known["StateChangeTimestamp"]
-        manager_of(host).properties[KUBELET] = {**known, **properties}
-        manager_of(host).errors[KUBELET] = (OVERLAP,)
-
-    return change
-
-
-def ungate(host: FakeHost) -> None:
-    edit_config(host, lambda settings: settings["gate"].update(units=["k3s.service"]))
-    host.files.remove(LAYOUT.drop_in_path(KUBELET))
-
-
-UNITS: dict[State, Sequence[Change]] = {
-    "stuck": [kubelet(ActiveState="failed")],
-    "fails": [kubelet(ActiveState="activating", SubState="auto-restart")],
-    "masked": [kubelet(ActiveState="inactive", LoadState="masked", UnitFileState="masked-runtime")],
-    "unknown": [kubelet(ActiveState="inactive", LoadState="not-found", StateChangeTimestamp="")],
-    "waiting": [lock, kubelet(ActiveState="activating", SubState="condition")],
-    "no answer": [silence_systemd],
-    "starting": [kubelet(ActiveState="activating", SubState="start")],
-    "stopped": [kubelet(ActiveState="inactive")],
-    "runs": [kubelet(ActiveState="active")],
-    "not gated": [ungate],
-}
-"""By the state of kubelet: what has happened on a node."""
