@@ -83,8 +83,8 @@ class Outcome(NamedTuple):
     def is_done(self) -> bool:
         """Whether the kernel is now as the change asks, even if it was so before.
 
-        So is a deletion if the device does not exist: Linux has deleted the routes with it. But if
-        it was only renamed, it still has them: a caller that needs certainty reads them again.
+        A deletion is done, too, if its device does not exist: Linux has deleted the routes with it.
+        A device that was only renamed still has them: to be certain, a caller reads them again.
         """
         return self.error is None or self.error.kind in _NOTHING_TO_DO[self.change.verb]
 

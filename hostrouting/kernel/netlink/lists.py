@@ -32,8 +32,8 @@ def list_routes(
 ) -> list[Route]:
     """Return the routes of all tables, in the kernel's order; for `near`, see `RouteBackend`.
 
-    Of messages that differ only in the destination, the first is decoded. For each other one, the
-    list has a copy of that route with another destination, or nothing if it is not `near`.
+    Of messages that differ only in the destination, just the first is decoded. The others become
+    copies of its route with another destination, or are left out if they are not `near`.
     """
 
     @cache
