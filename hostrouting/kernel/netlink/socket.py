@@ -118,7 +118,7 @@ def aligned(length: int) -> int:
 
 
 def attributes_of(data: bytes, at: int = 0) -> dict[int, bytes]:
-    """The values of the attributes after an offset, by number. Too few bytes for one are ignored."""
+    """The values of the attributes after an offset, by number. A rest too short is ignored."""
     attributes: dict[int, bytes] = {}
     unpack = ATTRIBUTE.unpack_from
     header_size = ATTRIBUTE.size
