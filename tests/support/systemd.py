@@ -156,7 +156,7 @@ class System:
         """The path of the same file outside the system."""
         if self.leader:
             return Path(f"/proc/{self.leader}/root{path}")
-        return Path(f"/proc/{_child(self._outer.pid)}/root{self._work}/root{path}")
+        return Path(f"/proc/{_children(self._outer.pid)[0]}/root{self._work}/root{path}")
 
     def _await_boot(self, before: int) -> None:
         def answers() -> bool:
@@ -175,7 +175,7 @@ class System:
         try:
             wait_for("systemd to answer", answers)
         except TimeoutError as error:
-            console = Path(f"/proc/{_child(self._outer.pid)}/root{self._work}/console")
+            console = Path(f"/proc/{_children(self._outer.pid)[0]}/root{self._work}/console")
             raise TimeoutError(
                 f"{error}; its console:\n{console.read_text(errors='replace')[-4000:]}"
             ) from None
@@ -238,10 +238,6 @@ def _children(pid: int) -> list[int]:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
         return [int(child) for child in children.split()]
     return []
-
-
-def _child(pid: int) -> int:
-    return _children(pid)[0]
 
 
 def _descendant(pid: int, name: str) -> int:
