@@ -84,17 +84,20 @@ class CommandLines:
     ) -> subprocess.CompletedProcess[str]:
         """Run `hostrouting` with these words and this input; return its output and exit status."""
         if self._server is None:
-            ours, theirs = _imported().Pipe()
-            server = _imported().Process(target=_serve, args=(theirs, self._leader))
-            with theirs:
-                server.start()
-            self._server = (ours, server)
+            self._server = self._start()
         connection, server = self._server
         connection.send((words, environment, text))
         if not connection.poll(LONGEST):
             server.kill()
             raise TimeoutError(f"hostrouting {' '.join(words)} did not end within {LONGEST:g} s")
         return subprocess.CompletedProcess(("hostrouting", *words), *connection.recv())
+
+    def _start(self) -> tuple[Connection, BaseProcess]:
+        ours, theirs = _imported().Pipe()
+        server = _imported().Process(target=_serve, args=(theirs, self._leader))
+        with theirs:
+            server.start()
+        return ours, server
 
     def close(self) -> None:
         if self._server is not None:
