@@ -13,9 +13,10 @@ A route of ours works if Linux uses it, and it has the device and gateway that a
 the wanted route cannot be completed, a route of ours that works stays; if there is none, the wanted
 route waits. The gate and the guard may not move routes (`may_move`). For them, a route of ours that
 works also stays if another default route has become the best one: packets do not move to a VPN or
-to a new card. It follows only if one of its gateways is in no default route any more, because that
-router may be gone, and only to devices that it has. A router that comes back on another device is
-added by `apply`, not by the guard. A finding says what a route that stays will do after a reboot.
+to a new card. It follows if one of its gateways is in no default route any more, because that
+router may be gone, but only to devices that it has; and if its default route gets more next hops
+beside all of its own, because routers come back one by one. A finding says what a route that stays
+will do after a reboot.
 """
 
 from collections.abc import Iterable, Sequence
@@ -100,7 +101,7 @@ def _plan_route(
         working is None
         or may_move
         or _way(working) == _way(wanted)
-        or _has_lost_its_router(working, wanted, uplink.defaults_for(static.dev))
+        or _follows_its_routers(working, wanted, uplink.defaults_for(static.dev))
     ):
         return RoutePlan(steps_for_key(wanted, present))
     else:
@@ -126,11 +127,14 @@ def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink
     return entry
 
 
-def _has_lost_its_router(working: Route, wanted: Route, defaults: Iterable[Route]) -> bool:
-    """Whether a gateway of the working route is in no default route any more, and the wanted route
-    adds no device.
+def _follows_its_routers(working: Route, wanted: Route, defaults: Iterable[Route]) -> bool:
+    """Whether the wanted route has all next hops of the working one, and more; or a gateway of the
+    working route is in no default route any more, and the wanted route adds no device.
     """
-    lost = _hops_alive(working).difference(*map(_hops_alive, defaults))
+    hops = _hops_alive(working)
+    if hops < _hops_alive(wanted):
+        return True
+    lost = hops.difference(*map(_hops_alive, defaults))
     return any(hop.gateway for hop in lost) and set(working.devs).issuperset(wanted.devs)
 
 

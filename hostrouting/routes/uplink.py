@@ -119,8 +119,9 @@ class Uplink:
                     f"an address or route on {hop.dev} (configured routes do not count) "
                     f"that reaches the gateway {hop.gateway}"
                 )
-        metric = metric or DEFAULT_METRIC[self._family]
-        route = Route(destination, next_hops, metric=metric, protocol=OURS)
+        route = Route(
+            destination, next_hops, metric=metric or DEFAULT_METRIC[self._family], protocol=OURS
+        )
         if self._family == IPV4 and not route.has_gateway:
             route = route._replace(scope=SCOPE_LINK)
         return route
@@ -139,7 +140,14 @@ class Uplink:
         if dev is None and self._devs_in_doubt:
             dev = self._only_expected_dev
             if dev is None:
-                return self._need_of_a_choice()
+                named = spoken(sorted(self._devs_in_doubt), last="or")
+                return Need(
+                    "a device to be named, because it is unclear whether "
+                    f"[{self._of_main[0]}] is the right one",
+                    Remedy(
+                        f"name {named} in the configured route, or in routeOverlap.expectedDevs"
+                    ),
+                )
         hops = _first_hops(defaults, dev)
         if gateway is None:
             # A destination on the link needs no gateway.
@@ -168,15 +176,6 @@ class Uplink:
                 # Linux looks for a destination on the link as it does for a gateway.
                 return self._is_reached(NextHop(dev, ip_at(self._family, destination.first)))
         return False
-
-    def _need_of_a_choice(self) -> Need:
-        """Say that the configuration has to name one of the devices in doubt."""
-        named = spoken(sorted(self._devs_in_doubt), last="or")
-        return Need(
-            "a device to be named, because it is unclear whether "
-            f"[{self._of_main[0]}] is the right one",
-            Remedy(f"name {named} in the configured route, or in routeOverlap.expectedDevs"),
-        )
 
     def _is_reached(self, hop: NextHop) -> bool:
         """Whether Linux would look for the gateway directly on the device, and not behind another

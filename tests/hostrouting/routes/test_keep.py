@@ -145,8 +145,8 @@ def test_far_routes_do_not_matter(there: list[Route], desired: list[StaticRoute]
 
 @pytest.mark.linux
 @pytest.mark.needs("root")
-def test_packets_after_one_of_two_routers_is_withdrawn() -> None:
-    """All reach the other side again, by the router on the other device."""
+def test_packets_while_two_routers_are_replaced_in_turn() -> None:
+    """All reach the other side, by the router that is left."""
     config = configured(static("172.16.64.0/24"))
     with private_namespace() as here, private_namespace() as routers:
         for number, dev in enumerate(("eth0", "eth1")):
@@ -154,13 +154,19 @@ def test_packets_after_one_of_two_routers_is_withdrawn() -> None:
             here.batch([*up(dev), f"address add 10.{number}.0.4/24 dev {dev}"])
             routers.batch([*up(dev), f"address add 10.{number}.0.1/24 dev {dev}"])
         routers.batch(["link set lo up", "route add local 172.16.64.0/24 dev lo"])
-        here.batch(["route add default nexthop via 10.0.0.1 nexthop via 10.1.0.1"])
+        both = "nexthop via 10.0.0.1 nexthop via 10.1.0.1"
         with here.inside(), NetlinkBackend() as linux:
-            keep_routes(linux, config, done=[])
-            routers.batch(["address del 10.1.0.1/24 dev eth1"])
-            here.batch(["route replace default via 10.0.0.1", "neigh flush dev eth1"])
-            keep_routes(linux, config, done=[])
-            assert all(map(is_reached, range(1, 17)))  # each by one of the two with the old route
+            for gone, left in ((1, 0), (0, 1)):
+                here.batch([f"route replace default {both}"])
+                keep_routes(linux, config, done=[])
+                routers.batch([f"address del 10.{gone}.0.1/24 dev eth{gone}"])
+                here.batch(
+                    [f"route replace default via 10.{left}.0.1", f"neigh flush dev eth{gone}"]
+                )
+                keep_routes(linux, config, done=[])
+                # With the old route, each would be reached by one of the two.
+                assert all(map(is_reached, range(1, 17)))
+                routers.batch([f"address add 10.{gone}.0.1/24 dev eth{gone}"])
 
 
 def is_reached(number: int) -> bool:

@@ -215,7 +215,7 @@ metric 1024 | six | delete, add
 
 # One of several routers is gone, or has come
 default via 10.0.0.1 dev eth0; PLACE proto ours A_AND_B                | | delete, add
-default A_AND_B; A proto ours                                          | | keep
+default A_AND_B; A proto ours                                          | | delete, add
 ::/0 proto 9 nexthop via fe80::2 dev eth0 nexthop via fe80::1 dev eth0; SIX_LINK proto ours \
 metric 1024 | six | keep
 
@@ -224,7 +224,9 @@ default via 10.0.0.1 dev eth0; PLACE proto ours BOTH                   | | delet
 default via 10.1.0.1 dev eth1; PLACE proto ours BOTH                   | | delete, add
 default via 10.1.0.2 dev eth1; PLACE proto ours BOTH                   | | delete, add
 default via 10.0.0.1 dev eth0; PLACE proto ours B_AND_ETH1             | | delete, add
-default BOTH; A proto ours                                             | | keep
+default BOTH; A proto ours                                             | | delete, add
+default BOTH; B proto ours                                             | | keep
+default nexthop via 10.0.0.1 dev eth0 nexthop dev tun0; A proto ours   | | keep
 PLACE proto ours BOTH                                                  | | keep
 
 # Its link is down: Linux passes over the dead next hop, and uses it again later
@@ -288,7 +290,8 @@ default via 10.0.0.2 dev eth0; PLACE proto ours B_AND_ETH1             | | keep
             there = host_with(default, BY_A._replace(next_hops=old))
             plan = plan_static_routes(configured(static(PLACE)), there, may_move=False)
             [used] = [step.route for step in plan.steps if step.action != "delete"]
-            assert {hop.dev for hop in used.next_hops} <= {hop.dev for hop in old}
+            if not {*old} <= {*new}:
+                assert {hop.dev for hop in used.next_hops} <= {hop.dev for hop in old}
             if {*new} <= {*old}:
                 assert {hop for hop in used.next_hops if hop.gateway} <= {*new}
 
