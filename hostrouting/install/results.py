@@ -38,12 +38,10 @@ class CheckResult(Effects):
         return {"verdict": self.report.verdict, "findings": len(self.findings), **fields}
 
     def to_mapping(self) -> dict[str, object]:
-        """What was done and found, with the keys of `hostrouting/check/1` except those that say
-        what kind of document it is.
-        """
+        """What was done and, as in `hostrouting/check/1`, what was found."""
         values = super().to_mapping()
         if self.report is None:
             return values
-        document = check_document(self.report, mode="WARN")  # any mode, because it is deleted
-        del document["schema"], document["mode"]
+        document = check_document(self.report, mode="WARN")
+        del document["schema"], document["mode"]  # they are not those of a task
         return values | document

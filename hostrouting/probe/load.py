@@ -32,9 +32,7 @@ _LOADS = 2
 
 
 def find_operation(nftables: Nftables, settings: ProbeRewriteConfig) -> Operation | None:
-    """Return what has to be done to the table; None if it is right. HostError if nft does not
-    answer.
-    """
+    """Return what the table needs; None if it is right. HostError if nft does not answer."""
     listing = nftables.listing(TABLE)
     if not settings.enabled:
         return None if listing is None else _DELETE
