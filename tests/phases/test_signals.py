@@ -4,6 +4,7 @@ import itertools
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -67,6 +68,21 @@ def test_a_signal_after_the_last_task(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading.Thread, "is_alive", look_late)
     report = phases.run(StubTask("a"))
     assert (report.ok, report.signal) == (True, signal.SIGTERM)
+
+
+def test_a_signal_is_seen_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run looks for signals, and for its end, at once and then every 20 ms."""
+    pauses: list[float] = []
+    is_enough = threading.Event()
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 10:
+            is_enough.set()
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    assert phases.run(phases.task("a")(lambda _: is_enough.wait(100))).ok
+    assert (pauses[0], pauses[9]) == (0.0001, 0.02)
 
 
 def test_a_signal_after_a_cancellation() -> None:
