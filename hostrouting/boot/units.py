@@ -25,8 +25,8 @@ HEADER = f"# {MARK}; changes are overwritten.\n"
 def _program(function: str) -> str:
     """The shell command that runs this function of `hostrouting.node` with the argument $1.
 
-    The shell opens the program as descriptor 3. A process that opened it by its path for each
-    module would fail when a run replaces the file.
+    The shell opens the program as descriptor 3, from which Python imports the function. A process
+    that opened it by its path for each module would fail when a run replaces the file.
     """
     python = f'{HostLayout.python_path} -I -S -c "{HostLayout.call_code.format(function)}"'
     return f'{python} "$1" /proc/self/fd/3 3<{HostLayout.program_path}'

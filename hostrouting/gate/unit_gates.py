@@ -72,8 +72,8 @@ def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Find
     of something that systemd has loaded from another program: an error in STRICT, a warning in
     WARN.
 
-    What opens all gates is left out, and is always a warning: the file that an administrator makes
-    on purpose, or that no systemd runs.
+    What opens all gates at once is only a warning, and is left out: a file that an administrator
+    makes on purpose, or that systemd does not run.
     """
     severity: Severity = "error" if config.route_overlap.is_strict else "warning"
     for finding in judge_gates(host, gated_units(config)).findings:
@@ -159,7 +159,7 @@ def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
 
 
 def _runs_gate(files: Files, drop_in: str) -> bool:
-    """Whether our drop-in is there and runs the gate, of whichever release."""
+    """Whether our drop-in is there and runs the gate. The command of each release ends so."""
     entry = files.look(drop_in)
     if entry is None or entry.kind != "file":
         return False

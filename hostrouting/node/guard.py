@@ -125,8 +125,11 @@ class Guard:
         return min(idle_time, self._whole_pass_from - self._clock.now())
 
     def _make_pass(self, *, is_whole: bool) -> float:
-        """Make a pass, and log what is new; return how many seconds to rest after it."""
+        """Make a pass, and log what is new. Return how many seconds to rest after it: the longer it
+        has worked, the more, within limits.
+        """
         with TimeLimit(TIME_LIMIT):
+            # Processor time, because a wait for the lock is not work.
             began = self._clock.processor_time()
             lines, refuses = self._make_parts(PARTS if is_whole else ("static_routes",))
             seconds = self._clock.processor_time() - began
