@@ -186,6 +186,10 @@ COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
         ),
         APPLY.command,
     ),
+    "a repair of one family brings the other no default route": (
+        right_but(staticRoutes={}, routeOverlap={"expectedCidrs": [CIDR, "fd00::/64"]}),
+        "",
+    ),
     "to unmask the guard brings no default route": (right_but(lose_default, mask_guard), ""),
     "systemd does not answer, and another card is better": (
         without_routes(start_router, silence_systemd),
