@@ -282,6 +282,11 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "open: by a drop-in that systemd has loaded, and routes are missing": right_but(
         load_override, lose_routes
     ),
+    "open: the drop-ins of two units are deleted": right_but(
+        lost(LAYOUT.drop_in_path(KUBELET)),
+        lost(LAYOUT.drop_in_path("k3s.service")),
+        gate={"units": [KUBELET, "k3s.service"]},
+    ),
     "open: k3s is not gated": right_but(start_k3s),
     "open: no systemd": right_but(stop_systemd),
     "shut: the program is lost": right_but(lost(LAYOUT.program_path)),

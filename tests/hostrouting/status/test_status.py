@@ -282,4 +282,5 @@ def test_the_metrics(status: HostStatus) -> None:
         assert values[f"hostrouting_findings,{finding.name}"] >= 1
     assert values["hostrouting_guard_repairs"] == (412 if status is FIGHT else 0)
     for unit in status.units:
-        assert values[f"hostrouting_unit,{unit.unit},{unit.state}"] == 1
+        escaped = unit.unit.replace("\\", r"\\")
+        assert f'hostrouting_unit{{unit="{escaped}",state="{unit.state}"}} 1\n' in text
