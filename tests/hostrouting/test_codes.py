@@ -36,6 +36,7 @@ def test_as_apply(settings: HostRoutingConfig, kernel: FakeKernel, code: int) ->
         (HostRoutingError("ours"), 1),
         (OSError("somebody else's"), 1),
         (HostError("systemd", what="systemd", kind="no-answer"), 3),
+        (HostError("nft", what="nft", kind="timeout"), 3),
         (HostError("denied", what="file", errno=errno.EACCES), 3),
     ],
     ids=str,
