@@ -137,7 +137,6 @@ def test_configurations(name: str) -> None:
 
 
 def test_promises() -> None:
-    """Each names tests that exist."""
     rows = re.findall(r"^\| .* \| (`.*`) \|$", PAGES["tests/README.md"], re.MULTILINE)
     assert len(rows) == PAGES["tests/README.md"].count("\n| ") - 1  # all rows but the heading
     for name in re.findall(r"`([^`]+)`", " ".join(rows)):
@@ -162,7 +161,6 @@ def test_links(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/design.md"])
 def test_modules(name: str) -> None:
-    """Each module that a page for developers names is there."""
     modules = re.findall(r"`(?!tests/)(\w+/\w+(?:/\w+)*)(?:\.py)?`", PAGES[name])
     assert modules
     for module in modules:
@@ -320,7 +318,6 @@ def test_what_networkd_keeps() -> None:
 
 
 def test_packages() -> None:
-    """docs/design.md has a row for each package."""
     rows = rows_of("docs/design.md", r"`(\w+)/` \| .*")
     packages = {path.parent.name for path in (ROOT / "hostrouting").glob("*/__init__.py")}
     assert packages - {"__pyinstaller"} == {*rows}

@@ -308,7 +308,6 @@ def destinations(count: int) -> list[str]:
 
 
 def install_row(bench: Bench) -> Iterator[Row]:
-    """10,000 routes by one gateway."""
     networks = destinations(10_000)
     commands = bench.folder / "batch"
     way = f"via {GATEWAY} dev eth0 metric 100 proto 213"
@@ -333,7 +332,6 @@ def install_row(bench: Bench) -> Iterator[Row]:
 
 
 def read_row(bench: Bench) -> Iterator[Row]:
-    """10,000 routes of which 100 are asked for, and all of them made into objects."""
     networks = destinations(10_000)
     ip(*(f"route add {network} via {GATEWAY} dev eth0 metric 100" for network in networks))
     asked_for = [Prefix.parse(network) for network in networks[::100]]
@@ -354,7 +352,6 @@ def read_row(bench: Bench) -> Iterator[Row]:
 
 
 def cidrs_row(bench: Bench) -> Iterator[Row]:
-    """100 CIDRs among 100,000 routes of the usual lengths, some inside others."""
     rng = random.Random(213)  # noqa: S311  the same ones every time
     space = Prefix.parse("30.0.0.0/8")
 
@@ -397,7 +394,6 @@ def cidrs_row(bench: Bench) -> Iterator[Row]:
 
 
 def fleet_row(bench: Bench) -> Iterator[Row]:
-    """10,000 different snapshots, judged by the command on two processors."""
     count = 1_000 if bench.is_quick else 10_000
     nodes = bench.folder / "nodes"
     nodes.mkdir()
@@ -444,7 +440,6 @@ def begin_again_inside() -> None:
 
 
 def main() -> None:
-    """Measure, and print the table."""
     parser = argparse.ArgumentParser(prog="make bench", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("rows", nargs="*", metavar="ROW", choices=[*ROWS, []], help=", ".join(ROWS))
     parser.add_argument(

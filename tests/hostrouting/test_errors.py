@@ -67,7 +67,6 @@ def test_the_tree_is_drawn_as_it_is() -> None:
 
 @pytest.mark.parametrize("error", EVERY, ids=lambda error: f"{type(error).__name__}-{error.kind}")
 def test_every_error_is_data(error: errors.HostRoutingError) -> None:
-    """Its document has its class and each plain fact that it carries."""
     document = json.loads(json.dumps(error.to_mapping()))
     assert document["error"] == type(error).__name__
     assert document["canRetry"] == error.can_retry
@@ -98,7 +97,6 @@ def test_facts_that_are_not_plain() -> None:
 
 
 def test_an_error_as_a_finding() -> None:
-    """It is a finding by itself, about its file, unit or program."""
     of_a_file = errors.HostError("cannot be read", what="file", target="/etc/x")
     of_a_program = errors.HostError("no", what="nft", output="it cannot")
     late = errors.BackendError("late", kind="timeout", kernel="it died")
@@ -124,7 +122,6 @@ def test_an_error_as_a_finding() -> None:
     ],
 )
 def test_findings_say_whether_to_try_again(findings: list[Finding], *, can_retry: bool) -> None:
-    """The error can be retried if all findings that are errors can."""
     assert errors.RouteOverlapError("it escapes", findings=findings).can_retry is can_retry
 
 

@@ -69,6 +69,5 @@ def test_the_page(nodes: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["", "missing"])
 def test_folders_without_snapshots(folder: str, tmp_path: Path) -> None:
-    """They are refused at once."""
     with ThreadPoolExecutor(1) as executor, pytest.raises(ConfigError, match="--snapshots"):
         fleet.check_snapshots(tmp_path / folder, CONFIG, executor)

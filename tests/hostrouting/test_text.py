@@ -17,7 +17,6 @@ from hostrouting.text import counted, first_of, show, spoken
     ],
 )
 def test_a_phrase(words: str, phrase: str) -> None:
-    """Four are named, unless another number is asked for."""
     assert spoken(words.split()) == phrase
     assert spoken(["a", "b", "c"], most=1, last="or") == "a or 2 more"
 

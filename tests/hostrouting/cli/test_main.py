@@ -205,7 +205,6 @@ class Terminal(io.StringIO):
 def test_the_first_words_on_a_terminal(
     environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, *, is_coloured: bool
 ) -> None:
-    """They are in colour, unless nobody wants that."""
     plain = "OK: fine\nTO DO:\n  fe80::1: no\na: b\n"
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
@@ -235,7 +234,6 @@ done
 
 @pytest.mark.linux
 def test_tab(tmp_path: Path) -> None:
-    """A shell completes commands, options and files."""
     (tmp_path / "new.json").touch()
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = completed(["bash", "-c", COMPLETE], cwd=tmp_path, env={**os.environ, "PATH": path})

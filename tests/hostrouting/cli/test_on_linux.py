@@ -163,7 +163,6 @@ def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
 
 @pytest.mark.needs("systemctl")
 def test_what_a_check_loads(machine: Machine, repaired: str) -> None:
-    """A check of a host on which something is installed loads nothing that it does not need."""
     config_file = Path(f"{machine.root}{HostLayout.config_path}")
     config_file.parent.mkdir()
     config_file.write_text(Path(repaired).read_text())

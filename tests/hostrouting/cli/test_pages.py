@@ -82,7 +82,6 @@ def also_by_protocol(kernel: FakeKernel) -> None:
 
 
 def taken(host: FakeHost) -> None:
-    """Another program's route has taken the place of one of ours."""
     [ours] = [route for route in host.kernel.snapshot().routes if str(route.prefix) == REPAIR[0]]
     host.kernel.ip_route("delete", ours)
     host.kernel.ip_route("add", HELD)
@@ -301,7 +300,7 @@ def without_repetitions(page: str) -> str:
 
 
 def without_end(page: str) -> str:
-    """The page without the end that it has from `status`: test_plan_and_apply compares the two."""
+    """The page without the end that it has from `status`, whose own pages show it."""
     return re.sub(r"\n  mode (?:STRICT|WARN)\b(?s:.*)", "\n  …", page)
 
 

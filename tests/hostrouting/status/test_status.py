@@ -234,7 +234,6 @@ RIGHT = [*status_lines(find_status(right()))]
 
 
 def test_pages(snapshot: object) -> None:
-    """A page for each incident, and for each state of a unit."""
     shown = ["# in force: 0", *RIGHT]
     for name, make in INCIDENTS.items():
         status = find_status(make())
