@@ -95,7 +95,8 @@ def test_no_terminal(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> No
 
 @pytest.mark.linux
 @pytest.mark.parametrize(
-    ("typed", "code"), [(b"\n", 0), (b"y", 1), (b"\x04", 1), (b"\x03", 1), (None, 1)]
+    ("typed", "code"),
+    [(b"\n", 0), (b"y", 1), (b"y\x04\x04", 1), (b"\x04", 1), (b"\x03", 1), (None, 1)],
 )
 def test_the_terminal(typed: bytes | None, code: int) -> None:
     """Only Enter counts, and not Ctrl-D, Ctrl-C, another key, or a terminal that is closed."""
