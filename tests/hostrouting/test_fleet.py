@@ -3,6 +3,7 @@
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -65,6 +66,16 @@ def test_the_page(nodes: Path) -> None:
     assert said.code == 1
     assert said.lines[0] == "OVERLAP: 3 nodes: leaves through ibN"
     assert len(say("check", CIDR, "--snapshots", str(nodes), "--json").json["groups"]) == 6
+
+
+@pytest.mark.parametrize(("kept", "code"), [("bare", 3), ("marked", 3), ("broken", 2), ("vm", 0)])
+def test_the_exit_code(nodes: Path, monkeypatch: pytest.MonkeyPatch, kept: str, code: int) -> None:
+    in_a_thread = mock.Mock(return_value=ThreadPoolExecutor(1))
+    monkeypatch.setattr("hostrouting.cli.nodes.ProcessPoolExecutor", in_a_thread)
+    for path in nodes.iterdir():
+        if path.stem != kept:
+            path.unlink()
+    assert say("check", CIDR, "--snapshots", str(nodes)).code == code
 
 
 @pytest.mark.parametrize("folder", ["", "missing"])

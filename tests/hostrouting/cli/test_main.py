@@ -12,6 +12,7 @@ from unittest import mock
 
 import pytest
 
+from hostrouting import cli
 from hostrouting.boot.program import sources_digest
 from hostrouting.cli.output import Page, write
 from hostrouting.errors import BackendError
@@ -174,14 +175,22 @@ def test_what_ends_a_command(error: BaseException, code: int, message: str) -> N
     assert ("ZeroDivisionError: oops" in said.err) is isinstance(error, ZeroDivisionError)
 
 
-def test_a_run_under_nohup() -> None:
-    """It goes on when its terminal is closed."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+def test_a_terminal_that_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends a run as SIGTERM does, unless nohup has the signal ignored."""
+    monkeypatch.setattr(cli, "main", lambda: 0)
+    monkeypatch.setattr("gc.set_threshold", lambda _: None)
+    before = signal.getsignal(signal.SIGHUP)
+    terminate = mock.Mock()
+    of_sigterm = signal.signal(signal.SIGTERM, terminate)
     try:
-        say("remove")
-        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        for action, times in ((signal.SIG_IGN, 0), (signal.SIG_DFL, 1)):
+            signal.signal(signal.SIGHUP, action)
+            cli.run()
+            signal.raise_signal(signal.SIGHUP)
+            assert terminate.call_count == times
     finally:
         signal.signal(signal.SIGHUP, before)
+        signal.signal(signal.SIGTERM, of_sigterm)
 
 
 def test_what_a_stream_cannot_show(monkeypatch: pytest.MonkeyPatch) -> None:
