@@ -124,9 +124,10 @@ class Table(ByPrefix):
     """
 
     def __init__(self, family: int, routes: Iterable[Route]) -> None:
-        """Keep the routes that are not left out, and sort them by rank. They are given in the order
-        of the kernel, which stays for routes of one rank: Linux uses the first of these.
+        """Keep the routes that Linux may use, sorted by rank. They are given in the order of the
+        kernel. Routes of one rank stay in this order: Linux uses the first of these.
         """
+        # A route with a tos is only for packets with this tos, and the plain packet has none.
         usable = [route for route in routes if not route.tos and not route.is_passed_over]
         usable.sort(key=_rank)
         super().__init__(family, usable)
@@ -184,8 +185,9 @@ def decide(rule: Rule, route: Route | None) -> Decision | None:
         return Decision(NOT_JUDGED, None, rule)
     if route.type == "throw" or suppresses(rule, route):
         return None
+    # Linux never suppresses a route that refuses packets.
     if rule.suppress_ifgroup is not None and route.type not in REFUSING:
-        return Decision(NOT_JUDGED, None, rule)  # which devices are in the group is not known
+        return Decision(NOT_JUDGED, None, rule)  # a snapshot does not have the groups of devices
     return Decision(route.type, route, rule)
 
 
@@ -255,9 +257,9 @@ def conditions_of(rule: Rule) -> tuple[Condition, ...]:
 
 
 def _is_never_met(rule: Rule, condition: Condition, own: Iterable[IP]) -> bool:
-    """Whether none of the packets that the engine follows meets the condition: it is a `from`
-    without an address of this host, or an `iif` with `not`. For an `iif` without `not`, packets
-    that arrive on the device are followed, too.
+    """Whether no packet that the engine follows meets the condition. A `from` is never met if no
+    address of this host is in it. An `iif` is met by packets that arrive on the device, and these
+    are followed only if the rule has no `not`.
     """
     name, _ = condition
     sources = rule.src
@@ -386,10 +388,11 @@ class Fib:
             decision = applied.decision_for(address)
             if decision is None:
                 continue
+            # `iif lo` captures all that this host sends, and leaves what it forwards.
             if is_all:
                 rest = decision if rest is None else rest
                 if applied.rule.iif != "lo":
-                    break  # after `iif lo`, forwarded packets are left
+                    break
             elif rest is None or applied.is_for_a_device:
                 captured.add(selection)
                 if plain is None and applied.selects_plain(address):
@@ -419,8 +422,9 @@ class Fib:
 
     @cached_property
     def tables_for_plain(self) -> set[int]:
-        """The tables that a rule looks up for plain packets to any addresses. A rule with `not`
-        counts whatever its conditions are: plain packets outside its `to` do not meet all of it.
+        """The tables that a rule may look up for plain packets. A rule with `not` always counts:
+        nearly every one selects plain packets, to addresses outside its `to` or because they do not
+        meet its conditions.
         """
         rules = [each for each in self.applied if each.is_met_by_plain or each.invert]
         return {each.rule.table for each in rules}
