@@ -134,6 +134,7 @@ def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[Prefix
     if present is not None and present.prefix.length >= block.length:
         prefix = present.prefix
         metric = DEFAULT_METRIC[judge.fib.family]  # that of a new route
+        # Our own route with the same key gives way to the new one.
         is_replaced = present.protocol == OURS and present.metric == metric
         is_outranked = present.metric <= metric and not is_replaced
     # A static route cannot be a default route, but its halves can be static routes.
@@ -170,6 +171,7 @@ def _routes_to(
             route = uplink.route_to(prefix, dev=dev)
             if isinstance(route, Need):
                 why = Why("no-gateway", f"a repair needs {route}")
+            # A configuration cannot have a static route to a reserved prefix.
             elif not is_reserved(prefix) and uplinks.devs.issuperset(route.devs):
                 routes.append(route)
         if routes:
@@ -179,7 +181,8 @@ def _routes_to(
 
 def _may_lead_out(judge: Judge, dev: str) -> bool:
     """Whether a repair may use this expected device, and a configuration can name it. A tunnel may
-    be a VPN's, so it is used only if the configuration names it already.
+    be a VPN's, so it is used only if the configuration names it already. An expected tap is the
+    only way out of a virtual machine.
     """
     link = judge.devices.links.get(dev)
     is_named = dev in judge.configured_devs
@@ -197,6 +200,7 @@ def _with_rules(judge: Judge, cidr: Prefix, reasons: Reasons) -> Reasons:
     destinations = {cidr: None}
     for part, _ in reasons:
         hidden = part.opinion.hidden
+        # Not for a single pod: the rule would outlive it.
         if hidden is not None and not hidden.prefix.is_single:
             destinations[hidden.prefix] = None
     for destination in destinations:
@@ -208,8 +212,9 @@ def _with_rule(judge: Judge, destination: Prefix, reasons: Reasons) -> Reasons:
     """Try the rule that looks up table main for this destination before other rules. Return the
     ranges with their reasons; those of ranges that the rule repairs have the rule.
 
-    The rule is not proposed if it makes a range worse, leads one away from where it is fine, or
-    settles a doubt about default routes, which only the operator can settle.
+    The rule is not proposed if it makes a range worse, or leads one away from where it is fine.
+    While default routes are in doubt, which only the operator can settle, the rule is proposed only
+    if everything is fine with it.
     """
     before = list(find_parts(judge, destination.first, destination.last))
     priority = _priority_before(judge, before)
@@ -237,14 +242,15 @@ def _with_rule(judge: Judge, destination: Prefix, reasons: Reasons) -> Reasons:
 
 
 def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
-    """The priority just before the first rule by which these parts escape: a rule that looks up
-    another table than main and local. None if there is no such rule, or if table local would be
-    looked up later. Rules that refuse packets do not count, because refusal is what they are for.
+    """The priority for a new rule just before the first rule by which these parts escape (one that
+    looks up another table than main and local). None if there is no such rule, or if the new rule
+    would come before table local. Rules that refuse packets do not count, because refusal is what
+    they are for.
     """
     priorities: list[int] = []
     for part in parts:
         for opinion in part.opinions:
-            # Connections that escape have a decision of their own.
+            # Only an opinion about connections has a decision of its own.
             rule = (opinion.decision or part.decision).rule
             if opinion.grade is not Grade.ESCAPE or rule is None:
                 continue
@@ -263,8 +269,8 @@ def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
 def _proven(
     judge: Judge, parts: Sequence[Part], routes: list[Route], blocks: Sequence[Prefix]
 ) -> tuple[list[Route], list[Change]]:
-    """Return the routes among these that end an escape, and what they change. If anything would be
-    worse with them, return none, and each part as unchanged.
+    """Return the routes among these that end an escape, and the changes that they make. If anything
+    would be worse with them, return no routes, and a change for each part that changes nothing.
     """
     changes = _changes(judge, parts, judge.fib.with_routes(routes), blocks)
     useful = _useful_routes(routes, changes)
@@ -309,9 +315,10 @@ def _is_repaired(change: Change) -> bool:
 
 
 def _useful_routes(routes: Sequence[Route], changes: Iterable[Change]) -> list[Route]:
-    """The routes that decide for a range that escaped before and does not now. The others decide
-    for none, because an earlier rule does, or only for ranges that were fine before.
+    """The routes that decide for a range that escaped before and does not now. The others are not
+    needed: an earlier rule decides in their place, or they decide only for ranges that were fine.
     """
+    # By `id`, because to hash a route takes long. The decisions hold these very routes.
     ending = {
         id(after.decision.route)
         for before, after in changes

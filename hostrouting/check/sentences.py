@@ -113,8 +113,8 @@ def _is_stuck(escape: Escape, family: FamilyReport) -> bool:
 
 def _may_be_intended(escape: Escape, family: FamilyReport) -> bool:
     """Whether the operator may have intended this: packets leave only by tunnels or bridges of
-    guests, and hide no better route. Other devices are not proposed for `allowedDevs`: a card,
-    InfiniBand or a dummy is probably the very outage that the check is for.
+    guests, and their route does not hide a CNI's (`_is_stuck`). Other devices are not proposed for
+    `allowedDevs`: a card, InfiniBand or a dummy is probably the very outage that the check is for.
     """
     if escape.kind != OVERLAP or _is_stuck(escape, family):
         return False
@@ -226,6 +226,7 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
         facts: dict[str, Any] = {"reason": why.reason, "ranges": extents}
         remedy: Remedy | None = None
         if why.rule is not None:
+            # The command adds `why.rule` before the rule of this program, which leads packets away.
             what_to_do = (
                 "exclude this network in the program that added the rule; until the next boot"
             )
