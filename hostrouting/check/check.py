@@ -49,7 +49,7 @@ _READINGS = 3
 tables may have changed between the reading and the answers.
 """
 
-_RESTLESS = Finding(
+_CHANGED_WHILE_READ = Finding(
     "kernel-differs",
     "warning",
     "the route tables kept changing while they were read, so a route may be missing in the reading",
@@ -79,9 +79,9 @@ def _differs(report: CheckReport) -> bool:
 
 def find_what_may_come(report: CheckReport, config: HostRoutingConfig) -> str:
     """What is missing and may still come after a boot, in words: default routes and expected
-    devices. If no unit may start with this verdict, a difference between the tables and the kernel
-    counts, too: the tables may still be changing. Empty if nothing is missing, or if the verdict is
-    OK without it.
+    devices. If this verdict keeps units from starting, a difference between the tables and the
+    kernel counts, too: the tables may still be changing. Empty if nothing is missing, or if the
+    verdict is OK.
     """
     if report.verdict == "ok":
         return ""
@@ -152,7 +152,7 @@ def check_family(judge: Judge) -> FamilyReport:
     ]
     doubts = [*describe_doubts(judge.fib.family, in_doubt)]
     if judge.fib.snapshot.restless:
-        doubts.append(_RESTLESS)
+        doubts.append(_CHANGED_WHILE_READ)
     return FamilyReport(
         judge.fib.family,
         judge.fib.snapshot,

@@ -63,8 +63,8 @@ class Devices:
 
     @cached_property
     def pod_devs_with_cni(self) -> list[tuple[str, Cni]]:
-        """The devices whose routes show which CNI has pods on this node, each with this CNI: those
-        of single pods, and those in `POD_NETWORKS`.
+        """The devices whose routes show which CNI has pods on this node, each with this CNI: the
+        devices of single pods, and cilium_host (`POD_NETWORKS`).
         """
         devs: dict[str, None] = {}  # each once, in the order of the routes
         for route in self._fib.routes:
@@ -103,9 +103,10 @@ class Devices:
         return routes
 
     def _leads_to_pods(self, route: Route) -> bool:
-        """Whether the route leads to pods of this node: to one address, which is not the device's
-        own, by a pod's device or a bridge of pods; or to a network by such a bridge, or by a device
-        in `POD_NETWORKS` that has an address in it.
+        """Whether the route leads to pods of this node. A route to one address does if it is by a
+        pod's device or a bridge of pods, and the address is not the device's own. A route to a
+        network does if it is by a bridge of pods, or by cilium_host (`POD_NETWORKS`) with an
+        address in the network.
         """
         own = [address for address in self.addresses if address.dev in route.devs]
         is_by_bridge = any(self.is_used_as(dev, "bridge") for dev in route.devs)

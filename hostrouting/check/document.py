@@ -12,10 +12,8 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import Mode
     from hostrouting.finding import Finding
 
-_OPEN = {"destination": "", "gateway": "", "dev": "", "metric": 0}
-"""The values of the keys that a proposed route leaves out: each route in the document has all keys,
-for programs.
-"""
+_EMPTY_ROUTE = {"destination": "", "gateway": "", "dev": "", "metric": 0}
+"""The keys that a proposed route may leave out. Each route in the document has all of them."""
 
 
 def check_document(
@@ -37,5 +35,5 @@ def check_document(
         "mode": mode,
         "expectedDevs": expected_devs,
         "findings": [finding.to_mapping() for finding in findings],
-        "repair": [{**_OPEN, **route.to_mapping()} for route in report.routes],
+        "repair": [{**_EMPTY_ROUTE, **route.to_mapping()} for route in report.routes],
     }

@@ -59,8 +59,8 @@ class Uplinks(NamedTuple):
 
 def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Uplinks:
     """The expected devices of a host, and the doubt about them. `configured` are those that the
-    configuration names, if any: nothing is in doubt then. Without these, the devices of the first
-    default route are expected, and all in doubt beside it.
+    configuration names, if any: nothing is in doubt then. Otherwise the devices of the first
+    default route are expected, and all devices that are in doubt.
     """
     links = devices.links
     default_routes = list(_default_routes(fib))
@@ -82,6 +82,7 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     if has_tunnel(devs & devs_that_count, links):
         hidden_card = card
     expected = devs | doubtful
+    # A default route by a tunnel in doubt, or by a dummy, does not show which card is the uplink.
     is_card_known = bool(configured) or any(map(devices.may_be_card, expected))
     has_dummy = any(links[dev].kind == "dummy" for dev in expected & links.keys())
     may_be_wrong = bool(doubtful) or has_dummy
@@ -130,6 +131,7 @@ def _is_for_root_alone(fib: Fib, default: Route) -> bool:
     uidrange. Plain packets are root's, so other users may have another default route.
     """
     for applied in fib.applied:
+        # Any address will do: a rule with a `to` gives no default route.
         if applied.rule.table == default.table and applied.selects_plain(0):
             return "uidrange" in dict(applied.conditions)
     return False
@@ -152,11 +154,11 @@ def _routes_that_count(
 ) -> tuple[Route, ...]:
     """The default routes through the devices that count, with only these next hops.
 
-    Two halves by a tunnel count: OpenVPN hides the default route by them (`redirect-gateway def1`).
-    Two halves by another device count only if no card has a default route of length 0: beside one,
-    they are probably the very routes that the check has to find.
+    All of these count if each one of length 0 is a tunnel's. Otherwise two halves (/1) count only
+    if they are a tunnel's, as OpenVPN's are (`redirect-gateway def1`): two halves by another device
+    are probably the very routes that the check has to find.
 
-    Field state: bgp-halves-before-a-vpn has only a tunnel's of length 0.
+    Field state: bgp-halves-before-a-vpn (its only default route of length 0 is a tunnel's).
     """
     through_these = with_next_hops(defaults, lambda hop: hop.dev in counting)
     whole = [route for route in through_these if route.prefix.length == 0]

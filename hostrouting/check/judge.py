@@ -207,8 +207,8 @@ def refused(judge: Judge, taken: TakenRoute) -> Opinion | None:
 
 
 def own_address(judge: Judge, taken: TakenRoute) -> Opinion | None:
-    """Addresses of this host, the broadcast address of a network, and addresses of every link are
-    fine.
+    """Addresses of this host, broadcast addresses of its networks, and addresses that every link
+    has are fine.
 
     A broadcast address is in doubt if its network lies inside a wider one of the same device: the
     mask is probably too long, and the address may be that of a host.
@@ -227,6 +227,7 @@ def own_address(judge: Judge, taken: TakenRoute) -> Opinion | None:
         if taken.is_wide and not taken.are_marked:
             return Opinion(Grade.ESCAPE, OWN_RANGE)
         return OWN_ADDRESS
+    # Linux adds an anycast route for the first address of an IPv6 network on a host that forwards.
     is_of_kernel = route.protocol == PROTOCOL_KERNEL and not taken.is_wide
     if not is_of_kernel or route.type not in {"broadcast", "anycast"}:
         return None
@@ -301,7 +302,7 @@ def connected_route_of_the_hidden_card(judge: Judge, dev: str, taken: TakenRoute
 
 
 def by_a_doubtful_device(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
-    """Doubt a device whose default route may be the wrong one; `expected` says when.
+    """Doubt a device whose default route may be the wrong one (`Uplinks.doubtful`).
 
     `allowedDevs` does not end the doubt: it allows a device beside the uplink, and does not say
     which device the uplink is. `expectedDevs` does, and then nothing is in doubt.
@@ -370,17 +371,17 @@ def allowed_by_configuration(judge: Judge, dev: str, _: TakenRoute) -> Opinion |
 
 
 def bridge_with_a_card(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
-    """Doubt a CNI's bridge that has a card as a port: packets may reach pods, or the network of the
-    card.
+    """Doubt a CNI's bridge that has a card as a port: packets may go to pods, or out by the card.
 
     Field states: cni0-with-a-rail; cni0-with-a-rail-allowed is fine.
     """
     if not judge.devices.is_used_as(dev, "bridge"):
         return None
-    for card in judge.devices.cards_in(dev):
-        reason = f"{dev} has {card} as a port, and is not in routeOverlap.allowedDevs"
-        return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
-    return None
+    cards = judge.devices.cards_in(dev)
+    if not cards:
+        return None
+    reason = f"{dev} has {cards[0]} as a port, and is not in routeOverlap.allowedDevs"
+    return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
 
 
 def device_of_a_cni(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:

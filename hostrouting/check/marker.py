@@ -40,9 +40,9 @@ def leave_marker(files: Files, report: CheckReport, findings: Sequence[Finding])
 
 
 def _marker_of(report: CheckReport, findings: Sequence[Finding]) -> tuple[str, list[str]]:
-    """The path of the marker for this verdict, and its lines. If anything escapes, there is a line
-    for each such finding (`WRONG`); if anything is in doubt, for each family in doubt. With the
-    other verdicts, the first line is the name of the verdict; after "ok" come all findings.
+    """The path of the marker for this verdict, and its lines: "ok" and all findings; each family in
+    doubt; "no-default-route"; or, if anything escapes, each finding about an escape or a missing
+    default route (`WRONG`).
     """
     verdict = report.verdict
     if verdict == "ok":

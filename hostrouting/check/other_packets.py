@@ -79,10 +79,10 @@ def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Judge packets with the source that the plain route gives to connections. TCP looks up a route
-    twice: first without a source, and then with the one that the first route has given. So these
-    are the host's usual packets, and must leave where the plain ones do, at Flannel's device for
-    example. There is no opinion if packets with such a source do not have this end.
+    """Judge the packets of this host's own connections. TCP looks up a route twice: first without a
+    source, and then with the source that the first route has given. So packets with this source are
+    usual ones, and must not escape. Return None if the rule does not select by the source alone, or
+    if no packet with such a source has this end.
 
     The host also answers pods of this node from its own address, by kubelet for example. So if this
     end misses the pods, the addresses of the expected devices are such sources, too.
@@ -103,7 +103,7 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
         have_end = [(ip in block) is is_inside for ip in node_ips]
     if not any(have_end):
         return None
-    # By the uplink, connections miss the CNI's device to which the first lookup leads.
+    # The first lookup leads to a CNI's device, and the second one to the uplink instead.
     is_by_a_cni = judge.opinion(other.plain).is_fine_elsewhere
     if is_by_a_cni and other.opinion_on_route.name == EXPECTED:
         return unknown(judge, other)
@@ -161,9 +161,9 @@ def of_a_user_network(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def wrong_by_any_device(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Packets are in doubt if their route keeps or loses them whatever its device is, because of
-    its type or a missing gateway. The functions after this one look only at the device, and would
-    say that such packets are fine.
+    """Doubt packets for which no unicast route decides, or one that may lose them by any device: a
+    route without a gateway, for example. The functions after this one look only at the device, and
+    would say that such packets are fine.
 
     Field state: anycast-address-on-lo-refused.
     """
@@ -258,8 +258,8 @@ def by_a_device_in_doubt(_: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def unknown(_: Judge, other: OtherPackets) -> Opinion:
-    """Doubt packets of which nothing more is known. The reason is the rule, also if the rule is not
-    judged.
+    """Doubt packets about which nothing is known. The finding names the rule, which an operator can
+    write into `intendedRules`; also a rule that the engine does not evaluate (`goto`).
 
     Field states: vpn-for-one-user, goto-for-marked-packets.
     """
