@@ -83,8 +83,9 @@ class Outcome(NamedTuple):
     def is_done(self) -> bool:
         """Whether the kernel is now as the change asks, even if it was so before.
 
-        A deletion is done, too, if its device does not exist: Linux has deleted the routes with it.
-        A device that was only renamed still has them: to be certain, a caller reads them again.
+        A deletion is done, too, if its device does not exist: with a device, Linux deletes its
+        routes. A device that was renamed keeps its routes, and `is_done` is true all the same: to
+        be certain, read the routes again.
         """
         return self.error is None or self.error.kind in _NOTHING_TO_DO[self.change.verb]
 
@@ -132,7 +133,7 @@ class RouteBackend(Protocol):
         With `near`, a backend may leave out routes that have a gateway, overlap none of these
         prefixes, are longer than /1 and are not of hostrouting (protocol 213): so a few routes
         among 100,000 are read fast. Of routes that differ only in the first address of their
-        prefix, at least one is kept, which shows that a program has such routes.
+        prefix, at least one is kept, because it can show that a CNI is there.
 
         If anything changed while the host was read, it is read again, up to three times in all.
         After that the last reading is returned, and its `restless` is true. Needs no privilege.

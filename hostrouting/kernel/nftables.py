@@ -51,7 +51,7 @@ class NftProgram:
         try:
             return self._nft(*arguments, purpose=f"list the table ip6 {name}").out
         except HostError as error:
-            # Only nft says "Error:". If a library of nft is missing, the loader says the rest.
+            # Without "Error:", the words are those of the loader: it did not find a library of nft.
             if re.search("Error: .*No such file or directory", error.output):
                 return None
             raise

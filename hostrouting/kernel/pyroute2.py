@@ -110,7 +110,9 @@ class _Pipe(Netlink):
                 yield answer
 
     def batch(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
-        """Send messages, whose sequence numbers the handle replaces; the errors have ours."""
+        """Send each message; return the errors by the sequence number in the message. The handle
+        sends it with another number, and waits for the answer because of NLM_F_ACK.
+        """
         errors: dict[int, KernelError] = {}
         for packed in messages:
             _, type_, flags, sequence, _ = HEADER.unpack_from(packed)

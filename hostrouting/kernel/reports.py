@@ -56,14 +56,14 @@ class Reports:
     def wait(self, seconds: float) -> None:
         """Wait at most so many seconds for a report. After one, sleep for `_REST`, which limits how
         often the caller reads the kernel. If this process may not listen, sleep for all the
-        seconds. Raises what ends the caller, as `WaitClock.sleep` does.
+        seconds. Raises what `WaitClock.sleep` raises if the caller has to end.
         """
         seconds_to_sleep = seconds
         if self._watch is not None:
             with suppress(BackendError):
                 has_changed = self._watch.wait(seconds, clock=self._clock.for_watch)
                 seconds_to_sleep = _REST if has_changed else 0.0
-        self._clock.sleep(seconds_to_sleep)  # also for no time: it may raise
+        self._clock.sleep(seconds_to_sleep)  # even for 0 s: it raises if the caller has to end
 
     def __enter__(self) -> Self:
         return self

@@ -112,7 +112,7 @@ class AskedNames(Names):
     def __missing__(self, index: int) -> str:
         request = LINK.pack(0, index, 0) + _WITHOUT_STATISTICS
         [answer] = self._netlink.ask(RTM_GETLINK, [request])
-        if not isinstance(answer, bytes):  # an error: the device is gone, and has no name any more
+        if not isinstance(answer, bytes):  # the device is gone: its name is "if" and its number
             return super().__missing__(index)
         _, attributes = parts_of(answer, LINK)
         self[index] = text_of(attributes[IFNAME])
@@ -234,7 +234,7 @@ _FULL_MASKS = {
     _FRA_DPORT_MASK: b"\xff\xff",
     _FRA_DSCP_MASK: b"\x3f",
 }
-"""Masks that cover the whole value: then the value alone selects, and the mask is not listed."""
+"""By mask: its value if it covers every bit, so that the rule selects as without a mask."""
 _UNLIMITED = 0xFFFFFFFF
 
 
@@ -250,18 +250,17 @@ def list_rules(netlink: Netlink, family: int) -> tuple[Rule, ...]:
 
 
 def _rule(message: bytes) -> Rule:
-    """The rule in a message. Linux leaves out most attributes whose number is 0."""
+    """The rule in a message. Linux leaves out most attributes whose number is 0, so one that is
+    absent is read as 0.
+    """
     fields, attributes = parts_of(message, _RULE)
     af, dst_len, src_len, tos, action_number, flags = fields
     family = FAMILY_OF[af]
     action = _ACTIONS.get(action_number, _OTHER_ACTION)
 
     table = 0
-    if action == "to_table":
+    if action == "to_table":  # a refusing rule can have a table, too, which Linux does not use
         table = number_of(attributes[_FRA_TABLE])
-    target = None
-    if action == "goto":
-        target = number_in(attributes, _FRA_GOTO)
     iif = None
     if _FRA_IIFNAME in attributes:
         iif = text_of(attributes[_FRA_IIFNAME])
@@ -271,7 +270,7 @@ def _rule(message: bytes) -> Rule:
         priority=number_in(attributes, _FRA_PRIORITY) or 0,
         action=action,
         table=table,
-        target=target,
+        target=number_in(attributes, _FRA_GOTO),  # Linux accepts a target only in a goto
         invert=bool(flags & _FIB_RULE_INVERT),
         src=_block(family, attributes.get(_FRA_SRC), src_len),
         dst=_block(family, attributes.get(_FRA_DST), dst_len),
@@ -309,7 +308,8 @@ def _other_selectors(tos: int, attributes: Mapping[int, bytes]) -> tuple[tuple[s
     unknown = attributes.keys() - _READ_AS_FIELDS - _SELECTORS.keys() - _SELECT_NOTHING
     for number in sorted(unknown):
         value = attributes[number]
-        if value != _FULL_MASKS.get(number):  # with a full mask, the value beside it selects alone
+        # A full mask (ffff for a port) changes nothing: the port itself is already listed.
+        if value != _FULL_MASKS.get(number):
             selectors.append((f"attribute-{number}", value.hex()))
     return tuple(selectors)
 

@@ -43,8 +43,8 @@ def list_routes(
     width = width_of(family) // 8
     dst_header = ATTRIBUTE.pack(ATTRIBUTE.size + width, RTA_DST)
     kinds: dict[bytes, tuple[Route, list[int]]] = {}
-    """By kind, which is a message without its destination: the first route, and the borders of the
-    ranges that are `near`: where each begins and where it is over, in order.
+    """By kind, which is a message without its destination: its first route, and the borders between
+    which a destination is `near` (see `_borders_of_overlapping`).
     """
     routes: list[Route] = []
     for size, run in netlink.dump_in_runs(RTM_GETROUTE, question_rtmsg(family)):
@@ -53,13 +53,14 @@ def list_routes(
             network = int.from_bytes(destination, "big")
             if kind in kinds:
                 first, borders = kinds[kind]
-                if bisect_right(borders, network) % 2 == 1:  # behind a beginning: in a range
+                if bisect_right(borders, network) % 2 == 1:  # an odd place is inside a range
                     prefix = Prefix(family, network, first.prefix.length)
                     routes.append(first._replace(prefix=prefix))
                 continue
             route = decode(before + destination + after, names)
             routes.append(route)
-            if before.endswith(dst_header):  # otherwise these bytes are not the destination
+            # A message with its destination elsewhere has no kind: each of these is decoded.
+            if before.endswith(dst_header):
                 borders = _EVERYWHERE  # none is left out
                 if near is not None and _may_be_left_out(route):
                     borders = borders_near(route.prefix.length)
@@ -78,24 +79,25 @@ def _layout(size: int, width: int) -> struct.Struct:
 
 
 def _may_be_left_out(route: Route) -> bool:
-    """Whether routes that differ from this one only in their destination may be left out. Callers
-    need default routes and their halves, routes without a gateway, and ours, wherever they lead.
+    """Whether this route, and those that differ from it only in their address, may be left out.
+    Callers need all routes of the lengths 0 and 1, all without a gateway, and all of ours.
     """
     return route.prefix.length > 1 and route.has_gateway and route.protocol != OURS
 
 
 def _borders_of_overlapping(blocks: Collection[Prefix], family: int, length: int) -> list[int]:
-    """Return the borders of ranges: a prefix of this length overlaps a block exactly if the first
-    address of the prefix is in one of them. The borders are the first address of the first range,
-    the address after its last, the first address of the second range, and so on.
+    """Return the ranges in which exactly those prefixes of this length begin that overlap a block.
+    All ranges are one flat list, for bisect: the first address of a range, the address after its
+    last one, the first address of the next range, and so on.
     """
     ranges: set[Prefix] = set()
     for block in blocks:
         if block.family == family:
-            # A prefix shorter than the block has to contain it, and may begin before it.
+            # A shorter prefix overlaps the block only if it contains it: there is one, `around`.
+            # A longer prefix overlaps the block only if it begins in it.
             ranges.add(Prefix.around(family, block.first, min(length, block.length)))
     borders: list[int] = []
-    # Two prefixes are apart, or the wider one contains the other, and is before it when sorted.
+    # Of two prefixes that share addresses, one contains the other, and is sorted before it.
     for each in sorted(ranges):
         is_in_last_range = borders and each.first < borders[-1]
         if not is_in_last_range:

@@ -31,7 +31,7 @@ def change_routes(netlink: Netlink, requests: Sequence[RouteRequest]) -> tuple[O
     indexes = {link.name: link.index for link in list_links(netlink)}
 
     def index_of(name: str) -> int:
-        # The error is that of one request: the others are carried out.
+        # Caught below: only the request with this device is refused.
         if name not in indexes:
             raise KernelError(errno.ENODEV, f"device {name} does not exist")
         return indexes[name]
@@ -97,13 +97,14 @@ def _plain_packet(family: int) -> bytes:
 
 
 def _decode_answer(message: bytes | KernelError, names: Mapping[int, str]) -> Answer:
-    """The answer in a message, or in the error that a lookup without a route has. KernelError for
-    an error of the request itself: only such an error has words of the kernel.
+    """Return the answer in a message or an errno. Linux sends an errno if it finds no route, or one
+    that refuses packets. Raises a KernelError for any other errno.
     """
     if isinstance(message, bytes):
         route = decode(message, names)
         return Answer(route.type, route)
     kind = KIND_OF_ERRNO.get(message.number)
+    # A blackhole and a faulty request have the same errno, and only the second has words of Linux.
     if kind is None or message.words:
         raise message
     return Answer(kind, None)

@@ -136,7 +136,9 @@ class _RawHop(NamedTuple):
 
 
 def _raw_hops(attributes: Mapping[int, bytes], flags: int) -> list[_RawHop]:
-    """The next hops of a route that has these attributes and flags."""
+    """The next hops of a route that has these attributes and flags. Linux lists a device for each,
+    so a route without RTA_OIF, such as a blackhole, has none.
+    """
     if _RTA_MULTIPATH in attributes:
         return _hops_of_multipath(attributes[_RTA_MULTIPATH])
     if _RTA_OIF not in attributes:
@@ -226,16 +228,18 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int], sequence: i
 
 
 def _why_not_sent(route: Route) -> str:
-    """Why the route cannot be sent; empty if it can be. The message would lack a part of the route,
-    or Linux would misread it. A route with an encapsulation is sent without that, which is enough
-    to delete it: Linux compares only what a request has.
+    """Return why the route cannot be sent; empty if it can be. A route with an encapsulation can
+    be: the message lacks that, but still deletes the route, because Linux compares only the fields
+    that are in a message.
     """
+    # Without these fields, Linux would add or delete another route than the one that is meant.
     has_what_is_only_read = (
         route.source is not None or route.preference != "medium" or route.expired is not None
     )
     if has_what_is_only_read:
         return "sources, a preference and an expiry are only read"
     family = route.prefix.family
+    # Linux would read the bytes of this address as one of the route's family.
     if route.prefsrc is not None and route.prefsrc.version != family:
         return f"the preferred source {route.prefsrc} is not an IPv{family} address"
     return ""

@@ -18,7 +18,7 @@ from hostrouting.kernel.netlink.socket import Netlink, kernel_errors
 if TYPE_CHECKING:
     from phases import Clock
 
-_LONGEST = 3600.0  # seconds in one call of poll, which does not accept infinity
+_LONGEST_POLL = 3600.0  # seconds; poll does not accept infinity
 
 
 class NetlinkWatch(Watch):
@@ -43,7 +43,7 @@ class NetlinkWatch(Watch):
         poll.register(self._socket.fileno(), select.POLLIN)
         while True:
             seconds_left = max(deadline - time.monotonic(), 0.0)
-            poll.poll(min(seconds_left, _LONGEST) * 1000)  # milliseconds
+            poll.poll(min(seconds_left, _LONGEST_POLL) * 1000)  # milliseconds
             with kernel_errors("listen to changes of routes any more"):
                 if self._socket.reports():
                     return True
