@@ -201,11 +201,11 @@ def cni_row(name: str, kind: str) -> tuple[Cni, Device] | None:
 
 
 def _fits(device: Device, name: str, kind: str) -> bool:
-    """Whether a device with this name and kind is one of those in the row."""
+    """Whether `device`, a row of a CNI, describes a device with this name and kind."""
     if kind not in device.kinds:
         return False
-    # Most names already differ in what comes before the first * or #. Without this test, every
-    # pattern would be compiled for the first device, which takes a seventieth of a whole check.
+    # Most names already differ in what comes before the first * or #. Without this test, fnmatch
+    # would compile every pattern, which takes a seventieth of a whole check.
     beginning = device.pattern.partition("*")[0].partition("#")[0]
     if not name.startswith(beginning):
         return False

@@ -131,11 +131,12 @@ def _not_mapped(block: Any) -> Any:
 
 
 def _precedes_gate(unit: str) -> bool:
-    """Whether the unit must start before the gate lets any unit start, so that it cannot wait for
-    the gate: it is one of ours, or the network needs it. Of a template, every instance is.
+    """Whether the unit has to start before the gate lets any unit start, so it cannot wait for the
+    gate: one of ours, or what the network needs. A template in _EARLY ("ifup@") means each of its
+    instances, too.
     """
     name, at, _ = unit.removesuffix(".service").partition("@")
-    # Of systemd's own, only systemd-nspawn@ can wait: the template of machines.
+    # Of systemd's own services, only the machines, systemd-nspawn@, can wait.
     is_early = name.startswith(("systemd-", "netplan-wpa-")) and name != "systemd-nspawn"
     return unit in _OUR_UNITS or is_early or f"{name}{at}" in _EARLY
 
@@ -486,6 +487,7 @@ class HostRoutingConfig(NamedTuple):
         given: object = mapping  # JSON need not be an object, whatever the type of `mapping` says
         our_keys = fields_of(cls)
         if isinstance(given, Mapping) and _OUR_KEY in given:  # an agent's own file
+            # An agent can have settings of its own with the names in _AGENTS_MAY_HAVE.
             misplaced = [key for key in our_keys if key in given and key not in _AGENTS_MAY_HAVE]
             if misplaced:
                 rule = f"is beside {_OUR_KEY}, where it would be ignored"
@@ -499,7 +501,7 @@ class HostRoutingConfig(NamedTuple):
         except ConfigError as error:
             if not isinstance(given, Mapping) or any(key in our_keys for key in given):
                 raise
-            # Without any key of ours, this is an agent's own file.
+            # No key is ours, so this is probably an agent's own file: also name the key it lacks.
             remedy = "an agent's own file has the configuration under this key"
             missing = Fault(_OUR_KEY, "", "missing", remedy)
             raise ConfigError([*error.faults, missing]) from error
@@ -524,8 +526,8 @@ class HostRoutingConfig(NamedTuple):
 
     @property
     def asks_for_nothing(self) -> bool:
-        """Whether the configuration needs no file on a host: it gates no unit, so it has nothing to
-        do either, and keeps no foreign routes.
+        """Whether the configuration needs no file on a host: it gates no unit and keeps no foreign
+        routes. If a pass has anything to do, a unit is gated (`gated_units`).
         """
         return not gated_units(self) and self.manage_foreign != "keep"
 
@@ -547,8 +549,8 @@ _AGENTS_MAY_HAVE = ("gate", "guard")
 
 
 def gated_units(config: HostRoutingConfig) -> tuple[str, ...]:
-    """The units that wait for the gate: those of the section `gate`. Without this section, they are
-    the machines if there is anything to wait for, and else none.
+    """Return the units that wait for the gate: those of the section `gate`. Without this section,
+    return systemd-nspawn@.service if a pass has anything to do; else none.
     """
     if config.gate is not None:
         return tuple(sorted(set(config.gate.units)))

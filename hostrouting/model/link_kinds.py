@@ -38,8 +38,8 @@ route then.
 
 def leads_out(link: Link | None) -> bool:
     """Whether a default route through this device counts as a way out of the host. A tunnel counts.
-    An InfiniBand device does not: if it is meant, the configuration has to name it. Nor does a
-    device that the snapshot does not list (None).
+    An InfiniBand device does not, because InfiniBand seldom has an IP router; a configuration can
+    name it. A device that the snapshot does not list (None) does not count.
     """
     if link is None or link.loopback:
         return False
@@ -48,7 +48,8 @@ def leads_out(link: Link | None) -> bool:
 
 def is_tunnel(link: Link | None) -> bool:
     """Whether the device only wraps packets or hands them to a program, and another device sends
-    them. Most tunnels have a link type of their own; the others are recognised by their kind.
+    them. Hardware is never a tunnel, whatever its link type. Most tunnels have a link type that no
+    card has; the others are recognised by their kind.
     """
     if link is None or link.kind in _KINDS_OF_HARDWARE:
         return False
@@ -64,7 +65,7 @@ def is_tap(link: Link | None) -> bool:
 
 def is_card(link: Link | None, links: Mapping[str, Link]) -> bool:
     """Whether the device is a network card or built on one, so that it can lead to the network of
-    the host. A bridge counts if one of its ports leads neither to a container nor to a machine.
+    the host. A bridge counts if one of its ports does not lead to a container or virtual machine.
     """
     if link is None or is_tunnel(link) or not leads_out(link):
         return False

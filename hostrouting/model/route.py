@@ -382,6 +382,7 @@ def as_listed(entries: Sequence[Route]) -> tuple[Route, ...]:
 
 def _is_joined(entry: Route) -> bool:
     """Whether Linux lists this entry together with others of its key, as a single IPv6 route."""
+    # An IPv4 entry, and one with a nexthop object, already has all next hops.
     if entry.prefix.family == IPV4 or entry.nexthop_id is not None:
         return False
     return entry.has_gateway
@@ -389,7 +390,8 @@ def _is_joined(entry: Route) -> bool:
 
 def deletion_command(route: Route) -> str:
     """The `ip` command that deletes exactly this route. It names the nexthop object, or the only
-    next hop; several next hops are left out, because Linux would find no route by them.
+    next hop of a unicast route. Several next hops are left out: Linux deletes the route with all of
+    them. So is the type: Linux compares only the fields that are given.
     """
     words = ["ip" if route.prefix.family == IPV4 else "ip -6", f"route del {route.prefix}"]
     if route.source is not None:

@@ -137,5 +137,6 @@ def _take_out_schema(document: Any) -> None:
         return
     rule = f"is not {SCHEMA!r}"
     if schema:
+        # Cut off after 60 characters, because a value of any length can be there.
         rule = f"is {schema!r:.60}, and this version reads {SCHEMA!r}"
-    raise ConfigError([Fault("", "", rule, SAVE)])
+    raise ConfigError([Fault("", "", rule, remedy=SAVE)])
