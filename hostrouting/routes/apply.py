@@ -95,8 +95,8 @@ def _carry_out(
 
 
 def _batches(plan: RoutePlan) -> list[list[RouteRequest]]:
-    """Return two batches of requests: first the additions, after the few deletions without which
-    Linux could delete the new route in place of the old one; then all other deletions.
+    """Return two batches of requests. The first has the additions, and before them the deletions
+    that could take a new route if they came later. The second has all other deletions.
     """
     added = {step.route.key: step.route for step in plan.changes if step.action == "add"}
     first: list[RouteRequest] = []
@@ -117,8 +117,9 @@ def _batches(plan: RoutePlan) -> list[list[RouteRequest]]:
 def _send(
     requests: list[RouteRequest], backend: RouteBackend, done: list[RouteRequest]
 ) -> list[BackendError]:
-    """Make these changes, and add those that are in effect to `done`. Return the refusals. All
-    changes are tried, so that the error names every route that Linux refuses.
+    """Make these changes, and add those that had an effect to `done`. Return the refusals, but not
+    those because the table is already as asked (`is_done`). All changes are tried, so that the
+    error names every route that Linux refuses.
     """
     before = len(done)
     done += requests  # until there is an answer, any of them may be in effect
@@ -163,8 +164,7 @@ def _undo(
             if request.verb != "delete":
                 reversals.append(RouteRequest("delete", request.route))
             elif known_entries.issuperset(_entries({key: now[key]})):
-                # A route that another program has added meanwhile stays alone: ours would do
-                # nothing behind it.
+                # Not if another program has added a route meanwhile: ours would come after it.
                 reversals.append(RouteRequest("append", request.route))
         backend.change(reversals)
     except BackendError as error:
@@ -204,7 +204,7 @@ def _in_effect(
 
 def _entries(routes_of_keys: dict[RouteKey, list[Route]]) -> set[Route]:
     """The entries that Linux has stored for these routes. In IPv6, each next hop is an entry, and
-    counts as ours: Linux lists all next hops of a route with the protocol of the first.
+    all count as ours: Linux lists them with the protocol of the first, so their own is not known.
     """
     entries: set[Route] = set()
     for routes in routes_of_keys.values():

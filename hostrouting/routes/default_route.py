@@ -54,9 +54,9 @@ def _doubtful_by_a_tunnel(defaults: Sequence[Route], snapshot: Snapshot) -> froz
     """If the first default route leads through a tunnel, return its devices, and those of the
     default route that it hides. Else none.
 
-    If it hides none, some tunnels are the only way out of the host, and not in doubt: a line of a
-    provider (PPP); and taps, on a virtual machine of which no network card has an address of this
-    family, link-local ones aside.
+    If it hides none, it may be the only way out of the host, and not in doubt: a provider's line
+    (PPP); or a tap, as with slirp or Open vSwitch in user space, if no network card has an address
+    of this family, link-local ones aside.
     """
     links = snapshot.links_by_name
     used = defaults[0]

@@ -44,7 +44,7 @@ TO_MOVE = Remedy("to have that now", call(f"apply --config {HostLayout.config_pa
 
 def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
     """The route for replies to probes, if the configuration wants one. Its destination is on the
-    link. A configured static route with the same key is used instead.
+    link. Callers leave it out if a configured static route has the same key.
     """
     rewrite = config.probe_rewrite
     if not (rewrite.enabled and rewrite.ensure_route):
@@ -85,8 +85,9 @@ def _plan_route(
     may_move: bool = True,
     on_link: bool = False,
 ) -> RoutePlan:
-    """Plan one configured route; `present` are the routes that have its key now. For `on_link`, see
-    `Uplink.route_to`.
+    """Plan one configured route; `present` are the routes that have its key now. A route of ours
+    that works stays if the wanted route still needs something or, without `may_move`, if it leads
+    elsewhere. For `on_link`, see `Uplink.route_to`.
     """
     key = static.key
     wanted = uplink.route_to(
@@ -110,9 +111,9 @@ def _plan_route(
 
 
 def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink) -> Route | None:
-    """Return the route of ours that works: of these routes with one key, Linux uses it, it has the
-    configured device and gateway, and its gateways can still be reached, those of dead next hops
-    aside, which Linux does not use. None if there is none.
+    """Return the one of these routes with the same key that Linux uses, if it is ours and works;
+    else None. It works if its devices and gateways are as configured, and each next hop has a link
+    and reaches its gateway. Dead next hops do not count, because Linux does not use them.
     """
     used = min(present, key=_order_of_use, default=None)
     # Without next hops, it leads by a nexthop object that the kernel does not describe.
@@ -128,8 +129,9 @@ def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink
 
 
 def _follows_its_routers(working: Route, wanted: Route, defaults: Iterable[Route]) -> bool:
-    """Whether the wanted route has all next hops of the working one, and more; or a gateway of the
-    working route is in no default route any more, and the wanted route adds no device.
+    """Whether the working route is replaced even without `may_move`: the wanted route has all of
+    its next hops, and more, because routers come back one by one; or a gateway of the working route
+    is in no default route any more (its router may be gone), and the wanted one adds no device.
     """
     hops = _hops_alive(working)
     if hops < _hops_alive(wanted):
@@ -160,7 +162,8 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
         for entry in as_stored(route):
             if wanted is not None and _way(entry) == _way(wanted):
                 staying.append(entry)
-            # Else Linux would delete one that stays, and behind which this entry is not used.
+            # An old entry is left alone if Linux could delete one before it that stays: behind
+            # that, Linux does not use the old entry anyway.
             elif not any(deletion_could_take(entry, before) for before in staying):
                 stale.append(entry)
     # The last route is deleted first, so that an undo adds them in their order. But a route with
@@ -183,7 +186,8 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
 
 def deletion_could_take(deleted: Route, other: Route) -> bool:
     """Whether Linux, asked to delete `deleted`, a route of ours, would delete `other` if that comes
-    first under the same key: it is ours, too, and its next hops are the first ones of `deleted`.
+    first under the same key. Linux compares the protocol and, place by place, the next hops; it
+    ignores further next hops of the request.
     """
     if other.protocol != OURS:
         return False
@@ -200,8 +204,8 @@ def _order_of_use(route: Route) -> tuple[bool, int, int]:
 
 
 def _way(route: Route) -> tuple[object, ...]:
-    """The fields of a route that decide where its packets go. A dead next hop beside others does
-    not count: Linux does not use it, and a wanted route never has one.
+    """The fields of a route that decide where its packets go; `unread` are its encapsulations. A
+    dead next hop beside others does not count: Linux does not use it, and no wanted route has one.
     """
     return (route.type, _hops_alive(route), route.unread, bool(route.expired))
 

@@ -160,33 +160,34 @@ class Uplink:
         if not hops:
             on_dev = "" if dev is None else f" on {dev}"
             return Need(f"an IPv{self._family} default route{on_dev}", TO_HAVE_DEFAULT)
-        # In IPv6 only the first: Linux would make one route of several next hops of ours and those
-        # of another program with the same prefix and metric.
+        # In IPv6 only the first: Linux lists all next hops with one prefix and metric as one route,
+        # whoever added them, so it could not be seen which are ours.
         if len(hops) == 1 or gateway is not None or self._family != IPV4:
             return (hops[0]._replace(weight=1),)  # a weight is only for one of several next hops
         return tuple(hops)
 
     def _is_neighbour(self, destination: Prefix, dev: str | None) -> bool:
-        """Whether the destination lies in a network of the device, and Linux looks for it there.
+        """Whether the destination lies in a network of the device, so that it needs no gateway.
 
         Field state: second-card-has-half-of-the-network.
         """
         for address in self._addresses:
             if address.dev == dev and destination in address.network:
-                # Linux looks for a destination on the link as it does for a gateway.
+                # The address alone is not enough: with `noprefixroute`, its network has no route.
                 return self._is_reached(NextHop(dev, ip_at(self._family, destination.first)))
         return False
 
     def _is_reached(self, hop: NextHop) -> bool:
         """Whether Linux would look for the gateway directly on the device, and not behind another
-        gateway.
+        gateway. It looks only among the routes through the device, so one route without a gateway
+        is enough. Our own routes do not count, because they may be deleted.
         """
         gateway = hop.gateway
         if (
             gateway is None
             or hop.onlink
             or gateway in LINK_LOCAL
-            or gateway.version != self._family  # of an IPv4 default route by an IPv6 router
+            or gateway.version != self._family  # RTA_VIA: an IPv4 route by an IPv6 router
         ):
             return True
         for route in self._not_ours:
