@@ -72,9 +72,9 @@ class NodeInterpreter:
         self._files = files
 
     def find(self) -> str:
-        """Return /usr/bin/python3, unless it is absent, or the name of its target says that it is
-        too old, as on RHEL 9 (python3.9): then the newest python3.N in /usr/bin that is not too
-        old. A python3 whose version no name says is taken: `compile` fails if it is too old.
+        """Return /usr/bin/python3. If it is absent, or the name of its target says that it is too
+        old, as on RHEL 9 (python3.9), return the newest python3.N in /usr/bin; "" if that is too
+        old. A python3 whose version no name says is returned: `compile` fails if it is too old.
         """
         *_, end_of_links = follow_links(self._files, USUAL)
         if self._files.look(end_of_links) is not None:
@@ -95,8 +95,8 @@ class NodeInterpreter:
 
 @cache
 def _compile(path: str, sources: tuple[tuple[str, bytes], ...]) -> Mapping[str, bytes]:
-    """See Interpreter: this writes the sources into a folder, and compiles them there. The result
-    is kept, because an agent may plan and install several times.
+    """Write the sources into a folder, compile them there, and return both (`Interpreter.compile`).
+    The result is cached, because an agent may plan and install several times.
     """
     with tempfile.TemporaryDirectory(prefix="hostrouting-") as folder:
         for name, source in sources:
@@ -106,7 +106,8 @@ def _compile(path: str, sources: tuple[tuple[str, bytes], ...]) -> Mapping[str, 
                 file.write(source)
         reason = _why_not_run(path, folder)
         if not reason:
-            reason = _why_not_run_with(path, *_COMPILE, folder, folder, code=0)
+            # This compiles the folder, and leaves its path out of the names in the compiled files.
+            reason = _run(path, *_COMPILE, folder, folder, code=0)
         if reason:
             raise cannot_run(path, reason)
         files: dict[str, bytes] = {}
@@ -119,14 +120,15 @@ def _compile(path: str, sources: tuple[tuple[str, bytes], ...]) -> Mapping[str, 
 
 
 def _why_not_run(path: str, program: str) -> str:
-    """Why this interpreter cannot load the gate from the program, an archive or a folder; empty if
-    it can. `HostLayout.call_code` takes the program as its second argument.
+    """Run a trial: return why this interpreter cannot load the gate from the program, an archive or
+    a folder; empty if it can.
     """
-    return _why_not_run_with(path, "-I", "-S", "-c", _TRIAL, "", program, code=PASSED)
+    # "" is the argument of the called function: a trial has none.
+    return _run(path, "-I", "-S", "-c", _TRIAL, "", program, code=PASSED)
 
 
-def _why_not_run_with(*command: str, code: int) -> str:
-    """Why this command does not end with this code; empty if it does."""
+def _run(*command: str, code: int) -> str:
+    """Run the command; return why it did not end with this code, or "" if it did."""
     try:
         ended = run_program(*command, timeout=_TIMEOUT, environment=_ENVIRONMENT)
     except OSError as error:

@@ -84,7 +84,8 @@ class Manager(Protocol):
         """The given properties of each unit, as systemd prints them: first those of the named
         units, in their order, then those of the loaded units that match a pattern (`a@*.service`).
 
-        If a property has several commands, the value is all of them, separated by spaces.
+        If a property has several commands, the value is all of them, separated by spaces. The value
+        of a time that systemd has not set is empty.
         """
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
@@ -142,12 +143,12 @@ class SystemdManager:
 
     def _failure(self, unit: str, started: Ended) -> HostError:
         """Make the error for a start that has failed. If the unit itself has failed, the error has
-        its log of this start. Else the job was cancelled, or there is no such unit, and the error
-        has what systemctl printed.
+        its log of this start; else what systemctl printed, about a cancelled job or a missing unit.
         """
         [failed] = self.show(("Result", "ExecMainStatus", "ConditionTimestamp"), unit)
         lines: tuple[str, ...] = ()
         if failed["Result"] != "success":
+            # systemd checks the conditions first, so this is when the start began.
             lines = self._journal(unit, failed["ConditionTimestamp"])
         if not lines:
             lines = (started.complaint.strip(),)
@@ -167,7 +168,7 @@ class SystemdManager:
             values: dict[str, list[str]] = {}
             for line in block.splitlines():
                 name, _, value = line.partition("=")
-                if value == _NEVER:
+                if value == _NEVER:  # before systemd 250; later versions print nothing
                     value = ""
                 values.setdefault(name, []).append(value)  # one line per command
             shown.append({name: " ".join(values.get(name, ())) for name in names})
