@@ -41,7 +41,8 @@ def find_file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
     kept = {file.path for file in wanted}
     removed: list[str] = []
     if wanted:  # not in a removal, which takes away all files of ours, and no others
-        # An opening of the gate ends with the boot, or when the administrator ends it.
+        # Left until a removal or a boot: an administrator's opening of the gate, and the guard's
+        # note of a fight with another program.
         kept.update(HostLayout.of_this_boot)
         # Our units replace those of the Go original, so its links go.
         removed += existing(files, ORIGINAL_LINKS)

@@ -81,7 +81,7 @@ def _findings_of(
 ) -> Iterator[Finding]:
     """Yield the findings of the check, with the commands that fit this host; then what hinders the
     probe rewrite. The finding "action" is about the routes of a repair (`report.routes`), and gets
-    the command that sets them. A finding about devices that may be allowed gets that command.
+    the command that sets them. A finding that a device may be allowed gets the command for this.
     """
     configured = {route.key for route in config.static_routes.routes}
     for finding in check_findings(report, mode=config.route_overlap.mode):

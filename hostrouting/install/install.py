@@ -170,9 +170,9 @@ def plan_install(
     is_dry_run: bool = False,
     earlier: Sequence[Plan] = (),
 ) -> Plan:
-    """Return what a run with these parts would change, and what makes it fail. If the check is one
-    of the parts, a dry run has it, too: of the host as it would be after this plan, and after those
-    of the tasks before this one (`earlier`).
+    """Return what a run with these parts would change, and what makes it fail. In a dry run, if the
+    check is one of the parts, the plan also has a check of the host as this plan, and those of the
+    tasks before this one (`earlier`), would leave it.
 
     Raises the error of a config.json that cannot be read, unless the run may take protection away:
     nobody knows what that file protects.
@@ -234,7 +234,7 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
     lacking = [
         finding
         for finding in plan.obstacles
-        if finding.severity == "error" and finding.name != "gate-open"
+        if finding.severity == "error" and finding.name != "gate-open"  # a cancelled gate
     ]
     if lacking:
         raise RequirementError(findings=lacking)
@@ -253,9 +253,9 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
 
 @contextmanager
 def _raised_later(errors: list[BaseException]) -> Iterator[None]:
-    """Put the error of the block into `errors`, to be raised at the end of the run, and go on: what
-    comes after it does not need this step, and is due because files have changed. After a
-    cancellation, the next step raises before it does anything.
+    """Put the error of the block into `errors`, to be raised at the end of the run, and go on. The
+    steps after this one do not need it, and have to be made because files have changed. If the run
+    is cancelled, the next step raises Cancelled before it does anything.
     """
     try:
         yield
@@ -265,8 +265,8 @@ def _raised_later(errors: list[BaseException]) -> Iterator[None]:
 
 def _require_gates(host: Host, wanted: Wanted, plan: Plan, ctx: phases.Context) -> Effects:
     """Ask systemd, which has read the files by now, whether each gate is in force. If another
-    program cancels one, raise an error in STRICT, except in an undo; else return a warning, unless
-    the plan already has it.
+    program cancels one, raise an error in STRICT; else return a warning, unless the plan already
+    has it. An undo only warns, because it restores what was there before.
     """
     cancelled = tuple(find_cancelled_gates(host, wanted.config))
     if cancelled and wanted.config.route_overlap.is_strict and wanted.purpose != "undo":
@@ -295,7 +295,7 @@ def _make_part(
 
     def make_pass(backend: RouteBackend) -> PassOutcome:
         with host.locked(ctx):
-            with markers_removed_on_failure(host.files):
+            with markers_removed_on_failure(host.files):  # of the last check
                 config = read_installed(host)  # another run may have changed another section
             if getattr(config, part) != getattr(wanted.config, part):
                 raise HostError(_REPLACED, what="file")

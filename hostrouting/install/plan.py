@@ -100,8 +100,8 @@ class Plan:
 
     @property
     def failures(self) -> tuple[Finding, ...]:
-        """What would make the run fail on the host as it is now, even what may still come in time,
-        such as what a route waits for, or a default route.
+        """What would make the run fail on the host as it is now. Some of it may still come in time:
+        what a route waits for, or the default route that the check misses.
         """
         failures = [*self.errors, *self.routes.route_waits]
         failures += [finding for finding in self.check_findings if finding.severity == "error"]
@@ -116,9 +116,9 @@ class Plan:
         self, config: HostRoutingConfig, snapshot: Snapshot, earlier: Sequence[Plan] = ()
     ) -> Plan:
         """Return this plan with a check of the host as it would be. `snapshot` is the host now. A
-        plan with routes has all static routes; a plan without any, such as that of the check alone,
-        is checked after the routes of the plans before it (`earlier`). If a route conflicts or
-        waits, nobody knows how the host would be, and there is no check.
+        plan with routes has all static routes, so only its own are applied first; else, as for the
+        check alone, those of the plans before it are (`earlier`). There is no check without CIDRs,
+        nor if a route conflicts or waits: nobody knows then how the host would be.
         """
         if not config.route_overlap.cidrs:
             return self

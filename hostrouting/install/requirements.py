@@ -46,8 +46,8 @@ def find_requirements(
     gated = gated_units(config)
     if not gated:
         return  # all else is about the gate
-    for finding in find_untrusted(host.files):
-        if finding.target not in changes.written_paths:  # else the run puts another in its place
+    for finding in find_untrusted(host.files):  # files of ours that others can write
+        if finding.target not in changes.written_paths:  # else the run replaces the file
             yield finding
     yield from _unusable_interpreter(host, changes)
     manager = host.running_manager
@@ -117,6 +117,7 @@ def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterato
 
 def _lost_variables(unit: str, properties: Mapping[str, str]) -> Iterator[Finding]:
     """Yield a warning if the unit sets variables that our drop-in takes away (`UNSET`)."""
+    # systemctl quotes an assignment that has a blank, in some versions as $'FOO=a b'.
     variables = {word.strip("\"'$").partition("=")[0] for word in properties["Environment"].split()}
     lost = sorted(variables.intersection(UNSET.split()))
     if lost:

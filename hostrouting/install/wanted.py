@@ -33,7 +33,9 @@ class Request:
     """
 
     def own_part(self, config: HostRoutingConfig) -> object:
-        """What the run is about in this configuration: one section, or all of it."""
+        """What the run is about in this configuration: the first of `names`, or all of it without
+        names. The other names are what a task for one section sets as well, such as the guard.
+        """
         if not self.names:
             return config
         return getattr(config, self.names[0])
@@ -69,8 +71,8 @@ def read_wanted(host: Host, request: Request) -> Wanted:
     request names sections, the installed one with these sections replaced. Only in the first case
     may the installed configuration be unreadable.
 
-    HostError if a run is taken back, and another run has installed something else since: what the
-    request is about is neither as the undone run left it, nor as it was before.
+    HostError for an undo if another run has installed something else since: what the request is
+    about is neither as the undone run left it, nor as it was before that.
     """
     installed: HostRoutingConfig | None = None
     if not request.names:
@@ -82,7 +84,8 @@ def read_wanted(host: Host, request: Request) -> Wanted:
         names = request.names
         run = request.undone
         if run is not None and installed != request.config.replaced(run.names, run.config):
-            # Another run has changed the host since, and may need the gate and the guard.
+            # Another run has changed the host since, and may need the gate and the guard, which are
+            # the other names: only the section is restored.
             names = names[:1]
         config = installed.replaced(names, request.config)
     if request.undone is None:

@@ -40,7 +40,7 @@ _GRACE = 30.0  # seconds for the start of the guard
 
 def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
     """Make the changes of this plan to the files of the host. If there are any, the caller holds
-    the lock of the host.
+    the lock of the host. The numbers in the comments are those of the module's docstring.
 
     Returns the effects, with the warnings of the plan. The first failure is raised, with the
     effects so far; the next run does the rest.
@@ -50,7 +50,7 @@ def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
     writer = _Writer(host, plan)
     with recorded_in_errors(files=writer.changed, operations=writer.operations):
         if plan.files:
-            remove_markers(host.files)  # 1, because they are about the former configuration
+            remove_markers(host.files)  # 1, of a check of the former configuration
         writer.stop_units()  # 2
         writer.change_files()  # 3 to 7
     operations = tuple(writer.operations)
@@ -69,8 +69,8 @@ class _Writer:
         self.operations: list[Operation] = []
 
     def stop_units(self) -> None:
-        """Stop the guard, if the plan says so, and the oneshots whose files go: systemd keeps these
-        active since boot. They have done their work, so only the guard is reported.
+        """Stop the guard, if the plan says so, and the oneshots whose files go: one may be waiting
+        for another start (Restart=on-failure). Only the guard is reported.
         """
         if self._manager is None:
             return
@@ -127,7 +127,7 @@ def _is_of_systemd(path: str) -> bool:
 
 def start_guard(host: Host, plan: Plan) -> Effects:
     """Start or restart the guard, as the plan says. The caller still holds the lock of the host,
-    for which the guard's first pass waits: systemd waits only until the guard's program runs.
+    and the guard's first pass waits for the lock. systemd does not wait for this pass (Type=exec).
     """
     manager = host.running_manager
     starts = plan.for_systemd("start", "restart")
