@@ -38,7 +38,8 @@ class RunProgram(Protocol):
         text: str = "",
         environment: Mapping[str, str] | None = None,
     ) -> Ended:
-        """The first word is the program, which is looked up in PATH; `text` is its standard input.
+        """Run the program that is the first word, looked up in PATH, with `text` as its standard
+        input; return how it ended, whatever its exit code is.
 
         Without `environment`, the program gets the environment of this process. Raises
         FileNotFoundError if the program does not exist, TimeoutError if it has not ended in time,
@@ -153,7 +154,7 @@ def tool_error(ended: Ended, tool: str, *, purpose: str, what: HostPart) -> Host
     printed = _on_one_line(ended.complaint) or f"{end}, without a message"
     kind, remedy = _kind_and_remedy(printed)
     sentence = f"{tool} could not {purpose}"
-    if kind == "no-answer":
+    if kind == "no-answer":  # only tools of systemd print this, if systemd does not run
         sentence = "systemd does not answer"
     if remedy:
         sentence += f"; {remedy}"

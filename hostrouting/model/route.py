@@ -365,10 +365,10 @@ def as_stored(route: Route) -> tuple[Route, ...]:
 
 
 def as_listed(entries: Sequence[Route]) -> tuple[Route, ...]:
-    """The routes that Linux lists for its entries with one key, given in its order. All IPv6
-    entries with a gateway are listed as one route: it has the fields of the first of them, and the
-    next hops of all. Linux continues after the last of them, so entries in between that have no
-    gateway are not listed.
+    """Return the routes that Linux lists for its entries of one key, which are given in its order.
+    All IPv6 entries with a gateway are listed as one route, with the fields of the first and the
+    next hops of all. Linux continues after the last of them, so entries without a gateway that are
+    in between are not listed.
     """
     places = [place for place, entry in enumerate(entries) if _is_joined(entry)]
     if not places:

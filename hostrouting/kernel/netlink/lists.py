@@ -70,7 +70,7 @@ def list_routes(
 
 def _layout(size: int, width: int) -> struct.Struct:
     """The layout of messages of this size: what is before the destination, the destination of this
-    width, and what is after it. A message too short for a destination is all before it.
+    width, and what is after it. All bytes of a message too short for that are in the first part.
     """
     after = size - _DST_AT - width
     if after < 0:

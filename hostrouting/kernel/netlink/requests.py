@@ -48,7 +48,7 @@ def change_routes(netlink: Netlink, requests: Sequence[RouteRequest]) -> tuple[O
 
     refusals: list[BackendError | None] = [None] * len(requests)
     for place, answer in kernel_errors.items():
-        # The rights are those of the socket: if one request is refused for want of them, all were.
+        # Linux checks the rights of this process, not of a request: so it has refused all requests.
         if answer.number == errno.EPERM:
             raise answer
         refusals[place] = refusal(requests[place], answer.number, answer.words)

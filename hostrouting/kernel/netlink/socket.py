@@ -159,7 +159,7 @@ def error_of(data: bytes, at: int = 0) -> KernelError:
     (code,) = _ERROR.unpack_from(data, at + HEADER.size)
     attributes_at = at + HEADER.size + _ERROR.size
     if type_ == _NLMSG_ERROR:
-        attributes_at += HEADER.size  # that of the refused message, without its rest (CAP_ACK)
+        attributes_at += HEADER.size  # the refused message has only its header here (CAP_ACK)
     attributes = attributes_of(data[attributes_at : at + length])
     words = attributes.get(_NLMSGERR_ATTR_MSG, b"").rstrip(b"\0")
     return KernelError(-code, words.decode())
@@ -186,7 +186,7 @@ class Netlink:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC)
         set_option = self._socket.setsockopt
         set_option(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
-        with suppress(OSError):  # above the limit of the host, which needs privilege
+        with suppress(OSError):  # a buffer above the host's limit needs privilege
             set_option(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
             set_option(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _BUFFER)
         for option in (_NETLINK_CAP_ACK, _NETLINK_EXT_ACK, _NETLINK_GET_STRICT_CHK):
