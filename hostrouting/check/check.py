@@ -80,8 +80,7 @@ def _differs(report: CheckReport) -> bool:
 def find_what_may_come(report: CheckReport, config: HostRoutingConfig) -> str:
     """What is missing and may still come after a boot, in words: default routes and expected
     devices. If this verdict keeps units from starting, a difference between the tables and the
-    kernel counts, too: the tables may still be changing. Empty if nothing is missing, or if the
-    verdict is OK.
+    kernel counts, too: the tables may still be changing. Empty if nothing is missing.
     """
     if report.verdict == "ok":
         return ""
@@ -207,8 +206,8 @@ def _doubts_about_own_addresses(judge: Judge) -> Iterator[RangeInDoubt]:
 
 def _doubts_about_not_judged(judge: Judge, blocks: Collection[Prefix]) -> Iterator[RangeInDoubt]:
     """Yield a doubt for each rule and route that the engine does not evaluate and that applies to
-    addresses in these blocks. A route for all addresses counts even without blocks: `check_family`
-    judges none if it finds no default route, and this one may be it.
+    addresses in these blocks. A rule or route for all addresses always counts. If no default
+    route is found, there are no blocks, and what is not judged may lead to a default route.
     """
     for name, prefix in not_judged(judge.fib):
         if prefix.length == 0 or any(prefix.overlaps(block) for block in blocks):

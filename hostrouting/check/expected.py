@@ -172,7 +172,7 @@ def _card_below_tunnel(
     hidden: frozenset[str], devs: frozenset[str], devices: Devices
 ) -> str | None:
     """The card by which an expected tunnel sends its packets: the only device of `hidden`, the
-    devices of the first default route that is not a tunnel's. None if there are several.
+    devices of the first default route that is not a tunnel's. None if there is none, or several.
 
     If a configuration names cards beside the tunnel (eth0 and wg0), the card must be one of these;
     no other card is below the tunnel then.

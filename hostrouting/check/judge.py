@@ -129,7 +129,7 @@ class Judge:
         return self.opinion_on_route(decision.route, are_marked=are_marked)
 
     def opinion_on_route(self, route: Route, *, are_marked: bool = False) -> Opinion:
-        """The opinion on packets that take this route. It is kept for the next call."""
+        """The opinion on packets that take this route, kept for the next call (`_opinions`)."""
         key = (id(route), are_marked)
         if key not in self._opinions:
             devs = self.fib.possible_devs(Decision(route.type, route))

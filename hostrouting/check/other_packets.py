@@ -117,8 +117,8 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Packets that arrive on a device are fine, because nothing is expected of them. Packets from
-    pods of this node are in doubt if they escape: they should reach the cluster.
+    """Packets that arrive on a device are fine: the check is about what this host sends. Packets
+    from pods of this node are in doubt if they escape: they should reach the cluster.
 
     Field states: iif-cni0-into-a-vpn, iif-cni0-but-pods-stay; iif-docker0-into-a-vpn.
     """
@@ -258,8 +258,8 @@ def by_a_device_in_doubt(_: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def unknown(_: Judge, other: OtherPackets) -> Opinion:
-    """Doubt packets about which nothing is known. The finding names the rule, which an operator can
-    write into `intendedRules`; also a rule that the engine does not evaluate (`goto`).
+    """Doubt packets about which nothing is known. The finding names the rule, even one that the
+    engine does not evaluate (`goto`): an operator can write it into `intendedRules`.
 
     Field states: vpn-for-one-user, goto-for-marked-packets.
     """

@@ -38,9 +38,9 @@ class Refusals(NamedTuple):
     services: tuple[Prefix, ...]
 
     def opinion(self, route: Route) -> Opinion:
-        """The opinion on packets that this route refuses: fine if a row of a CNI fits and has its
-        proof; in doubt if only the proof is missing, or if no row fits, but the range may be a
-        node's block and holds a pod; else an escape.
+        """The opinion on packets that this route refuses: fine if a row of the table of CNIs
+        fits, with its proof; in doubt if only the proof is missing, or if no row fits, but the
+        range may be a node's block and holds a pod; else an escape.
         """
         # A CNI has no addresses in the networks of services.
         if any(route.prefix.overlaps(services) for services in self.services):

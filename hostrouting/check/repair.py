@@ -107,9 +107,9 @@ def _inside(cidr: Prefix, reasons: Reasons) -> Reasons:
 
 
 def _why_delete_instead(judge: Judge, part: Part) -> Why | None:
-    """Return why the escaping route of this part has to be deleted, and a route by the uplink would
-    not repair the part: without the escaping route, Linux would use another one that is fine
-    (`Opinion.is_fine_elsewhere`), such as a CNI's. None if there is no such route.
+    """Return why only the deletion of its escaping route repairs this part: the route hides another
+    one that is fine (`Opinion.is_fine_elsewhere`), such as a CNI's, which Linux would then use.
+    None if it hides no such route.
     """
     decision = part.decision
     # The routes to these addresses. All addresses of a part have the same.
@@ -155,8 +155,8 @@ def _routes_to(
     """Return the device that the configuration names for the routes to these prefixes, the routes
     themselves, and what is missing for those that cannot be made.
 
-    The device is None if the routes lead through expected devices without it: then one
-    configuration fits many hosts. So this is tried first, and then each expected device.
+    First no device (None) is tried, because a configuration without one fits many hosts; then each
+    expected device. Routes count only if they lead through expected devices.
     """
     uplinks = judge.uplinks
     uplink = Uplink(judge.fib.snapshot, judge.fib.family)
@@ -270,7 +270,7 @@ def _proven(
     judge: Judge, parts: Sequence[Part], routes: list[Route], blocks: Sequence[Prefix]
 ) -> tuple[list[Route], list[Change]]:
     """Return the routes among these that end an escape, and the changes that they make. If anything
-    would be worse with them, return no routes, and a change for each part that changes nothing.
+    would be worse with them, return no routes, and each part as unchanged (`Change(part, part)`).
     """
     changes = _changes(judge, parts, judge.fib.with_routes(routes), blocks)
     useful = _useful_routes(routes, changes)
@@ -301,7 +301,7 @@ def _part_around(parts: Sequence[Part], address: int) -> Part:
 
 
 def _is_worse(changes: Iterable[Change]) -> bool:
-    """Whether anything is worse with what is proposed."""
+    """Whether any range is worse with the proposal: its plain packets, or the worst of all."""
     for before, after in changes:
         if after.opinion.grade > before.opinion.grade or after.worst_grade > before.worst_grade:
             return True
@@ -328,9 +328,10 @@ def _useful_routes(routes: Sequence[Route], changes: Iterable[Change]) -> list[R
 
 
 def _why_still(part: Part, missing: Why | None) -> Why:
-    """Why this part still escapes with the proposed routes: a rule before the one for table main
+    """Why this part is not repaired by the proposed routes: a rule before the one for table main
     leads to the route by which it escapes; or some routes could not be made (`missing` says why).
     """
+    # A part without an escape has a new doubt; the decision is that for plain packets then.
     _, decision = part.escape or (part.opinion, part.decision)
     if decision.rule is not None and decision.rule.table == TABLE_LOCAL:
         return Why("earlier-rule", f"[{decision.route}] comes before table main")

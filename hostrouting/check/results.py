@@ -157,6 +157,7 @@ class Escape(NamedTuple):
         only, or by those of an equal default route.
         """
         if not self.devs:
+            # For `PODS_HIDDEN`, the type of the route says what happens.
             return FATES.get(self.kind) or FATES[self.decision.kind]
         verb = "leaves through"
         if set(self.devs) != set(self.decision.devs):

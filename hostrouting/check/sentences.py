@@ -104,8 +104,8 @@ def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> boo
 
 
 def _is_stuck(escape: Escape, family: FamilyReport) -> bool:
-    """Whether a static route would be wrong for this range (a CNI's route is hidden), or could not
-    decide (none is more specific). Then a rule is not the reason why no route repairs the range.
+    """Whether no static route can repair this range, whatever rules and gateways the host has: one
+    would be wrong (a CNI's route is hidden), or could not decide (none is more specific).
     """
     why = family.why_unrepaired(escape.first)
     return why is not None and why.reason in {"below-a-cni", "not-proven"}

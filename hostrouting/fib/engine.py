@@ -303,7 +303,7 @@ class Fib:
         """In the order of the lookup. The rule for VRFs is left out: it never selects packets
         outside a VRF, and those in a VRF are not followed.
         """
-        # Always with table main: if no rule looks it up, its routes to pods are hidden.
+        # Table main even if no rule looks it up: then packets miss its routes to pods.
         by_table: dict[int, list[Route]] = {TABLE_MAIN: []}
         for rule in self.rules:
             if rule.action == "to_table":
