@@ -79,8 +79,8 @@ def _layout(size: int, width: int) -> struct.Struct:
 
 
 def _may_be_left_out(route: Route) -> bool:
-    """Whether this route, and those that differ from it only in their address, may be left out.
-    Callers need all routes of the lengths 0 and 1, all without a gateway, and all of ours.
+    """Whether routes that differ from this one only in their address, not in their length, may be
+    left out. Callers need all routes of the lengths 0 and 1, all without gateway, and all of ours.
     """
     return route.prefix.length > 1 and route.has_gateway and route.protocol != OURS
 
