@@ -63,7 +63,7 @@ class File:
         if entry.kind != "file" and not (self.target and entry.kind == "link"):
             sentence = f"{self.path} is a {entry}, where a file of hostrouting has to be"
             return Finding("file", "error", sentence, self.path, Remedy("move it away"))
-        if self.target:  # what is at the path of a link of ours may always be replaced
+        if self.target:  # only our link belongs at such a path, so it is replaced
             return None
         if entry.mode != self.mode and self.has_content(files):
             sentence = f"{self.path} has the mode {entry.mode:o}, and not {self.mode:o}"

@@ -51,8 +51,8 @@ class FileLock:
         self._wake()
 
     def _unlock(self) -> None:
-        # A process that this one has forked has the file open, too: it does not keep the lock, and
-        # does not give it back either.
+        # flock(2) locks an open file, which a forked process shares: an unlock there would take the
+        # lock from this process, and an unlock here takes it from both.
         if os.getpid() == self._process:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         os.close(self._descriptor)

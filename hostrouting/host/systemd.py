@@ -125,7 +125,7 @@ class SystemdManager:
         before = shown["ActiveState"]
         if before in {"active", "reloading"}:
             return
-        # An administrator may limit how often a unit starts. At that limit, the unit has failed.
+        # A unit at its limit of starts (StartLimitBurst=) has failed, and needs reset-failed first.
         if before == "failed":
             self._run("reset-failed", unit)
         try:
@@ -181,7 +181,7 @@ class SystemdManager:
         """The last lines that the unit has logged since that time; see `errors_of`."""
         if not since:
             return ()
-        # journalctl understands the time: as systemctl, it has the time zone of this process.
+        # journalctl reads the time as systemctl has printed it, in the time zone of this process.
         # --sync, because the last lines may not be in the journal yet. If it hangs, the rest is
         # read without them.
         with suppress(OSError):
@@ -193,8 +193,8 @@ class SystemdManager:
             "--lines=20",
             f"--since={since}",
             *options,
-            # Not by the InvocationID: a busy journal reads some lines when their process has ended,
-            # and then stores only the unit with them.
+            # Not by the InvocationID: a busy journald reads some lines only after their process has
+            # ended, and then stores the unit with them, but no InvocationID.
             f"_SYSTEMD_UNIT={unit}",
         )
         with suppress(OSError):

@@ -112,7 +112,7 @@ def install(  # noqa: C901  eight steps, which are read in one piece
     errors: list[BaseException] = []  # raised at the end
     with ExitStack() as locked:  # until the guard has started
         with phases.inner_step("install-files", ctx) as step:
-            if plan.files or plan.systemd:  # 4; if not, each pass takes the lock itself
+            if plan.files or plan.systemd:  # 4; passes take the lock themselves
                 locked.enter_context(host.locked(step.ctx))
                 wanted = read_wanted(host, request)
                 plan = plan_install(host, wanted, parts)

@@ -57,9 +57,7 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do, now or when a conflict is solved, or what a route waits
-        for has come.
-        """
+        """Whether the plan changes nothing, and no route conflicts or waits."""
         routes = self.routes
         changes_routes = routes.changes or routes.conflicts or routes.waiting
         return not (self.files or self.systemd or self.operations or changes_routes)

@@ -54,22 +54,22 @@ def apply_plan(
     if not plan.changes:
         return
     present = _present(before, {step.route.key for step in plan.steps})
-    requests: list[RouteRequest] = []
+    in_effect: list[RouteRequest] = []  # `_carry_out` and `_undo` change it
     try:
-        problems = _carry_out(plan, backend, raise_if_cancelled, requests)
+        problems = _carry_out(plan, backend, raise_if_cancelled, in_effect)
         if not problems:
             return
-        after = _undo(backend, present, requests)
+        after = _undo(backend, present, in_effect)
     except BaseException as stopped:  # perhaps during the rollback, which then is tried once more
         try:
-            after = _undo(backend, present, requests)
+            after = _undo(backend, present, in_effect)
         except BaseException as ended:
             _add_note(ended, _ROLLBACK_ENDED)
             raise
         _add_note(stopped, after)
         raise
     finally:
-        done += requests
+        done += in_effect
     can_retry = all(problem.can_retry for problem in problems)
     raise ApplyError(*map(str, problems), after=after, can_retry=can_retry) from problems[0]
 
