@@ -85,8 +85,7 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     # A default route by a tunnel in doubt, or by a dummy, does not show which card is the uplink.
     is_card_known = bool(configured) or any(map(devices.may_be_card, expected))
     has_dummy = any(links[dev].kind == "dummy" for dev in expected & links.keys())
-    may_be_wrong = bool(doubtful) or has_dummy
-    is_card_unknown = may_be_wrong and not is_card_known
+    is_card_unknown = (bool(doubtful) or has_dummy) and not is_card_known
     return Uplinks(expected, defaults, card, hidden_card, doubtful, is_card_unknown)
 
 
