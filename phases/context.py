@@ -211,15 +211,15 @@ class Context:
         self.clock.wait(lambda: self.cancelled, end)
         self.check()
 
-    def cancel(self, reason: str | signal.Signals = "cancelled") -> None:
+    def cancel(self, reason: str | int = "cancelled") -> None:
         """Cancel the whole run. Can be called from any thread, any number of times; the first
         reason is kept.
 
         If the reason is a signal, as in `ctx.cancel(signal.SIGTERM)`, the exit code of the report
-        is that of a program which it has stopped: 143.
+        is that of a program which it has stopped: 143. A signal may be a number, as a handler has.
         """
-        if isinstance(reason, signal.Signals):
-            self.run_scope.cancel(reason.name, int(reason))
+        if isinstance(reason, int):
+            self.run_scope.cancel(signal.Signals(reason).name, int(reason))
         else:
             self.run_scope.cancel(reason)
 

@@ -214,13 +214,15 @@ class Step(Generic[T_co]):
 
     def to_mapping(self) -> dict[str, object]:
         """What the JSON has. An error is at the step that raised it, a result at the step that
-        returned it; results are still the objects that tasks returned.
+        returned it: what its `to_mapping()` returns, or the object itself.
         """
         return {"schema": _SCHEMA, **self._values()}
 
     def _values(self) -> dict[str, object]:
         """The keys of this step in the JSON; `children` has those of the steps inside it."""
         values = {**self.facts, "fields": self.fields, "result": self.result}
+        if hasattr(self.result, "to_mapping"):  # JSON has a way of its own to write a NamedTuple
+            values["result"] = as_data(self.result)
         values["details"] = values["traceback"] = None
         if self.error is not None:
             values["traceback"] = "".join(traceback.format_exception(self.error))
