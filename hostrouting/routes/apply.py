@@ -2,9 +2,9 @@
 
 If the key of a new route is free, the route is added. If an old route of ours has the key, the new
 one is appended behind it, and Linux uses it as soon as the old one is deleted: packets always have
-a route. Only if Linux could delete the new one instead of the old one (`deletion_could_take`), the
-old one is deleted first. A request to delete names our protocol. So no request changes another
-program's route, whenever that route is added.
+a route. An old one is deleted first only if a rollback, which deletes the new one, could take the
+old one instead (`deletion_could_take`). A request to delete names our protocol. So no request
+changes another program's route, whenever that route is added.
 
 The table that is read back is right if a plan made from it has nothing left to do. If not, or if
 Linux refuses a request or the run is cancelled, each request that is in effect is reversed, the
@@ -95,12 +95,12 @@ def _carry_out(
 
 
 def _batches(plan: RoutePlan) -> list[list[RouteRequest]]:
-    """Return two batches of requests. The first has the additions, and before them the deletions
-    that could take a new route if they came later. The second has all other deletions.
+    """Return two batches of requests. The first has the additions, and before them the deletions of
+    old routes that a rollback could take instead of the new ones. The second has all others.
     """
     added = {step.route.key: step.route for step in plan.changes if step.action == "add"}
     first: list[RouteRequest] = []
-    last: list[RouteRequest] = []  # deletions of routes that serve packets until ours are there
+    last: list[RouteRequest] = []  # deletions of routes that serve packets until new ones are there
     for step in plan.changes:
         if step.action == "delete":
             successor = added.get(step.route.key)

@@ -151,7 +151,7 @@ def present_by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKe
 
 def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[RouteStep, ...]:
     """Return the steps for one key. `present` are the routes that have the key now. If no route is
-    wanted, ours are deleted. A conflict is the only step.
+    wanted, ours are deleted. If there is a conflict, it is the only step.
     """
     stale: list[Route] = []
     staying: list[Route] = []  # the first of them is the one that Linux will use
@@ -166,8 +166,8 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
             # that, Linux does not use the old entry anyway.
             elif not any(deletion_could_take(entry, before) for before in staying):
                 stale.append(entry)
-    # The last route is deleted first, so that an undo adds them in their order. But a route with
-    # fewer next hops goes before others: a request to delete one of these could take it instead.
+    # The last route is deleted first, so that a rollback adds them in their order. But a route with
+    # fewer next hops goes before the others: a request to delete another could take it instead.
     stale.reverse()
     stale.sort(key=lambda route: len(route.next_hops))
     reason = "not configured" if wanted is None else "leads elsewhere"
