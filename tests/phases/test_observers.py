@@ -47,7 +47,7 @@ def test_a_start_and_an_end_are_one_wide_line_each(caplog: pytest.LogCaptureFixt
 
 def test_words_and_levels_of_log_lines(caplog: pytest.LogCaptureFixture) -> None:
     """Each is a readable sentence, and has the text of an error once."""
-    bad = StubTask("x", seconds=2, errors=[ValueError("bad")])
+    bad = StubTask("x", seconds=2, errors=[ValueError("bad:\nidea")])
     boot = phases.serial(
         phases.retry(StubTask("download", errors=[OSError("no\nroute")]), jitter=0),
         StubTask("check", result=phases.Skip("nothing to check")),
@@ -61,7 +61,7 @@ def test_words_and_levels_of_log_lines(caplog: pytest.LogCaptureFixture) -> None
         ("WARNING", "boot/download: attempt 1 failed: OSError: no; route; again in 1.00 s"),
         ("INFO", "boot/download ok after 1.00 s"),
         ("INFO", "boot/check skipped after 0 ms: nothing to check"),
-        ("ERROR", "boot/p/x failed after 2.00 s: ValueError: bad"),
+        ("ERROR", "boot/p/x failed after 2.00 s: ValueError: bad: idea"),
         ("WARNING", "boot/p/y cancelled after 2.00 s: x failed"),
         ("WARNING", "boot/p failed after 2.00 s"),
         ("DEBUG", "boot/start not started: not reached after p"),
