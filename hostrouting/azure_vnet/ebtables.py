@@ -43,7 +43,7 @@ class Ebtables(Protocol):
         """The rules in order, chain by chain. Creates no table and loads no kernel module."""
 
     def delete(self, rules: Sequence[BridgeRule]) -> None:
-        """Delete these rules, all or none. They are of one program. A rule that is given twice
+        """Delete these rules, all or none. All have the same `program`. A rule that is given twice
         deletes the first two of several equal rules; if one does not exist, ebtables refuses.
 
         Not judged: whether ebtables deletes another rule that differs from one of these only in its
@@ -69,8 +69,8 @@ class EbtablesProgram:
         self._tool = partial(run_tool, what="ebtables", package="iptables or ebtables", run=run)
 
     def list_rules(self) -> tuple[BridgeRule, ...]:
-        # Both backends are asked. This host may lack one of them, its program or its kernel module.
-        # If both have rules, nobody can say which of the rules are meant.
+        # Both backends are asked; a host may lack the program or the kernel module of one. If both
+        # have rules, it is not known which backend this node uses.
         lists: list[tuple[BridgeRule, ...]] = []
         absences: list[HostError] = []
         for program in _BACKENDS:
@@ -99,8 +99,8 @@ class EbtablesProgram:
         self._tool(f"{rules[0].program}-restore", "--noflush", text=text, purpose=purpose)
 
     def _rules_of(self, program: str) -> tuple[BridgeRule, ...]:
-        # First ebtables-save says whether the table exists: to list the rules of a table that does
-        # not would load its kernel module, or create it.
+        # First ebtables-save says whether the table exists. If it does not, `-L` would load its
+        # kernel module or create it, depending on the backend.
         save = f"{program}-save"
         purpose = "list its rules"
         saved = self._tool(save, purpose=purpose)

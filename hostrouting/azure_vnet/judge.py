@@ -202,13 +202,13 @@ class _Node:
         self.pod_ports = [port.name for port in ports if port.name not in self.uplinks]
         """The other ports of azure-vnet's bridges: each can have a pod of azure-vnet behind it."""
         self.opaque_ports = [port for port in self.pod_ports if port not in facts.view.peers]
-        """The pod ports that are not a veth whose other end can be read."""
+        """The pod ports behind which the MAC address cannot be read: `peers` lacks them."""
         self.holder_of_mac = _holder_of_each_mac(facts.view, self.uplinks)
-        """In words, who has each MAC address that is alive."""
+        """By MAC address, in words: what device has it. A pod with this MAC address is alive."""
         self.reserved = _reserved_addresses(facts.snapshot)
-        """In words, what each address is that cannot be a pod's: the host's own, or a gateway."""
+        """By address, in words: why no pod can have it."""
         self.pods: dict[IP, Endpoint] = {}
-        """By address, the pods of the state file whose devices exist."""
+        """By address, the pods of the state file. A pod whose device is gone does not count."""
         for pod in pods:
             if pod.device in links:
                 self.pods |= dict.fromkeys(pod.ips, pod)
@@ -222,8 +222,8 @@ class _Node:
 
 
 def _holder_of_each_mac(view: LinkLayerView, uplinks: Collection[str]) -> dict[str, str]:
-    """In words, who has each MAC address. If several have it, one of the host's own devices is
-    named, because an operator can check that most easily.
+    """Return by MAC address, in words, what device has it. If several have it, one of the host's
+    own is named, because an operator can check that most easily.
     """
     holder_of_mac: dict[str, str] = {}
     for mac, dev in view.learned:
@@ -237,10 +237,10 @@ def _holder_of_each_mac(view: LinkLayerView, uplinks: Collection[str]) -> dict[s
 
 
 def _reserved_addresses(snapshot: Snapshot) -> dict[IP, str]:
-    # In words, what each address is that no pod can have: the host's own, and gateways.
+    # By address, in words, why no pod can have it.
     reserved: dict[IP, str] = {}
     for route in snapshot.routes:
-        if route.prefix.length:  # only the routers of default routes count
+        if route.prefix.length:  # not a default route: its gateway may be a pod
             continue
         for hop in route.next_hops:
             if hop.gateway is not None:
@@ -276,11 +276,11 @@ def _judge_rules(node: _Node) -> Iterator[CleanupEntry]:
     """Judge each rule that azure-vnet adds for a pod."""
     for rule, ip, mac, uplink in node.rules:
         macs = [mac]
-        if mac == VIRTUAL_MAC:  # all pods have it, so other entries say which one this pod has
+        if mac == VIRTUAL_MAC:  # the same for all pods: other entries have the pod's own
             macs = node.macs_of_ip.get(ip, [])
         fate, reason = _fate_of_address(node, ip, macs)
-        # A rule for packets names the port by which they come in. If it is not a port of a bridge,
-        # the rule matches nothing, whatever becomes of the pod.
+        # A rule for IP packets, unlike one for ARP, names the uplink by which they come in. If no
+        # bridge has this uplink, Linux applies the rule to no packet, so it does no harm.
         if uplink is not None and uplink not in node.uplinks:
             fate, reason = "keep", "it matches no bridged uplink"
         yield CleanupEntry("rule", rule.text, ip, fate, reason, rule)
@@ -304,9 +304,9 @@ def _judge_routes(node: _Node, snapshot: Snapshot) -> Iterator[CleanupEntry]:
 
 
 def _as_pod_route(route: Route, bridges: set[str]) -> Route | None:
-    """The route as azure-vnet adds it for a pod: in table main, to one address, by one of these
-    bridges, without any other attribute. None if it differs from that in more than the state of its
-    next hop, which `bare` leaves out.
+    """Return the route without the state of its next hop (dead, linkdown) if azure-vnet may have
+    added it for a pod: in table main, to one address, by one of these bridges, and without any
+    attribute besides metric, scope and protocol; else None.
     """
     if route.protocol not in _PROTOCOLS or bridges.isdisjoint(route.devs):
         return None
@@ -321,15 +321,16 @@ def _as_pod_route(route: Route, bridges: set[str]) -> Route | None:
 
 
 def _fate_of_address(node: _Node, ip: IP, macs: Sequence[str]) -> tuple[Fate, str]:
-    """The fate of an entry for a pod's address, and the reason. If the pod is alive, it has one of
-    these MAC addresses; if there are none, its MAC address is not known.
+    """Return the fate of an entry for a pod's address, and the reason. If the pod is alive, it has
+    one of these MAC addresses; if there are none, its MAC address is not known.
 
-    A protected address is never in conflict, because another CNI does not have it. A conflict is
-    looked for before the reasons why the pod may be alive, because it says more than these.
+    A conflict (the pod is known to be alive) is looked for before the reasons why the pod may be
+    alive, because it says more than these.
     """
     reason = _why_protected(node, ip)
     if reason:
         return "keep", reason
+    # `managed` of the configuration has the networks of the other CNI; `ip` is in one of them.
     managed = f"another CNI manages {ip}"
     for mac in macs:
         if mac in node.holder_of_mac:
@@ -355,8 +356,8 @@ def _why_protected(node: _Node, ip: IP) -> str:
 
 
 def _why_perhaps_alive(node: _Node, ip: IP, macs: Sequence[str]) -> str:
-    """Why the pod may be alive although nobody is known to have its MAC address; empty if it is
-    dead.
+    """Return why the pod may be alive although no device is known to have its MAC address; empty
+    if it is dead.
 
     Not judged: a silent machine behind a pod, such as a virtual machine in it. A bridge learns its
     MAC address from what it sends, and forgets it after 300 s of silence.
@@ -367,7 +368,7 @@ def _why_perhaps_alive(node: _Node, ip: IP, macs: Sequence[str]) -> str:
             f"azure-vnet's state file gives {ip} to {pod.name}, and its device {pod.device} exists"
         )
     ports = node.opaque_ports
-    if not macs:  # so the pod behind any port may be this one
+    if not macs:  # no MAC address to look for: this pod may be behind any port
         ports = node.pod_ports
     if ports:
         return (
