@@ -141,7 +141,7 @@ class Context:
         self.skip: frozenset[str] = frozenset()
         """The names of the tasks that the run leaves out."""
         self.ran: frozenset[tuple[str, ...]] | None = None
-        """The paths of what a failed run did, which its undo undoes; None without such a limit."""
+        """In the undo after a failed run: the paths of the tasks that ran; otherwise None."""
         self._notifying = threading.RLock()
 
     @property
@@ -216,7 +216,7 @@ class Context:
         reason is kept.
 
         If the reason is a signal, as in `ctx.cancel(signal.SIGTERM)`, the exit code of the report
-        is that of a program which it has stopped: 143. A signal may be a number, as a handler has.
+        is 128 + its number, so 143. A handler can pass on its signal, which is a number.
         """
         if isinstance(reason, int):
             self.run_scope.cancel(signal.Signals(reason).name, int(reason))
@@ -228,24 +228,25 @@ class Context:
         """While the block runs, call back once on cancellation: `with
         ctx.on_cancel(process.terminate):`.
 
-        It is called whenever the task is cancelled, or a cancellation leaves the block; in a thread
-        of its own, for which the end of the block waits. What it raises is logged and changes
-        nothing. If it was called because the task is cancelled, the end of the block raises
-        Cancelled, also in place of an Exception: the callback may be the only cause of either.
+        The callback is called in a thread of its own, once the task is cancelled or the block
+        raises Cancelled; the end of the block waits for the callback, and logs what it raises. If
+        the task was cancelled, the end of the block raises Cancelled, also in place of an
+        Exception: the callback, such as `terminate`, may be the cause of that Exception.
         """
-        # Lists, because this thread and the watcher's tell each other by them.
-        block_ended: list[bool] = []
-        """Empty while the block runs; contains True if a cancellation ended it."""
-        was_cancelled: list[bool] = []
-        """What the watcher saw at its end: a later cancellation does not concern this block."""
+        block_has_ended = False
+        block_raised_cancelled = False
+        watcher_has_ended = False
+        was_cancelled = False  # as the watcher saw it: what comes after the block does not count
 
         def watch() -> None:
             """Wait for the end of the block or a cancellation; call back if it was cancelled."""
-            self.clock.wait(lambda: bool(block_ended) or self.cancelled, self._scope.stop.moment)
-            is_cancelled = self.cancelled
-            if is_cancelled or any(block_ended):
+            nonlocal watcher_has_ended, was_cancelled
+            deadline = self._scope.stop.moment  # infinite without one
+            self.clock.wait(lambda: block_has_ended or self.cancelled, deadline)
+            was_cancelled = self.cancelled
+            if was_cancelled or block_raised_cancelled:
                 self._call(callback)
-            was_cancelled.append(is_cancelled)
+            watcher_has_ended = True
             self.clock.wake()
 
         watcher = self.clock.start(watch, name="phases-on-cancel")
@@ -253,18 +254,18 @@ class Context:
             try:
                 yield
             except Cancelled:
-                block_ended.append(True)
+                block_raised_cancelled = True
                 raise
             finally:
-                block_ended.append(False)
+                block_has_ended = True
                 self.clock.wake()
-                self.clock.wait(lambda: bool(was_cancelled))
+                self.clock.wait(lambda: watcher_has_ended)
                 watcher.join()
         except Exception:
-            if any(was_cancelled):
+            if was_cancelled:
                 self.check()
             raise
-        if any(was_cancelled):
+        if was_cancelled:
             self.check()
 
     @contextmanager

@@ -14,12 +14,7 @@ from datetime import datetime, timezone
 from functools import partial
 from inspect import isasyncgen, isawaitable, iscoroutine, isgenerator
 
-from phases.context import (
-    Context,
-    derived,
-    in_a_run,
-    notify,
-)
+from phases.context import Context, derived, in_a_run, notify
 from phases.errors import Cancelled, InvalidTask, WouldFail
 from phases.step import Action, Status, Step, TaskFailed
 from phases.tasks import AnyTask, Method, Skip
@@ -46,9 +41,8 @@ def inner_step(name: str, ctx: Context) -> Iterator[Block]:
             files = unpack(image, step.ctx)
             step.result = f"{len(files)} files"  # or a Skip
 
-    What the block knows stays in the local variables of the task. Like a task, the block is not
-    entered if the run is cancelled, and what it raises leaves it as a TaskFailed. `skip` does not
-    leave it out.
+    Like a task, the block is not entered if the run is cancelled, and what it raises leaves it as a
+    TaskFailed. `skip` does not leave it out.
     """
     ctx = in_a_run(ctx)
     with recorded(new_step(name, ctx), ctx) as block:
@@ -59,7 +53,7 @@ def new_step(name: str, ctx: Context, action: Action = "do") -> Step:
     """A step inside the context, not yet started, for the method `action` of the task of this name.
 
     A task that an undo runs is a part of the undo: its action is undo, although its do is called.
-    Raises InvalidTask if a plan would do or undo it, whichever context the plan passed on.
+    Raises InvalidTask if a plan tries to do or undo a task, even with another context.
     """
     step = Step((*ctx.path, name), run=ctx.run_id, action=action)
     outer_action = "" if ctx.step is None else ctx.step.action
@@ -78,7 +72,8 @@ def run_step(task: AnyTask, step: Step, ctx: Context, action: Action = "do") -> 
     that has no such method, is not called: the step is skipped, and a Skip returned.
     """
     reason = "left out by skip" if step.name in ctx.skip else ""
-    # `ctx.ran` limits only the undo of tasks: an undo may itself run new ones, with their `do`.
+    # After a failed run, a task is undone if it ran, or if a task inside it did. This is not asked
+    # for a `do`: an undo may run other tasks.
     if action == "undo" and ctx.ran is not None:
         depth = len(step.path)
         if all(path[:depth] != step.path for path in ctx.ran):
@@ -94,9 +89,8 @@ def run_step(task: AnyTask, step: Step, ctx: Context, action: Action = "do") -> 
 
 
 def _method_of(task: AnyTask, action: Action) -> Method | None:
-    """The method of the task; without one, a function that calls those of the tasks inside it.
-
-    None if there are no such tasks.
+    """Return the task's method for this action; if it has none, a function that calls the methods
+    of its subtasks; None if it has no subtasks either.
     """
     method: Method | None = getattr(task, action, None)
     if method is not None:
@@ -200,15 +194,15 @@ def _record_error(step: Step, error: BaseException) -> None:
 
 
 def _origins(step: Step, error: BaseException) -> tuple[Step, ...]:
-    """The steps of this run in which the error of the step began."""
+    """Return the steps of this run in which the error began: steps inside this one, or itself."""
     # A TaskFailed of another run is an error like any other: its steps are not in this report.
     if isinstance(error, TaskFailed) and error.failures[0].run == step.run:
         return error.failures
-    # A step inside this one may have this very error: a group passes SystemExit on as it is, and a
-    # task can raise the `error` of a step that failed. This step has no error yet.
+    # An inner step may have this very error: a group passes SystemExit on as it is, and a task can
+    # raise the `error` of a step that failed. `walk` also yields this step, without an error yet.
     for inner in step.walk():
         if inner.error is error:
-            return inner.failures  # the step itself, and what failed in its undo
+            return inner.failures  # the inner step, and what failed in its undo
     return (step,)
 
 

@@ -45,7 +45,7 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     """
     run = _Run(task, ctx)
     run.finish()
-    for number in tuple(run.signals):  # a copy: another run may note the signal again
+    for number in tuple(run.signals):  # a copy: if another run is awaited, `_note` adds it again
         signal.raise_signal(number)
     if run.error is not None:
         raise run.error
@@ -163,34 +163,33 @@ class _Run:
         self.result: object = None
         self.error: BaseException | None = None
         self.signals: list[int] = []
-        """The signals that came meanwhile; runs that are awaited side by side share the list."""
+        """The signals that came during the run; all runs that are awaited now share the list."""
         self._stopped_for = 0
-        """How many of these signals were passed on to the run."""
+        """For how many of these signals the run was stopped already."""
         self._task, self._action = task, action
-        # Not started by the clock: FakeClock has counted the main thread, which does not wait by
-        # the clock. This thread takes its place.
+        # Not started by the clock: a FakeClock counts the main thread as busy, which sleeps while
+        # this thread runs. To count this one, too, would keep the clock from jumping.
         variables = contextvars.copy_context()
         self.thread = threading.Thread(target=variables.run, args=(self._work,), name="phases")
 
     def _work(self) -> None:
-        """Run the task, and keep its result or error, and the signal that stopped the run."""
+        """Run the task; keep its result or error and, in the report, the signal that stopped it."""
         if self._action == "plan":
             in_dry_run.set(True)
         try:
             self.result = run_step(self._task, self.report, self.ctx, self._action)
         except BaseException as error:  # noqa: BLE001  it is in the report, or raised by execute
             self.error = error
-        # A task inside another task is a part of its run, whose report has the signal.
-        is_outermost = self.ctx.step is None
-        if is_outermost:
+        # If the task runs inside another one, the report of the outer run has the signal.
+        if self.ctx.step is None:
             self.report.signal = self.ctx.run_scope.stop.signal
 
     def finish(self) -> None:
-        """Run the task to its end. In the main thread, SIGINT and SIGTERM cancel it; in another
-        thread, no signal is handled.
+        """Run the task to its end. In the main thread, SIGINT and SIGTERM cancel it. Another thread
+        runs the task itself, because Python calls the handlers of signals only in the main thread.
         """
         if threading.current_thread() is not threading.main_thread():
-            # In a copy, as in a thread: the tasks change no variable of the caller.
+            # In a copy of the context variables, so that the tasks change none of the caller's.
             contextvars.copy_context().run(self._work)
             return
         with _noting_signals(self):
@@ -198,8 +197,8 @@ class _Run:
             self.wait()
 
     def wait(self) -> None:
-        """Wait for the end of the thread. What other handlers of the program raise meanwhile
-        cancels the run, and the last of it is raised afterwards.
+        """Wait for the end of the thread. An error that a handler of another signal, such as
+        SIGALRM, raises meanwhile cancels the run; the last such error is raised at the end.
         """
         raised: BaseException | None = None
         for pause in self.pauses():
@@ -214,8 +213,8 @@ class _Run:
             raise raised
 
     def pauses(self) -> Iterator[float]:
-        """Yield how many seconds to wait, again and again until the thread has ended. After each
-        wait, the run is stopped if a signal was noted.
+        """Yield the seconds that the caller sleeps (`time.sleep` or `asyncio.sleep`), again and
+        again until the thread has ended. After each pause, stop the run if a signal was noted.
         """
         pause = 0.0001  # most runs end at once
         while self.thread.is_alive():
@@ -249,23 +248,26 @@ def _note(number: int, _frame: object) -> None:  # the handler of both signals
 
 @contextmanager
 def _noting_signals(run: _Run) -> Iterator[None]:
-    """In the block, note SIGINT and SIGTERM, in place of the program's own handlers; in another
-    thread than the main one, nothing.
+    """In the block, note SIGINT and SIGTERM, in place of the program's own handlers. In another
+    thread, do nothing, because Python lets only the main thread set handlers.
 
     A signal that the parent process ignored (nohup) stays ignored. A handler that the program sets
-    meanwhile stays.
+    in the block stays.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     global _noted  # noqa: PLW0603  a handler is a function, and gets nothing else
     try:
+        # Blocks overlap in an event loop. The first sets the handlers, and the last that ends
+        # restores them. A signal stops all of their runs, so these share a list.
         if not _awaited_runs:
             _noted = []
         run.signals = _noted
         _awaited_runs.add(run)
         for stopping in (signal.SIGINT, signal.SIGTERM):
             handler = signal.getsignal(stopping)
+            # None is a handler that was not set by Python, and cannot be restored by it.
             if handler not in {_note, signal.SIG_IGN, None}:
                 _former_handlers[stopping] = handler
                 signal.signal(stopping, _note)
@@ -276,7 +278,7 @@ def _noting_signals(run: _Run) -> Iterator[None]:
             number, former = _former_handlers.popitem()  # SIGINT last: its handler may raise
             if signal.getsignal(number) is _note:
                 signal.signal(number, former)
-        if run.signals:  # perhaps too late to stop anything
+        if run.signals:  # in the report even if the run ended before the signal stopped it
             run.report.signal = run.report.signal or run.signals[0]
 
 
@@ -284,7 +286,7 @@ def _undone_on_failure(task: AnyTask) -> AnyTask:
     """A task that does the same and, if it fails or is cancelled, first undoes what ran of it."""
 
     def do(ctx: Context) -> object:
-        """Call the task's do. If it raises, undo what ran before the error is raised again."""
+        """Call the task's do. If it raises, undo what ran, then raise the error again."""
         try:
             return task.do(ctx)
         except BaseException:
@@ -292,10 +294,10 @@ def _undone_on_failure(task: AnyTask) -> AnyTask:
             assert step is not None  # noqa: S101  a task runs inside its step
             with derived(ctx, ran=_paths_to_undo(step)).shielded() as safe:
                 undo_step = new_step(task.name, safe, "undo")
-                undo_step.path = step.path  # it is inside the step, but of the same task
+                undo_step.path = step.path  # without the task's name a second time
                 with suppress(BaseException):  # an error or Ctrl-C of the undo is noted in its step
                     run_step(task, undo_step, safe, "undo")
-            step.failures = undo_step.failures  # after those of the run, which `raise` adds
+            step.failures = undo_step.failures  # `recorded` puts those of the run before them
             raise
 
     return wrapped(task, do)

@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeAlias
 import attrs
 
 from phases.errors import PhasesError, UnknownTask
-from phases.values import (
-    as_data,
-    describe_error,
-    printable,
-    seconds_in_words,
-)
+from phases.values import as_data, describe_error, printable, seconds_in_words
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -33,7 +33,7 @@ class FakeClock(Clock):
         return self._now
 
     def wait(self, done: Callable[[], bool], until: float = math.inf) -> None:
-        """See Clock."""
+        """Like Clock.wait; but if all threads wait, time jumps. `_end` ends the wait."""
         wait = _Wait(done, until)
         with self._changed:
             if done() or until <= self._now:
@@ -43,14 +43,15 @@ class FakeClock(Clock):
         wait.is_over.wait()
 
     def wake(self) -> None:
-        """See Clock."""
+        """Like Clock.wake: end each wait whose condition is true."""
         with self._changed:
             self._end([wait for wait in self._waits if wait.done()])
 
     def start(self, target: Callable[[], None], *, name: str) -> threading.Thread:
-        """See Clock."""
+        """Like Clock.start; the thread counts as busy until its target has ended."""
 
         def counted() -> None:
+            """Run the target; then count one busy thread fewer."""
             try:
                 target()
             finally:
@@ -60,7 +61,7 @@ class FakeClock(Clock):
         return super().start(counted, name=name)
 
     def _add_busy(self, change: int) -> None:
-        """Count one more thread that does not wait, or one fewer."""
+        """Count one more thread that does not wait, or one fewer; if all wait, time jumps."""
         with self._changed:
             self._busy += change
             self._jump()
