@@ -229,9 +229,9 @@ class Context:
         ctx.on_cancel(process.terminate):`.
 
         The callback is called in a thread of its own, once the task is cancelled or the block
-        raises Cancelled; the end of the block waits for the callback, and logs what it raises. If
-        the task was cancelled, the end of the block raises Cancelled, also in place of an
-        Exception: the callback, such as `terminate`, may be the cause of that Exception.
+        raises Cancelled; the end of the block waits for the callback. An Exception of the callback
+        is only logged. If the task was cancelled, the end of the block raises Cancelled, also in
+        place of an Exception: the callback, such as `terminate`, may be its cause.
         """
         block_has_ended = False
         block_raised_cancelled = False

@@ -72,8 +72,8 @@ def run_step(task: AnyTask, step: Step, ctx: Context, action: Action = "do") -> 
     that has no such method, is not called: the step is skipped, and a Skip returned.
     """
     reason = "left out by skip" if step.name in ctx.skip else ""
-    # After a failed run, a task is undone if it ran, or if a task inside it did. This is not asked
-    # for a `do`: an undo may run other tasks.
+    # After a failed run, a task is undone if it ran, or if a task inside it did. A `do` that
+    # an undo calls is not limited.
     if action == "undo" and ctx.ran is not None:
         depth = len(step.path)
         if all(path[:depth] != step.path for path in ctx.ran):

@@ -130,6 +130,7 @@ class LiveTree:
                 self._moved_handlers.append(handler)
 
     def _remove(self) -> None:
+        """Remove the tree, and give sys.stderr and the terminal back."""
         if self._live is not None:
             self._live.stop()  # it sets sys.stderr back
         while self._moved_handlers:

@@ -90,7 +90,7 @@ async def run_async(
 
     Like `run`: SIGINT and SIGTERM cancel the run if the loop runs in the main thread, and the
     report is returned when the run has stopped. If the coroutine is cancelled, so is the run; the
-    cancellation is raised when the run has ended, and the report is what observers have seen.
+    cancellation is raised when the run has ended, and only observers get the steps.
     """
     import asyncio  # noqa: PLC0415  it takes long, and a program without a loop needs none
 
@@ -107,7 +107,7 @@ async def run_async(
                 except asyncio.CancelledError as error:
                     cancelled = error
                     run.ctx.cancel(str(error) or "the coroutine was cancelled")
-        except BaseException:  # nobody awaits the coroutine any more
+        except BaseException:  # such as GeneratorExit: nobody awaits this coroutine any more
             run.ctx.cancel("the event loop was closed")
             raise
         finally:

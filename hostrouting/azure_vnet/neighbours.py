@@ -75,7 +75,7 @@ class LinkLayer(Protocol):
         Neighbours are read first, then devices, then what bridges have learned: so the view never
         has the neighbour of a new pod without its device. If a list changes while it is read, or
         has a port that came after the devices were read, everything is read again. BackendError of
-        kind unsettled if the lists still change at the fifth time.
+        kind unsettled if the lists still change at the fifth reading.
 
         Neighbours that another program maintains (`extern_learn`) are left out. To read the other
         end of a veth in another namespace needs CAP_NET_ADMIN there.
@@ -83,8 +83,8 @@ class LinkLayer(Protocol):
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
         """Delete the neighbour, and return True; also if it or its device is absent. Return False,
-        and delete nothing, if the address has another entry now, or if Linux marked its list of
-        entries as incomplete.
+        and delete nothing, if the address has another entry now, or none in a list that Linux
+        marked as incomplete.
 
         Linux deletes by address and device, whatever the MAC address is, so the entries are read
         again just before.
@@ -225,7 +225,7 @@ def _peer_mac(netlink: Netlink, link: Mapping[int, bytes]) -> str:
 
 def _delete(netlink: Netlink, neighbour: Neighbour) -> bool:
     """Delete the neighbour, and return True; also if it is absent. Return False, and delete
-    nothing, if its address has another entry on this device now, or may have one.
+    nothing, if its address has another entry on this device now, or none in an incomplete list.
     """
     family = AF_OF[neighbour.ip.version]
     indexes = {link.name: link.index for link in list_links(netlink)}

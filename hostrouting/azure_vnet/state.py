@@ -40,7 +40,7 @@ def read_state(text: str | None) -> tuple[Endpoint, ...] | None:
 
 def _pods(document: Any) -> Iterator[Endpoint]:
     # Another shape raises an exception, which `read_state` expects.
-    if document in ({}, {"Network": None}):  # azure-cns writes {} into an empty file
+    if document in ({}, {"Network": None}):  # empty: azure-cns writes {}, azure-vnet null
         return
     for uplink in _member(document["Network"], "ExternalInterfaces", dict).values():
         for network in _member(uplink, "Networks", dict).values():
