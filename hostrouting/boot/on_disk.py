@@ -44,9 +44,9 @@ def owned_paths(files: Files) -> tuple[str, ...]:
 
 
 def proof_of_installation(files: Files) -> list[str]:
-    """The paths of files of ours that are written after config.json: if one is there, config.json
-    was there, too. So the program is not among these, nor a temporary file, nor the opening of the
-    gate, which an administrator writes.
+    """The paths of files of ours that a run writes only after config.json: if one is there,
+    config.json was there, too. Other files prove nothing: a run that was killed may have left the
+    program or a temporary file, and an administrator may have opened the gate.
     """
     return _ours_among(files, _written_later(files))
 

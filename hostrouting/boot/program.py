@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PACKAGES = ("hostrouting", "phases", "attr", "attrs")
 """The packages whose sources a node needs."""
 _OURS = ("hostrouting/", "phases/")
-_LEFT_OUT = (
+_NOT_FOR_NODES = (
     "hostrouting/__pyinstaller/",
     "hostrouting/testing/",
     "phases/testing.py",
@@ -53,9 +53,9 @@ class Program(File):
     """The interpreter that is to compile it; None for an image, which gets only sources."""
 
     def has_content(self, files: Files) -> bool:
-        """Whether the file on the host has the sources of the running library, and is undamaged: by
-        the two digests in front of its archive. The compiled files are not compared: without them,
-        or with those of another interpreter, the program only starts more slowly.
+        """Whether the file on the host has the sources of the running library, and is undamaged:
+        `_head` has the digest of these sources, and that of the archive follows. Compiled files do
+        not count: without the right ones, the program only starts more slowly.
         """
         program = files.read_bytes(HostLayout.program_path) or b""
         head = _head()
@@ -82,6 +82,7 @@ def pack(files: Mapping[str, bytes]) -> bytes:
 
 
 def _head() -> bytes:
+    """The line that starts Python, and the digest of the sources."""
     return f"#!/usr/bin/env python3\n{sources_digest()}\n".encode()
 
 
@@ -110,12 +111,12 @@ def version() -> str:
 @cache
 def sources_of_program() -> dict[str, bytes]:
     """The sources of the program by their names in the archive, sorted. HostError if this process
-    runs without its sources.
+    has only compiled files.
     """
     sources: dict[str, bytes] = {}
     for package in PACKAGES:
         sources.update(_sources_in(files_of_package(package), package))
-    if _MAIN not in sources:  # only compiled files are here
+    if _MAIN not in sources:
         raise HostError(
             "the sources of hostrouting are not here, and a node needs them; if this is a frozen "
             "program, freeze it again with the package hostrouting installed by pip, whose hook "
@@ -124,7 +125,7 @@ def sources_of_program() -> dict[str, bytes]:
             target=_MAIN,
         )
     sources["__main__.py"] = sources[_MAIN]
-    return {name: sources[name] for name in sorted(sources) if not name.startswith(_LEFT_OUT)}
+    return {name: sources[name] for name in sorted(sources) if not name.startswith(_NOT_FOR_NODES)}
 
 
 def _sources_in(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:

@@ -49,6 +49,7 @@ def _unusable_program(host: Host) -> Iterator[Finding]:
     reason = host.interpreter.why_not_run()
     if reason:
         sentence = f"{HostLayout.python_path} cannot run {HostLayout.program_path}: {reason}"
-        # `apply` would not write the program again if its content is right.
+        # If the program has the right content, apply does not write it again: another Python is
+        # needed.
         remedy = APPLY if Program().differs(host.files) else TO_INSTALL
         yield Finding("file", "error", sentence, HostLayout.program_path, remedy)

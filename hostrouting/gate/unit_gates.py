@@ -72,8 +72,8 @@ def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Find
     of something that systemd has loaded from another program: an error in STRICT, a warning in
     WARN.
 
-    What opens all gates at once is only a warning, and is left out: a file that an administrator
-    makes on purpose, or that systemd does not run.
+    What opens all gates at once is only a warning, and is left out: the file that an administrator
+    writes for this, or a host without systemd.
     """
     severity: Severity = "error" if config.route_overlap.is_strict else "warning"
     for finding in judge_gates(host, gated_units(config)).findings:
@@ -159,7 +159,9 @@ def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
 
 
 def _runs_gate(files: Files, drop_in: str) -> bool:
-    """Whether our drop-in is there and runs the gate. The command of each release ends so."""
+    """Whether our drop-in is there and runs the gate, also if an earlier release wrote it: in each
+    release, the command ends with these words.
+    """
     entry = files.look(drop_in)
     if entry is None or entry.kind != "file":
         return False
@@ -169,17 +171,18 @@ def _runs_gate(files: Files, drop_in: str) -> bool:
 def _why_open(
     name: str, properties: Mapping[str, str], drop_in: str, *, runs_gate: bool
 ) -> tuple[str, Remedy]:
-    """Why the gate of this unit is open, and the remedy. The reason is empty if it is not open.
-
-    `properties` are what systemd has loaded, and `runs_gate` is what the drop-in on disk says: an
-    old gate that is still loaded holds the unit back.
+    """Return why the gate of this unit is open, and the remedy. The reason is empty if the gate is
+    not open. `properties` are what systemd has loaded; `runs_gate` is about the drop-in on disk.
     """
     see = Remedy("see", command_of("systemctl cat", name), needs_root=False)
     is_loaded = GATE_MARK in properties["ExecCondition"]
     is_outdated = properties["NeedDaemonReload"] == "yes"
     never_starts = properties["LoadState"] in _NEVER_STARTS
+    # Without our drop-in, the gate can only be in another file; then it is loaded and up to date.
+    # A unit that is masked, say, is loaded without its drop-ins, so its properties show no gate.
     if not runs_gate and (never_starts or not is_loaded or is_outdated):
         return f"{drop_in} is missing or was overwritten", APPLY
+    # It cannot start until systemd loads it again, and then systemd also reads the drop-in.
     if never_starts:
         return "", see
     if not is_loaded and is_outdated:

@@ -79,15 +79,15 @@ def unit_states(
 ) -> list[UnitState]:
     """The states of these units; of a template, those of the instances that systemd has loaded.
 
-    Of a unit that is there, and that is neither in `gated` nor our guard, the only state is "not
-    gated". With None for `gated`, each unit has its own state.
+    A unit that is known to systemd, but is neither in `gated` nor our guard, gets the state "not
+    gated", whatever else its state is. With None for `gated`, none gets it.
     """
     states: dict[str, UnitState] = {}
     for unit in units:
         for properties in manager.show(_PROPERTIES, instance_pattern(unit)):
             name = properties["Id"]
-            # Nobody starts the instance without a name: systemd loaded it because `unit_gates` has
-            # asked about the template.
+            # Nobody starts this instance: systemd has loaded it only because `unit_gates` asked
+            # about the template by its name.
             if is_template(unit) and name == plain_instance(unit):
                 continue
             state = _state_of(manager, properties)
@@ -100,16 +100,16 @@ def unit_states(
 
 
 def is_active(manager: Manager, unit: str) -> bool:
-    """Whether this unit, which is not a template, is active. A unit that reloads is not, but the
-    guard, for which this is used, never does.
+    """Whether the ActiveState of this unit, which is not a template, is "active". The callers ask
+    only about the guard, which is never "reloading".
     """
     [properties] = manager.show(("ActiveState",), unit)
     return properties["ActiveState"] == "active"
 
 
 def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
-    """The state of the unit with these properties; if it has failed, with the errors in its journal
-    since its last start.
+    """The state of the unit with these properties. A unit that has failed gets the errors in its
+    journal since its last start; a masked or failed one also gets a remedy.
     """
     unit = properties["Id"]
     state = UnitState(unit, _state_from(properties), properties["StateChangeTimestamp"])
@@ -117,9 +117,9 @@ def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
         return state._replace(remedy=_to_unmask(unit, properties))
     if state.state not in {"stuck", "fails"}:
         return state
-    # The conditions are checked just before the gate runs. (systemd 249 checks them also for a
-    # start that it then refuses because of the limit of starts.) The guard has no gate, so all that
-    # it logs comes from its main process.
+    # systemd checks the conditions just before the gate runs, so its lines are later. The lines of
+    # the guard, which has no gate, come from its main process. They may be earlier than the last
+    # check: systemd 249 also checks the conditions if it then refuses the start (start-limit-hit).
     is_guard = unit == HostLayout.guard_unit
     began = "ExecMainStartTimestamp" if is_guard else "ConditionTimestamp"
     errors = manager.errors_of(unit, properties[began])

@@ -34,7 +34,7 @@ class Fight:
         self._files = files
         self._repairs = 0
         self._last = self._said = 0.0
-        self.end()
+        self.end()  # an earlier guard that was killed may have left the file
 
     @property
     def is_on(self) -> bool:
@@ -42,8 +42,8 @@ class Fight:
         return self._repairs >= _REPAIRS
 
     def note(self, done: Done, now: float) -> str:
-        """Count a pass as a repair if it has changed anything. Return the line for the journal;
-        empty if none is due.
+        """Count a pass as a repair if it has changed anything. Return the line for the journal when
+        a fight begins, each hour of it, and when it is over; else an empty text.
         """
         is_over = now - self._last > _QUIET
         if is_over and self.is_on:
@@ -62,6 +62,7 @@ class Fight:
         )
         with suppress(HostError):
             self._files.write(HostLayout.fight_path, f"{self._repairs}\n{sentence}\n")
+        # With exactly _REPAIRS, the fight has just begun.
         if self._repairs > _REPAIRS and now - self._said < _SAY_AGAIN:
             return ""
         self._said = now

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 _GATHER = 0.02  # what is reported so soon after a change belongs to it
 _SHORTEST_REST = 0.1
 _LONGEST_REST = 2.0
-_WHOLE_AGAIN_AFTER = 10.0  # between the beginnings of two whole passes, if something changes
-_WHOLE_AGAIN_UNTIL = 55.0  # after a whole pass, if nothing changes
+_WHOLE_INTERVAL = 10.0  # at least, between the beginnings of two whole passes
+_IDLE_TIME = 55.0  # at most, from the rest after a pass to the next pass, if nothing changes
 _RETRY_AFTER = {1: 0.2, 2: 10.0, 3: 40.0}
 """How long after its rest a refused pass is followed by another one, if nothing changes: by the
 number of refused passes in a row. With the longest rest, the first is still within 3 s.
@@ -113,13 +113,14 @@ class Guard:
 
     def make_next_pass(self) -> float:
         """Make a pass, and rest. Return in how many seconds the next one is due, even if nothing
-        changes; zero or fewer mean at once.
+        changes; zero or fewer mean at once. After a pass that only sets the routes, a whole one is
+        due as soon as `_WHOLE_INTERVAL` is over.
         """
         is_whole = self._clock.now() >= self._whole_pass_from
         if is_whole:
-            self._whole_pass_from = self._clock.now() + _WHOLE_AGAIN_AFTER
+            self._whole_pass_from = self._clock.now() + _WHOLE_INTERVAL
         self._clock.sleep(self._make_pass(is_whole=is_whole))
-        idle_time = _RETRY_AFTER.get(self._refusals, _WHOLE_AGAIN_UNTIL)
+        idle_time = _RETRY_AFTER.get(self._refusals, _IDLE_TIME)
         if is_whole:
             return idle_time
         return min(idle_time, self._whole_pass_from - self._clock.now())
