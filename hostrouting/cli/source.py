@@ -34,8 +34,8 @@ def typed_options(arguments: argparse.Namespace) -> str:
 
 
 def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
-    """The configuration in --config; without --config, the installed one; an empty one if none is
-    installed, or this is about other hosts.
+    """The configuration in --config, or else the installed one. It is empty if none is installed,
+    or if snapshots are checked.
     """
     if arguments.config is not None:
         return HostRoutingConfig.load(arguments.config)
@@ -59,8 +59,9 @@ def _faults_of(argument: str) -> Iterator[None]:
 
 
 def config_to_check(known: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
-    """The known configuration, with the CIDRs and devices that are typed instead of its own; its
-    serviceCidrs are checked, too. Raises ConfigError if nothing is expected.
+    """The known configuration, with the typed CIDRs as its expectedCidrs, and the devices of --dev
+    as its expectedDevs, if there are any. It keeps its serviceCidrs, which are checked, too.
+    Raises ConfigError if it has neither expectedCidrs nor serviceCidrs.
     """
     section = known.route_overlap
     if arguments.cidrs:
@@ -76,8 +77,8 @@ def config_to_check(known: HostRoutingConfig, arguments: argparse.Namespace) -> 
 
 
 def config_to_repair(known: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
-    """As `config_to_check`, but the CIDRs that are typed are expected, and devices allowed, beside
-    those of the known configuration: a repair takes none away.
+    """As `config_to_check`, but the typed CIDRs are added to the expectedCidrs of the known
+    configuration, and the devices of --allow to its allowedDevs: a repair takes nothing away.
     """
     section = config_to_check(known, arguments).route_overlap
     expected = (*known.route_overlap.expected_cidrs, *section.expected_cidrs)

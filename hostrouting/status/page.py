@@ -62,7 +62,7 @@ def _mode_lines(status: HostStatus) -> Iterator[str]:
 
 
 def _below(unit: UnitState) -> Iterator[str]:
-    """Why the unit failed, which may have changed since, and what to type."""
+    """The errors of the unit's last start, and what to type. The cause may have ended since."""
     for reason in unit.reasons:
         yield f"    when it failed: {reason}"
     yield from way_lines(unit.remedy, indent=4)

@@ -161,6 +161,7 @@ def _with_routing(
     if check is not None:
         for finding in check.findings:
             if finding.severity != "note":
+                # A doubt, too, makes the host "waiting", and not "differs".
                 may_end = finding.can_retry or finding in check.doubts
                 checked.append(finding._replace(can_retry=may_end))
     # Only an operator knows which default route is meant. Until its device is named, nothing can be
@@ -183,8 +184,8 @@ def _with_routing(
         if unwritable is not None:
             findings.append(unwritable)
             command = ""
-    # A second apply is not proposed beside the command, or where it would fail. The command `apply`
-    # also finds another Python, so TO_INSTALL goes beside it.
+    # Nobody has to install another Python if the command is apply, which also looks for one. If the
+    # command is not apply, no finding proposes apply either.
     of_no_use = TO_INSTALL if command == APPLY.command else APPLY
     findings = [_without(of_no_use, finding) for finding in findings]
     # Two parts may have said the same: the worse one counts.
@@ -220,7 +221,7 @@ def _what_to_type(plan: Plan | None, check: HostCheck | None) -> str:
     if plan is None or plan.routes.waiting:
         return ""
     report = plan.report
-    if report is None and check is not None:  # a conflict: nobody knows how the host would be
+    if report is None and check is not None:  # with a conflict, a plan has no report
         report = check.report
     if report is not None and report.routes:
         return repair_line() if _is_repaired_by_routes(report, plan) else ""
@@ -228,9 +229,9 @@ def _what_to_type(plan: Plan | None, check: HostCheck | None) -> str:
 
 
 def _is_repaired_by_routes(report: CheckReport, plan: Plan) -> bool:
-    """Whether nothing is wrong any more once the routes are there that the repair proposes: no
-    default route is missing, and nothing else fails. In the place of a route that conflicts with
-    another program's, the repair proposes others.
+    """Whether the routes of the repair make everything right: they repair all that escapes, no
+    default route is missing, and nothing fails but conflicts of routes. A repair replaces the
+    routes that conflict with another program's.
     """
     if report.missing_defaults or any(family.repair.unrepairable for family in report.families):
         return False

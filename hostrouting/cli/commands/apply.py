@@ -56,4 +56,5 @@ def _run_confirmed(task: Configure, host: Host, seconds: float) -> tuple[TaskRun
     lines = [*undo.lines()]
     if undo.report.ok:
         lines = ["TAKEN BACK: what was installed before is installed again"]
+    # A success that nobody has confirmed counts as a problem.
     return outcome._replace(code=outcome.code or PROBLEM), lines

@@ -34,8 +34,8 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
 
 
 def check_lines(check: HostCheck) -> Iterator[str]:
-    """The verdicts and what escapes, the findings, the repair, for good or for now, and what may be
-    allowed instead. A family's line begins with the sentence of a finding, which is not repeated.
+    """The verdict of each family, the findings, the commands that repair the host, and those that
+    allow devices instead. A finding whose sentence stands in the line of a verdict is not repeated.
     """
     said: set[str] = set()
     for family in check.report.families:
@@ -48,9 +48,10 @@ def check_lines(check: HostCheck) -> Iterator[str]:
     yield from finding_lines(
         [each for each in check.findings if each.sentence not in said and each.name != "action"]
     )
-    if not check.report.routes or check.named("default-routes"):  # a card has to be named first
+    # With "default-routes", the operator has to name the expected device before a repair.
+    if not check.report.routes or check.named("default-routes"):
         return
-    [action] = check.named("action")
+    [action] = check.named("action")  # a finding about the routes of the repair
     yield action.sentence
     yield "Permanently, as root on the node:"
     yield f"  {repair_line(check.repair_options)}"
@@ -59,7 +60,7 @@ def check_lines(check: HostCheck) -> Iterator[str]:
         yield "Or, only until the next boot, as root on the node:"
         for command in commands:
             yield f"  {command}"
-    # In STRICT, a unit that does not start tempts to allow what should be repaired.
+    # Not in STRICT: somebody whose unit does not start might allow what should be repaired.
     if check.mode == "WARN":
         yield from _how_to_allow(check)
 

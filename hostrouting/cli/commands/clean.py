@@ -31,6 +31,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     if config.azure_vnet_cleanup is None:
         example = '{"azureVnetCleanup": {"managed": ["10.240.0.0/16"]}}'
         raise bad_input("azureVnetCleanup", "missing", f"add {example}")
+    # Only --apply decides here: with dry_run, a run would delete nothing.
     section = config.azure_vnet_cleanup._replace(dry_run=False)
     task = CleanStaleAzureVnet(config._replace(azure_vnet_cleanup=section), host=host)
     return _delete(task, host) if arguments.apply else _show(task.plan())
@@ -62,7 +63,7 @@ def _delete(task: CleanStaleAzureVnet, host: Host) -> Page:
     others = [fate for fate in get_args(Fate) if fate != "delete"]
     done = f"to restore what was deleted, as root: sh {undo_file}"
     lines = [*outcome.lines(done, _NOTHING), *_entry_lines(plan, others)]
-    # A plan has entries and findings, and no operations: these are what the run has done.
+    # `outcome` has the operations, which are what was deleted; `plan` has entries and findings.
     document = {**_EMPTY, **outcome.document(), "undoFile": undo_file, **plan.to_mapping()}
     return Page(outcome.code, document, lines)
 
