@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -70,10 +70,19 @@ def until_a_refusal(self: FaultyBackend, requests: Iterable[RouteRequest]) -> tu
     return tuple(outcomes)
 
 
+@cache
+def first_snapshot_of(backend: RouteBackend) -> Snapshot:
+    return backend.snapshot()
+
+
 LIES = {
     "no rule": (of_snapshots(lambda it: it._replace(rules=())), "snapshot"),
     "no route": (of_snapshots(lambda it: it._replace(routes=())), "snapshot"),
     "always restless": (of_snapshots(lambda it: it._replace(restless=True)), "snapshot"),
+    "the first snapshot for ever": (
+        lying(snapshot=lambda self, near=None: first_snapshot_of(self.inner)),  # noqa: ARG005
+        "each_change_has_an_outcome",
+    ),
     "nothing is done": (
         lying(change=lambda _, requests: tuple(map(Outcome, requests))),
         "each_change_has_an_outcome",
