@@ -49,12 +49,13 @@ class FakeLinkLayer(Faulty[BackendError]):
             return LinkLayerView(
                 macs=dict(self.macs),
                 peers=dict(self.peers),
-                neighbours=tuple(sorted(self.neighbours, key=str)),
+                neighbours=tuple(sorted(self.neighbours, key=str)),  # as KernelLinkLayer sorts them
                 learned=tuple(sorted(self.learned)),
             )
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
-        # Linux would delete by address and device; an entry with another MAC address has to stay.
+        # True if the entry is gone. An entry with another MAC address has to stay, but Linux would
+        # delete it, too: by address and device.
         with self.call():
             key = (neighbour.ip, neighbour.dev)
             present = [entry for entry in self.neighbours if (entry.ip, entry.dev) == key]

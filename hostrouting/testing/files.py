@@ -133,7 +133,7 @@ class FakeFiles:
 
 
 class _FakeLock:
-    """The lock of a file in FakeFiles. `is_held` takes it as soon as nobody else has it."""
+    """The lock of a file in FakeFiles, held or awaited."""
 
     def __init__(self, files: FakeFiles, path: str, wake: Callable[[], object]) -> None:
         self._files = files
@@ -144,7 +144,7 @@ class _FakeLock:
         self.is_held()
 
     def is_held(self) -> bool:
-        # Takes the lock if nobody has it: whoever waits asks again when it is woken.
+        # Takes the lock if nobody has it. A caller who waits is woken at each release to ask again.
         if self._path not in self._files.locked:
             self._files.locked.add(self._path)
             self._is_held = True

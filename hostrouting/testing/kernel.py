@@ -256,7 +256,7 @@ class FakeKernel(RouteBackend):
         """Make the change; return the error with which Linux would refuse it, else None."""
         route = request.route
         try:
-            # Only to have the errors of requests that do not fit into a message of Linux.
+            # Only for the errors of a request that cannot be sent: the message is not used.
             encode(request.verb, route, lambda dev: self._link(dev).index)
             if request.verb == "delete":
                 self._delete(route)
@@ -269,9 +269,8 @@ class FakeKernel(RouteBackend):
         return None
 
     def _note_change(self) -> None:
-        """Forget the snapshot, and report a change to each watch.
-
-        It is called after a refusal, too: the request may have deleted some of its next hops.
+        """Forget the snapshot, and report a change to each watch. It is called after a refusal,
+        too: the deletion of IPv6 next hops is refused if one is missing, but deletes the others.
         """
         self._snapshot = None
         self._fibs.clear()
@@ -297,8 +296,8 @@ class FakeKernel(RouteBackend):
                 self._addresses.append(address)
 
     def _add_routes_of(self, address: Address) -> None:
-        """Add the routes of an address: that to the address itself; those to its network only if
-        the device is up and, in IPv4, if this is the first address of the device in that network.
+        """Add the route to the address itself. If the device is up, also add those to its network;
+        in IPv4 only for the first address of the device in that network.
         """
         link = self._links[address.dev]
         if address.ip.version == IPV6:
@@ -307,7 +306,7 @@ class FakeKernel(RouteBackend):
             own, *others = _ipv4_routes_of(address, link)
             on_device = self._addresses_on(link.name)
             first = next(other for other in on_device if other.network == address.network)
-            own = own._replace(prefsrc=first.ip)  # also if `address` is another one
+            own = own._replace(prefsrc=first.ip)  # Linux uses the first address for all of them
             if first != address:
                 others = []
         self._append(own)
@@ -331,6 +330,7 @@ class FakeKernel(RouteBackend):
         accepted = route._replace(next_hops=tuple(next_hops))
         if route.prefix.family == IPV4:
             return accepted
+        # IPv6 has no scope, and uses defaults for a protocol or metric of 0.
         return accepted._replace(
             protocol=route.protocol or PROTOCOL_BOOT,
             metric=route.metric or DEFAULT_METRIC[IPV6],
@@ -354,20 +354,20 @@ class FakeKernel(RouteBackend):
         best route to the gateway has a gateway itself, or there is no route.
         """
         gateway = hop.gateway
+        # Linux does not check an onlink gateway. This fake kernel checks none of the other family.
         if gateway is None or gateway.version != family or hop.onlink:
-            return  # Linux does not check it, or this fake kernel does not
-        if family == IPV6 and gateway.is_link_local:
             return
+        if family == IPV6 and gateway.is_link_local:
+            return  # Linux takes any link-local gateway
         covering = self._routes_covering(gateway, hop.dev)
         best = min(covering, key=lambda route: (-route.prefix.length, route.metric), default=None)
         if best is None or best.has_gateway:
             raise KernelError(errno.ENETUNREACH, f"gateway {gateway} is not on-link")
 
     def _routes_covering(self, gateway: IP, dev: str | None) -> Iterator[Route]:
-        """The routes of the tables local and main that may reach the gateway through this device.
-
-        IPv4 leaves out routes that have a gateway themselves, whose scope is wider than link. In
-        IPv6, the caller requires only of the best route that it has none.
+        """Yield the routes to the gateway, through this device, among which Linux chooses: those of
+        the tables local and main. For IPv4 it passes over routes with a gateway: their scope is
+        wider than link (a lower number). For IPv6 it refuses the gateway if the best route has one.
         """
         family = gateway.version
         for table, length in product((TABLE_LOCAL, TABLE_MAIN), range(width_of(family) + 1)):
@@ -380,9 +380,9 @@ class FakeKernel(RouteBackend):
         return any(address.ip == ip for address in self._addresses)
 
     def _insert(self, route: Route, *, must_be_first: bool) -> None:
-        """Add the route behind those with its metric.
-
-        KernelError if the route is there or, with `must_be_first`, if any route has its metric.
+        """Add the route behind those with its metric, as the verb `append` does. KernelError if the
+        route is there or, with `must_be_first` (the verb `add`), if any route has its destination
+        and metric.
         """
         entries = as_stored(route)
         routes = self._routes.get((route.table, route.prefix), [])
@@ -439,15 +439,15 @@ class FakeWatch(Watch):
             self._clock.wake()
 
     def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
-        """See Watch. If the functions of `later` change nothing, it waits on the clock for a change
-        by another thread.
+        """See Watch. First call the functions of `later` until one changes something. If none does,
+        wait on the clock for a change by another thread; without a clock, return at once.
         """
         if self._is_closed:
             raise BackendError("the watch was closed", kind="unusable")
         while self._happenings and not self._is_reported:
             self._happenings.pop(0)()
         if clock is not None:
-            self._clock = clock
+            self._clock = clock  # `report` wakes it
             clock.wait(lambda: self._is_reported, clock.now() + timeout)
         is_changed = self._is_reported
         self._is_reported = False
@@ -503,9 +503,8 @@ def _ipv4_routes_of(address: Address, link: Link) -> list[Route]:
 
 
 def _has(routes: Iterable[Route], entry: Route) -> bool:
-    """Whether one of the routes is this entry for Linux.
-
-    In IPv6, two entries are one if they have the same metric and next hop.
+    """Whether Linux takes the entry for one of these routes to the same prefix. In IPv4, all fields
+    have to be equal; in IPv6 only the metric, the device and the gateway.
     """
     if entry.prefix.family == IPV4:
         return entry in routes
@@ -520,21 +519,22 @@ def _path(entry: Route) -> tuple[str | None, IP | None]:
 
 
 def _is_meant(present: Route, route: Route) -> bool:
-    """Whether a request to delete `route` means the route `present`. A field that the request
-    leaves open matches any value.
+    """Whether a request to delete `route` means the route `present`. What the request leaves open
+    (None, or 0) matches any value, but in IPv6 a gateway of None matches only a missing gateway.
     """
     if route.metric not in {0, present.metric} or route.protocol not in {0, present.protocol}:
         return False
     if route.prefix.family == IPV4:
         return _is_meant_in_ipv4(present, route)
+    # In IPv6, each next hop is an entry of its own. `encode` sends "::" if there is no gateway.
     [wanted] = route.next_hops or (NextHop(),)
     [hop] = present.next_hops or _NOWHERE
     return wanted.dev in {None, hop.dev} and wanted.gateway == hop.gateway
 
 
 def _is_meant_in_ipv4(present: Route, route: Route) -> bool:
-    # A request may name no next hops. Else the route must have one or more, and each of them must
-    # match the one of the request at its place; the request may name more.
+    # A request without next hops matches any. Otherwise Linux compares each next hop of the route
+    # with the one in the same place of the request, and ignores others of the request.
     if (route.type, route.scope) != (present.type, present.scope):
         return False
     if route.prefsrc not in {None, present.prefsrc}:
@@ -567,4 +567,5 @@ def _answer(fib: Fib, destination: IP) -> Answer:
     kind, route, _ = fib.lookup(destination)
     if route is not None:
         return Answer(route.type, None if route.type in REFUSING else route)
+    # A rule has refused the packet, or no route was found.
     return Answer(_REFUSED_BY_RULE.get(kind, "no-route"), None)
