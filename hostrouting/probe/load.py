@@ -25,8 +25,8 @@ _CREATE = Operation("create", _TABLE, "it was missing")
 _REPLACE = Operation("replace", _TABLE, "it differed from this configuration")
 _DELETE = Operation("delete", _TABLE, "it is no longer wanted")
 
-_NO_RULES = ("table ", "chain ", "type ", "comment ", "}")
-"""How the lines that are not rules begin in the output of `nft list table`."""
+_FRAME = ("table ", "chain ", "type ", "comment ", "}")
+"""How the lines of `nft list table` begin that are not rules: the lines around them."""
 _LOADS = 2
 """How often the table is loaded, at most."""
 
@@ -42,19 +42,19 @@ def find_operation(nftables: Nftables, settings: ProbeRewriteConfig) -> Operatio
 
 
 def _is_in_force(listing: str, settings: ProbeRewriteConfig) -> bool:
-    """Whether the listed table has the rules of these settings, and no other lines. Rules are
-    recognised by their comments, which end their lines: an edited rule with the old comment is not
-    noticed. Other lines are rules of another program, or `flags dormant`, by which somebody turned
-    the table off.
+    """Whether the listed table has the rules of these settings, and no other lines. A rule is
+    recognised by the comment that ends its line, so an edited rule with the old comment is not
+    noticed. Another line is a rule of another program, or `flags dormant`, with which somebody
+    has turned the table off.
     """
     table_comment, *rule_comments = probe_comments(settings)
     lines = [line.strip() for line in listing.splitlines()]
-    rules = [line for line in lines if line and not line.startswith(_NO_RULES)]
+    rules = [line for line in lines if line and not line.startswith(_FRAME)]
     if table_comment not in listing or len(rules) != len(rule_comments):
         return False
     if not all(map(str.endswith, rules, rule_comments)):
         return False
-    # No chain is another program's, and none drops what no rule decides about.
+    # Nobody has added a chain, or set the policy of one of ours to drop.
     return listing.count(" hook ") == listing.count("policy accept") == CHAINS
 
 

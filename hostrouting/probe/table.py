@@ -34,7 +34,9 @@ PROBE_DELETION = f"add table ip6 {TABLE}\ndelete table ip6 {TABLE}\n"
 
 
 def render_probe_table(config: ProbeRewriteConfig) -> str:
-    """The nft text that replaces the table with the configured one."""
+    """The nft text that replaces the table with the configured one. The comment of the table has a
+    digest of the rules: `probe.load` compares only comments, so this one differs if any rule does.
+    """
     import hashlib  # noqa: PLC0415  a check of the host makes no table
 
     rules = _rules(config)
@@ -49,8 +51,9 @@ def probe_comments(config: ProbeRewriteConfig) -> tuple[str, ...]:
 
 
 def _rules(config: ProbeRewriteConfig) -> str:
-    """The text of both chains: one rewrites the source of probes, the other one the destination of
-    the replies. The first rule decides about nearly every packet with one comparison.
+    """The text of both chains. One rewrites the source of probes, because Linux does not forward a
+    packet from a link-local address; the other one writes this address into the replies again.
+    The first rule decides about nearly every packet with one comparison.
     """
     probe = config.link_local
     after_rewrite = config.global_address

@@ -19,8 +19,8 @@ from hostrouting.install.wanted import Request, read_wanted
 if TYPE_CHECKING:
     from hostrouting.install.results import CheckResult
 
-_BESIDE = ("gate", "guard", "manage_foreign")
-"""The sections that a task for one section applies as well, if its configuration sets them."""
+_TASKLESS = ("gate", "guard", "manage_foreign")
+"""The sections without a task. A task for a section applies those that its configuration sets."""
 
 
 # Not attrs.frozen, whose __init__ fails in a subclass that has no slots.
@@ -56,27 +56,27 @@ class InstallTask:
 
     @property
     def request(self) -> Request:
-        """What a run of the task is asked for: to replace the whole configuration, or the section
-        of the task and those of `_BESIDE` that this configuration sets.
+        """What a run of the task is asked for: to replace the whole configuration or, if the task
+        has a section, this section and the sections without a task that the configuration sets.
         """
         names: tuple[str, ...] = ()
         if self.section is not None:
             default = HostRoutingConfig()
-            beside = [
-                name for name in _BESIDE if getattr(self.config, name) != getattr(default, name)
+            taskless = [
+                name for name in _TASKLESS if getattr(self.config, name) != getattr(default, name)
             ]
-            names = (self.section, *beside)
+            names = (self.section, *taskless)
         return Request(self.config, names, self.allow_removal)
 
     def plan(self, ctx: phases.Context | None = None) -> Plan:
         """What do() would do on this host now, and what would make it fail; changes nothing.
 
-        It is the plan of root: a process without its rights can make a plan, and not carry it out.
-        The check, if it is a part, is of the host as this plan and those of the earlier tasks in
-        the same dry run would leave it.
+        A process that is not root gets the plan of root, which it could not carry out. The check,
+        if it is a part, is of the host as it would be after the plans of the earlier tasks in the
+        same dry run, and after this one.
         """
         ctx = ctx or phases.Context()
-        steps = [] if ctx.root is None else ctx.root.walk()  # of the whole dry run
+        steps = [] if ctx.root is None else ctx.root.walk()  # all of the dry run so far
         earlier = [step.result for step in steps if isinstance(step.result, Plan)]
         parts = [part for part in self.parts if STEPS[part] not in ctx.skip]
         wanted = read_wanted(self.host, self.request)
@@ -86,7 +86,9 @@ class InstallTask:
         return self.install(ctx, self.request)
 
     def install(self, ctx: phases.Context, request: Request) -> CheckResult | phases.Skip:
-        """Make the host what is asked for; see `install.install`."""
+        """Make the host what is asked for; see `install.install`. Without a `section`, each part is
+        a step of its own. `before` gets what was installed before, for an undo.
+        """
         return install(
             self.host,
             request,
@@ -106,7 +108,7 @@ class InstallTask:
         something else since.
         """
         former_by_run = dict(self.before)
-        if ctx.ran is not None:  # the undo after a failed run is about that run only
+        if ctx.ran is not None:  # the run has just failed, and only that run is undone
             former_by_run = {
                 run: former for run, former in former_by_run.items() if run == ctx.run_id
             }
@@ -121,8 +123,8 @@ class InstallTask:
         request_of_run = self.request
         names = request_of_run.names
         if self.section is not None:
-            # All of them: a run with an empty section may have ended the guard without naming it.
-            names = (self.section, *_BESIDE)
+            # The guard even if it was not named: a run that leaves nothing to guard turns it off.
+            names = (self.section, *_TASKLESS)
         request = Request(former, names, allow_removal=True, undone=request_of_run)
         # Without a wait: what the former routes need may never come.
         result = attrs.evolve(self, wait=0).install(ctx, request)

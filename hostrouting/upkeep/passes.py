@@ -69,9 +69,9 @@ class Done:
 
     def __init__(self) -> None:
         self.changes: list[RouteRequest] = []
-        """The changes of static routes."""
+        """The static routes that were added or deleted."""
         self.operations: list[Operation] = []
-        """The changes of the table for probes."""
+        """What was done to the table for probes."""
 
 
 class PassOutcome(NamedTuple):
@@ -107,7 +107,7 @@ class PassOutcome(NamedTuple):
             refuses=self.refuses or other.refuses,
             waits="; ".join(filter(None, (self.waits, other.waits))),
             has_asked=self.has_asked or other.has_asked,
-            report=other.report,  # the check is the last part
+            report=other.report,  # only the check has one, and it is the last part
             error=self.error or other.error,
         )
 
@@ -122,14 +122,14 @@ def await_pass(
 ) -> PassOutcome:
     """Make a pass, and another one after each change of the kernel, until nothing is awaited any
     more, or `wait` seconds are over. Return the outcome of the last one. `say` gets what is
-    awaited, at first and whenever that is something else.
+    awaited, before the first wait and each time that this has changed.
 
     `make_pass` takes the lock of the host, reads the configuration that is in force, and calls
     `run_pass`.
     """
     until = clock.now() + wait
     said = ""
-    with markers_removed_on_failure(host.files):  # as a pass does, once the kernel is open
+    with markers_removed_on_failure(host.files):  # without a kernel, no pass would remove them
         kernel = host.open_kernel()
     with kernel as backend, Reports(backend, clock) as reports:
         while True:
@@ -167,9 +167,9 @@ def run_pass(
     purpose: Purpose = "upkeep",
     raise_if_cancelled: Callable[[], object] = lambda: None,
 ) -> PassOutcome:
-    """Make these parts of a pass. What is not configured any more is removed: routes, and the
-    marker. An unwanted table for probes is removed only by an apply or an undo: to see whether it
-    is there, nft has to run, which takes too long before each start of a unit.
+    """Make these parts of a pass. What is not configured any more is removed: routes, the marker
+    and, in an apply or undo, the table for probes. In upkeep, to look for that table would take too
+    long: nft would have to run before each start of a unit.
 
     `done` gets the changes that are in effect. `raise_if_cancelled` is called between changes of
     routes. If it raises, they are rolled back first.
@@ -209,7 +209,8 @@ def _set_routes(
             outcome = _failed(error, refuses=True)
         else:
             outcome = PassOutcome(with_severity("warning", error.findings), error=error)
-        # Other errors come before a request; in an undo not always, but that waits for nothing.
+        # Errors of other kinds are raised before any request to Linux. An undo may raise one later,
+        # but only a wait and the guard read `has_asked`, and an undo has neither.
         return outcome._replace(has_asked=isinstance(error, ApplyError))
     return PassOutcome(plan.warnings, has_asked=bool(plan.changes))
 
@@ -258,8 +259,8 @@ def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> Pass
 
 
 def findings_of(report: CheckReport, settings: RouteOverlapConfig) -> tuple[Finding, ...]:
-    """Return the findings of a check. A finding for which units are held back is an error: with
-    `"undecided": "refuse"`, also a doubt.
+    """Return the findings of a check. With `"undecided": "refuse"`, units are held back for what
+    makes the verdict undecided (`report.doubts`), so each such finding is an error.
     """
     findings = check_findings(report, mode=settings.mode)
     if not settings.refuses("undecided"):
@@ -270,8 +271,8 @@ def findings_of(report: CheckReport, settings: RouteOverlapConfig) -> tuple[Find
 
 
 def _overlap_error(report: CheckReport, findings: Sequence[Finding]) -> RouteOverlapError:
-    """Make the error of a check in STRICT, with what is wrong and what repairs it. The notes that
-    only explain the verdict are left out.
+    """Make the error of a check in STRICT: what is wrong, and the findings that say what repairs it
+    (`_REPAIR`), whatever their severity. Notes that only explain the verdict are left out.
     """
     important = [each for each in findings if each.severity == "error" or each.name in _REPAIR]
     lines = first_of([finding.line for finding in important], LOGGED)
