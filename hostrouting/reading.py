@@ -215,7 +215,7 @@ def _read_object(cls: Any, document: Any) -> Any:
     for key, value in document.items():
         if key in repeated:
             faults.append(Fault(key, "", "given more than once"))
-        if value is None or value == "":
+        if value is None or value == "":  # both count as absent
             continue
         if key in fields:
             values[key] = _read_member(fields[key].reader, key, value, faults)
@@ -278,7 +278,7 @@ def read(cls: type[T], document: object, *, key: str = "") -> T:
     """
     faults: list[Fault] = []
     result: T = _read_member(reader_of(cls), key, document, faults)
-    if faults:
+    if faults:  # with an empty key, their paths begin with a dot
         raise ConfigError(fault._replace(path=fault.path.removeprefix(".")) for fault in faults)
     return result
 

@@ -84,7 +84,7 @@ class HostStatus:
 
     @property
     def state(self) -> HostState:
-        """The state of the host, from its findings."""
+        """The state of the host; "waiting" if all that is wrong may end without an operator."""
         if self.config == HostRoutingConfig():
             return "nothing"
         codes = {CANNOT_DECIDE if finding.can_retry else PROBLEM for finding in self.wrong}
@@ -134,7 +134,7 @@ def find_status(host: Host, unit: str = "") -> HostStatus:
     # The guard is optional, so systemd need not know it.
     units = [unit for unit in units if (unit.unit, unit.state) != (guard, "unknown")]
     status = HostStatus(config, bool(file_faults), units=tuple(units), asked=tuple(asked))
-    if config == HostRoutingConfig():
+    if config == HostRoutingConfig():  # nothing is installed
         return status
     if config is None:
         faults = answers.ask(lambda: find_faults(host, on_disk, file_faults)) or ()

@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     config = config_to_repair(find_config(arguments, host), arguments)
     now = check_or_load(arguments, host, config)
     proposal = propose_configuration(config, now.report.snapshot)
-    # The host as it is after all else in the configuration is applied.
+    # Of the host as it is once `config` is applied, without the routes of the repair.
     check = HostCheck.of_snapshot(proposal.report, config, repair_options=typed_options(arguments))
     # Escapes with another remedy than the routes: to delete a route, or to allow a device.
     findings = [finding for finding in check.named(*ESCAPES) if finding.remedy is not None]
@@ -65,4 +65,5 @@ def _code(check: HostCheck, now: HostCheck) -> int:
     # A doubt counts only if nothing escapes: an escape is certain, and so is its repair.
     if not report.escapes and (check.doubts or now.named("kernel-differs")):
         return CANNOT_DECIDE
+    # "unsafe": no route can repair a range.
     return PROBLEM if check.named("unsafe") or report.missing_defaults else FINE
