@@ -1,5 +1,6 @@
 """plan, undo, and run(skip=…): what the laws of test_laws.py do not say of them."""
 
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -100,6 +101,14 @@ def test_an_undo_is_shielded() -> None:
     ctx.cancel("enough")
     cancels = phases.task("c", undo=Context.cancel)(never)
     assert phases.undo(phases.serial(disk("a", log), cancels), ctx=ctx).ok
+    assert log == ["undo a"]
+
+
+def test_an_undo_that_exits() -> None:
+    """The others are called all the same."""
+    log: list[str] = []
+    exits = FunctionTask("exits", never, undo=sys.exit)
+    assert not phases.undo(phases.serial(disk("a", log), exits), ctx=quiet()).ok
     assert log == ["undo a"]
 
 
