@@ -90,6 +90,9 @@ the bridge of a CNI leads to the pods of its own network, and to single ones
 a bridge's address in the network of the link, which every device has, says nothing of its pods
 + ipv6; -addresses; fd16::/64 dev cni0
   ok        | address fe80::1/64 dev cni0 | fd16::/56
+the only address of a bridge, to which Linux has a route in IPv6, is not that of a pod
+  ok | ipv6; address fd16::1/128 dev cni0; local fd16::1/128 dev cni0 table 255; \
+fd16::1/128 dev cni0 proto 2 | fd16::/48
 a default route by a bridge hides no pods
   ok | default dev cni0 metric 500
 while pods move from one CNI to another, those of both are right

@@ -200,10 +200,16 @@ def test_a_run_that_changed_nothing() -> None:
     task = Configure(WANTED, host=host)
     run(task)
     installed = dict(host.files.texts)
-    both = phases.serial(task, StubTask("x", errors=[OSError()]), name="all")
+    both = phases.serial(task, StubTask("x", errors=[OSError(), OSError()]), name="all")
     assert not phases.run(both, undo_on_failure=True).ok
     assert host.files.texts == installed
     assert len(ours(host)) == 2
     again = Configure(WANTED, host=host)
     run(again)
     assert "it has changed nothing" in str(undo(again))
+
+    host.files.remove(LAYOUT.python_path)  # the next run puts it back, and is undone alone
+    assert not phases.run(both, undo_on_failure=True).ok
+    assert read_installed(host) == WANTED
+    undo(task)
+    assert read_installed(host) == NOTHING
