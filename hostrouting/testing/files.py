@@ -133,7 +133,7 @@ class FakeFiles:
 
 
 class _FakeLock:
-    """The lock of a file in FakeFiles, held or awaited."""
+    """The lock of a file in FakeFiles, held or awaited. Each release of a lock calls `wake`."""
 
     def __init__(self, files: FakeFiles, path: str, wake: Callable[[], object]) -> None:
         self._files = files

@@ -322,7 +322,7 @@ class FakeKernel(RouteBackend):
         """
         next_hops: list[NextHop] = []
         if route.type not in PATHLESS:
-            requested = route.next_hops or (NextHop(),)
+            requested = route.next_hops or (NextHop(),)  # an empty one is refused: no device
             next_hops += [self._accepted_hop(hop, route) for hop in requested]
         if route.prefsrc is not None and not self._is_own(route.prefsrc):
             problem = f"preferred source {route.prefsrc} is not an address of this host"
@@ -408,7 +408,9 @@ class FakeKernel(RouteBackend):
             routes.insert(index, route)
 
     def _delete(self, route: Route) -> None:
-        """Delete each entry of the route that is there; KernelError if one is not."""
+        """Delete the first match of each entry of the route. If an entry has none, KernelError is
+        raised after the deletions.
+        """
         routes = self._routes.get((route.table, route.prefix), [])
         is_missing = False
         for entry in as_stored(route):
