@@ -107,7 +107,7 @@ def test_an_undo_is_shielded() -> None:
 def test_an_undo_that_exits() -> None:
     """The others are called all the same."""
     log: list[str] = []
-    exits = FunctionTask("exits", never, undo=sys.exit)
+    exits = FunctionTask("exits", never, undo=lambda _: sys.exit())
     assert not phases.undo(phases.serial(disk("a", log), exits), ctx=quiet()).ok
     assert log == ["undo a"]
 
