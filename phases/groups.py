@@ -152,7 +152,7 @@ def retry(
                 if attempt == attempts or not _worth_retrying(error, on):
                     raise
                 wait = pause * (1 - jitter * random.random())  # noqa: S311  it is not a secret
-                left = ctx.remaining()
+                left = ctx.remaining()  # 0 if the run was cancelled: then this failure is raised
                 if left is not None:
                     took = ctx.clock.now() - began
                     longest_wait = left - took - _TO_SPARE

@@ -170,11 +170,10 @@ def _routes_that_count(
 def _card_below_tunnel(
     hidden: frozenset[str], devs: frozenset[str], devices: Devices
 ) -> str | None:
-    """The card by which an expected tunnel sends its packets: the only device of `hidden`, the
-    devices of the first default route that is not a tunnel's. None if there is none, or several.
-
-    If a configuration names cards beside the tunnel (eth0 and wg0), the card must be one of these;
-    no other card is below the tunnel then.
+    """Return the card by which an expected tunnel sends its packets, or None if that is unclear.
+    `hidden` are the devices of the first default route that is not a tunnel's; the card is the only
+    one of them. `devs` are the expected devices. If there are cards among them (eth0 beside wg0),
+    the card below the tunnel must be one of these.
 
     Field states: rail-beside-a-named-full-tunnel, rail-beside-a-named-tunnel.
     """

@@ -74,7 +74,8 @@ class NodeInterpreter:
     def find(self) -> str:
         """Return /usr/bin/python3. If it is absent, or the name of its target says that it is too
         old, as on RHEL 9 (python3.9), return the newest python3.N in /usr/bin; "" if that is too
-        old. A python3 whose version no name says is returned: `compile` fails if it is too old.
+        old. If no name tells the version of python3, it is returned, too: `compile` shows later
+        whether it is too old.
         """
         *_, end_of_links = follow_links(self._files, USUAL)
         if self._files.look(end_of_links) is not None:

@@ -295,7 +295,8 @@ def _make_part(
 
     def make_pass(backend: RouteBackend) -> PassOutcome:
         with host.locked(ctx):
-            with markers_removed_on_failure(host.files):  # of the last check
+            # The markers of the last check prove nothing if the configuration cannot be read.
+            with markers_removed_on_failure(host.files):
                 config = read_installed(host)  # another run may have changed another section
             if getattr(config, part) != getattr(wanted.config, part):
                 raise HostError(_REPLACED, what="file")

@@ -216,14 +216,14 @@ def _without(remedy: Remedy, finding: Finding) -> Finding:
 
 def _what_to_type(plan: Plan | None, check: HostCheck | None) -> str:
     """Return the command of `HostStatus`: apply, or a repair if addresses would escape after apply.
-    Empty if nothing is to be done, or if the command would fail.
+    Empty if nothing is to be done, or if the command would fail, as it does while a route waits.
     """
     if plan is None or plan.routes.waiting:
         return ""
     report = plan.report
     if report is None and check is not None:  # with a conflict, a plan has no report
         report = check.report
-    if report is not None and report.routes:
+    if report is not None and report.routes:  # those of a repair
         return repair_line() if _is_repaired_by_routes(report, plan) else ""
     return "" if plan.is_empty or plan.failures else APPLY.command
 
