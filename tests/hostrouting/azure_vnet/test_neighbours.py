@@ -192,6 +192,11 @@ class TestOnLinux:
             with raises(BackendError, "unsettled"):
                 KernelLinkLayer().look()
 
+    def test_an_entry_of_a_list_that_changes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It may be missing there, so that it does not count as deleted."""
+        before_each_list(monkeypatch, lambda each, *_: setattr(each, "list_has_changed", True))
+        assert KernelLinkLayer().delete_neighbour(attrs.evolve(FIRST, ip="10.1.0.6")) is False
+
     def test_an_entry_that_another_program_maintains(self, node: Namespace) -> None:
         """It is neither listed nor deleted, even if it has the address and the MAC address."""
         words = f"lladdr {FIRST.mac} dev azure0 nud permanent extern_learn"
