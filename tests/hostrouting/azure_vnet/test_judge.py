@@ -80,6 +80,11 @@ ROWS: dict[str, tuple[dict[str, Any], Fate, str]] = {
     "not managed": (THREE | {"managed": ["10.9.0.0/16"]}, "keep", "is not in a managed network"),
     "own address": (THREE | {"addresses": (OWN,)}, "keep", "an address of this host, on azure0"),
     "default gateway": (THREE | {"routes": [DEFAULT, BY_BRIDGE]}, "keep", "is a default gateway"),
+    "default gateway of IPv6": (
+        {"rules": [IPV6], "routes": [Route.to("::/0", dev="eth0", gateway="fd00::5")]},
+        "keep",
+        "is a default gateway",
+    ),
     "gateway of another route": (THREE | {"routes": [BY_10_7, BY_BRIDGE]}, "delete", NO_DEVICE),
     "protected": (THREE | {"protect": ["10.1.0.4/30"]}, "keep", "(azureVnetCleanup.protect)"),
     # the MAC address
