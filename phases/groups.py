@@ -91,8 +91,8 @@ def parallel(
             # By the clock, because a FakeClock has to know that this thread waits, too.
             ctx.clock.wait(lambda: len(ended_threads) == count)
         except BaseException as error:  # noqa: BLE001  raised at the end
-            # A thread could not be started. No task may outlive the group: those that run are
-            # cancelled, and so is each other one when it is taken.
+            # A thread could not be started, or the wait was interrupted. No task may outlive the
+            # group: those that run are cancelled, and so is each other one when it is taken.
             stop(error)
             take_tasks()
         for thread in threads:

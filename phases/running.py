@@ -163,12 +163,12 @@ class _Run:
         self.result: object = None
         self.error: BaseException | None = None
         self.signals: list[int] = []
-        """The signals that came during the run; all runs that are awaited now share the list."""
+        """The signals that came during the run; an awaited run shares the list `_noted`."""
         self._stopped_for = 0
         """For how many of these signals the run was stopped already."""
         self._task, self._action = task, action
-        # Not started by the clock: a FakeClock counts the main thread as busy, which sleeps while
-        # this thread runs. To count this one, too, would keep the clock from jumping.
+        # Not started by the clock: a FakeClock counts the main thread as busy, which only waits for
+        # this thread. If both counted, one would seem busy for ever, and the clock would not jump.
         variables = contextvars.copy_context()
         self.thread = threading.Thread(target=variables.run, args=(self._work,), name="phases")
 

@@ -81,11 +81,12 @@ def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
 def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
     """Judge the packets of this host's own connections. TCP looks up a route twice: first without a
     source, and then with the source that the first route has given. So packets with this source are
-    usual ones, and must not escape. Return None if the rule does not select by the source alone, or
-    if no packet with such a source has this end.
+    usual ones, and must not escape. `other.end` is where packets go that meet its rule (`met`), or
+    that do not. Return None if the rule does not select by the source alone, or if no packet with
+    such a source has this end.
 
     The host also answers pods of this node from its own address, by kubelet for example. So if this
-    end misses the pods, the addresses of the expected devices are such sources, too.
+    end does not lead to the pods, the addresses of the expected devices are such sources, too.
 
     Field states: node-address-into-a-vpn, src-that-has-a-rule, next-hops-by-flannel-first,
     clash-with-a-source, repaired-for-the-first-lookup-only; policy-routing-hides-cni0.
@@ -103,7 +104,8 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
         have_end = [(ip in block) is is_inside for ip in node_ips]
     if not any(have_end):
         return None
-    # The first lookup leads to a CNI's device, and the second one to the uplink instead.
+    # The first lookup leads to a CNI's device, and the second one to the uplink. Nobody knows
+    # whether the network beyond it takes the packets without what the CNI does to them.
     is_by_a_cni = judge.opinion(other.plain).is_fine_elsewhere
     if is_by_a_cni and other.opinion_on_route.name == EXPECTED:
         return unknown(judge, other)

@@ -52,7 +52,7 @@ class UnitGates(NamedTuple):
 
 def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
     """Find out which of these gated units have an open gate, and why. A finding with the name
-    gate-open says that; those with another name are about the file that should open all gates.
+    gate-open says that; those with another name say why the file that opens all gates does not.
     """
     findings: list[Finding] = []
     if units:

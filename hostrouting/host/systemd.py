@@ -67,12 +67,12 @@ class Manager(Protocol):
         """Make the manager read the unit files again (daemon-reload)."""
 
     def start(self, unit: str, *, timeout: float) -> None:
-        """Start the unit and wait, at most `timeout` seconds; for a oneshot, until its end.
-        If the unit fails, HostError has the reason and the output.
+        """Start the unit and wait until it runs, or, if it is a oneshot, until it has ended.
+        HostError after `timeout` seconds, or if the unit fails: with the reason and the output.
 
         A unit that is active stays as it is: to restart it, stop it first. A start that is given
-        up, after the timeout or by Ctrl-C, is ended by a stop, unless the unit was being started
-        already. Units that depend on this unit are not touched. A unit whose failures have reached
+        up, after the timeout or by Ctrl-C, is ended by a stop, unless it was under way before this
+        call. Units that depend on this unit are not touched. A unit whose failures have reached
         its limit of starts is started all the same. A start that systemd skips because a condition
         of the unit is not met is not an error.
         """

@@ -152,8 +152,9 @@ class RouteBackend(Protocol):
         """Carry out each request, in order, and return the result of each.
 
         This is not a transaction: after a refused change, the next one is still tried. The names of
-        devices are resolved during the call. Not idempotent: a request that is made again is
-        refused (`Outcome.is_done` is true of it). Raises BackendError (not-permitted) if this
+        devices are resolved during the call. Not idempotent: the kernel
+        refuses a request that was carried out before. Nothing is left to do then, so
+        `Outcome.is_done` is true. Raises BackendError (not-permitted) if this
         process lacks the privilege; then nothing was changed. After any other BackendError, any
         number of changes may have been made: take a snapshot to find out.
         """

@@ -41,12 +41,12 @@ def _stop(number: int, _frame: object) -> NoReturn:
 
 def _ignore_later_signals() -> None:
     """Have the signals of `_SIGNALS` do nothing from now on, so that changes can be rolled back.
-    The caller is a handler, and raises an exception next.
+    The caller is a handler, and raises an exception next. SIGALRM, which is not one of them, comes
+    once more after `_AGAIN` seconds if the block of the TimeLimit has not ended by then.
     """
     for each in _SIGNALS:
         signal.signal(each, _ignore)  # with SIG_IGN, Python warns if two signals come at once
-    # Python drops an exception that is raised while a destructor runs, and the block of the
-    # TimeLimit would go on. If it has not ended in time, the alarm makes `_end` raise once more.
+    # Python drops an exception that is raised while a destructor runs, and the block would go on.
     signal.setitimer(signal.ITIMER_REAL, _AGAIN)
 
 

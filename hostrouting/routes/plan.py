@@ -111,9 +111,9 @@ def _plan_route(
 
 
 def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink) -> Route | None:
-    """Return the one of these routes with the same key that Linux uses, if it is ours and works;
-    else None. It works if its devices and gateways are as configured, and each next hop has a link
-    and reaches its gateway. Dead next hops do not count, because Linux does not use them.
+    """Return the route that Linux uses of `present`, which have the key of `static`, if it is ours
+    and works; else None. It works if its devices and gateways are as configured, and each next hop
+    has a link and reaches its gateway, unless it is dead: Linux does not use it then.
     """
     used = min(present, key=_order_of_use, default=None)
     # Without next hops, it leads by a nexthop object that the kernel does not describe.

@@ -179,8 +179,9 @@ class Uplink:
 
     def _is_reached(self, hop: NextHop) -> bool:
         """Whether Linux would look for the gateway directly on the device, and not behind another
-        gateway. It looks only among the routes through the device, so one route without a gateway
-        is enough. Our own routes do not count, because they may be deleted.
+        gateway. In IPv4, one route through the device without a gateway is enough. In IPv6, a
+        longer one with a gateway would hide it: not judged here, and Linux refuses our route then.
+        Our own routes do not count, because they may be deleted.
         """
         gateway = hop.gateway
         if (

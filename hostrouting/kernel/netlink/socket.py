@@ -257,9 +257,9 @@ class Netlink:
                 yield run[at : at + size]
 
     def dump_in_runs(self, type_: int, body: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield the messages of one of the kernel's lists in runs: messages that follow each other
-        and have the same header, and so the same size. Each run comes after that size. KernelError
-        if the kernel refuses to list, or cannot finish.
+        """Yield (size of a message, run) for one of the kernel's lists. A run is messages that
+        follow each other and have the same header, and so the same size: they can be unpacked at
+        once. KernelError if the kernel refuses to list, or cannot finish.
         """
         self._send([message(type_, NLM_F_DUMP, body)])
         while True:
