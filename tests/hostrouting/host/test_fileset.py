@@ -58,12 +58,13 @@ def test_the_place_of_a_link(target: str) -> None:
 
 
 def test_difference() -> None:
-    """A file differs until it is written, and again if its text, mode or target is another."""
+    """A file differs until it is written, and if its text, mode, owner or target is another."""
     files = FakeFiles()
     file, link = File(CONFIG, "text\n", 0o600), File("/etc/a.wants/b.service", target=UNIT)
-    for mode, text in ((0o600, ""), (0o644, "text\n"), (0o600, "other")):
+    new = "text\n"
+    for mode, text, owner in ((0o600, "", 0), (0o644, new, 0), (0o600, "old", 0), (0o600, new, 1)):
         if text:
-            files.modes[CONFIG], files.texts[CONFIG] = mode, text
+            files.modes[CONFIG], files.texts[CONFIG], files.owners[CONFIG] = mode, text, owner
         assert file.differs(files)
         file.write(files)
         assert not file.differs(files)
