@@ -54,8 +54,8 @@ class FakeLinkLayer(Faulty[BackendError]):
             )
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
-        # True if the entry is gone. An entry with another MAC address stays. Linux would look only at
-        # the address and the device, so before asking it, the MAC address has to be compared.
+        # True if the entry is gone. An entry with another MAC address stays. Linux looks only at
+        # address and device, so before it is asked, the MAC address has to be compared.
         with self.call():
             key = (neighbour.ip, neighbour.dev)
             present = [entry for entry in self.neighbours if (entry.ip, entry.dev) == key]
