@@ -145,7 +145,8 @@ def test_an_open_gate_in_warn(*, is_installed: bool, caplog: pytest.LogCaptureFi
 
 def test_files_that_systemd_has_not_read(host: FakeHost) -> None:
     """A drop-in that is there is in force after a reload, and one that is gone is until then."""
-    run(Configure(WANTED._replace(gate=GateConfig((KUBELET,))), host=host, allow_removal=True))
+    gated = WANTED._replace(gate=GateConfig((KUBELET,)))
+    run(Configure(gated, host=host, allow_removal=True))
     manager_of(host).properties[KUBELET] = {"LoadState": "loaded"}
     drop_in = LAYOUT.drop_in_path(KUBELET)
     text = host.files.texts[drop_in]
@@ -155,6 +156,7 @@ def test_files_that_systemd_has_not_read(host: FakeHost) -> None:
     [fault] = find_faults(host, [KUBELET])
     assert "systemd still uses the old files" in fault.sentence
     assert fault.remedy == RELOAD
+    assert [*find_cancelled_gates(host, gated)] == [], "an apply has systemd read them"
     reload(host)
     assert find_faults(host, [KUBELET]) == ()
     host.files.remove(drop_in)
@@ -175,12 +177,13 @@ def test_a_drop_in_of_an_earlier_release(host: FakeHost) -> None:
     assert Configure(WANTED, host=host).plan().files.written_paths == (DROP_IN,)
 
 
-def test_one_instance(host: FakeHost) -> None:
-    """It may have settings of its own, and the others are gated."""
-    manager_of(host).properties[KUBE1] = {}
-    loaded(f"{UNITS}/{KUBE1}.d/50-x.conf", RESET)(host)
-    [fault] = faults(host)
-    assert fault.target == KUBE1
+def test_some_instances(host: FakeHost) -> None:
+    """They may have settings of their own, and the others are gated."""
+    for number, unit in enumerate((KUBE1, KUBE1.replace("1", "2")), start=1):
+        manager_of(host).properties[unit] = {}
+        loaded(f"{UNITS}/{unit}.d/50-x.conf", RESET)(host)
+        found = [fault.target for fault in faults(host)]
+        assert (len(found), found[-1]) == (number, unit)
     loaded(OVERRIDE, RESET)(host)
     assert [fault.target for fault in faults(host)] == [MACHINES], "for the same reason"
 
