@@ -149,6 +149,7 @@ that does not know a key logs that, and ignores the key.
 # - pipe, pipe2: they are in @ipc, and Python needs them to run nft.
 # - ProtectHostname= is not set: systemd 247 cannot combine it with a read-only /proc.
 # - RuntimeDirectory=: the folder of the lock exists, and is writable.
+# - SyslogIdentifier=: by this name, `status` finds the lines in the journal.
 _SANDBOX = """\
 NoNewPrivileges=yes
 CapabilityBoundingSet={capabilities}
@@ -177,6 +178,7 @@ LockPersonality=yes
 MemoryDenyWriteExecute=yes
 RuntimeDirectory=hostrouting
 RuntimeDirectoryPreserve=yes
+SyslogIdentifier=hostrouting
 """
 
 _FOR_NFT = "kill"

@@ -1,4 +1,4 @@
-"""The state of a unit, from systemd, and the errors in its journal if its last start failed: a gate
+"""The state of a unit, from systemd, and what its gate has logged if its last start failed: a gate
 that refuses a start makes it fail, and logs the reasons there.
 """
 
@@ -54,7 +54,7 @@ class UnitState(NamedTuple):
     since: str = ""
     """When the state last changed, as systemd prints it; empty if it never has."""
     reasons: tuple[str, ...] = ()
-    """The errors that the gate or the unit itself has logged since its last start, if it failed."""
+    """The errors that the gate, or the guard, has logged since its last start, if it failed."""
     remedy: Remedy | None = None
 
     @property
@@ -108,8 +108,8 @@ def is_active(manager: Manager, unit: str) -> bool:
 
 
 def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
-    """The state of the unit with these properties. A unit that has failed gets the errors in its
-    journal since its last start; a masked or failed one also gets a remedy.
+    """The state of the unit with these properties. A unit that has failed gets the errors of its
+    gate since its last start; a masked or failed one also gets a remedy.
     """
     unit = properties["Id"]
     state = UnitState(unit, _state_from(properties), properties["StateChangeTimestamp"])

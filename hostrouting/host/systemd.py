@@ -89,9 +89,9 @@ class Manager(Protocol):
         """
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
-        """The lines that a unit has logged as errors since that time, which is a value of a
-        property such as ConditionTimestamp. Empty if the time is, or if the journal does not
-        answer.
+        """The lines that the gate of a unit, or a service of ours, has logged as errors since that
+        time, which is a value of a property such as ConditionTimestamp. Empty if the time is, or if
+        the journal does not answer.
         """
 
 
@@ -175,7 +175,18 @@ class SystemdManager:
         return tuple(shown)
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
-        return self._journal(unit_name(unit), since, "--priority=err")
+        # A unit's user can log what reads as a line of the gate, and so can root of a container,
+        # whose console systemd-nspawn logs as root. systemd takes the identifier from the first
+        # program of a command (the gate's is env) or from SyslogIdentifier=. Not by _COMM: a busy
+        # journald reads some lines only after their process has ended, and then stores no _COMM.
+        return self._journal(
+            unit_name(unit),
+            since,
+            "--priority=err",
+            "_UID=0",
+            "SYSLOG_IDENTIFIER=env",
+            "SYSLOG_IDENTIFIER=hostrouting",
+        )
 
     def _journal(self, unit: str, since: str, *options: str) -> tuple[str, ...]:
         """The last lines that the unit has logged since that time; see `errors_of`."""

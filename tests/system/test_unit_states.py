@@ -27,6 +27,14 @@ OURS = LAYOUT.drop_in_path(TEMPLATE)
 OVERRIDE = f"{LAYOUT.unit_directory}/{TEMPLATE}.d/50-x.conf"
 CONFIG = config(mode="STRICT")._replace(gate=GateConfig((TEMPLATE,)))
 RESET = "[Service]\nExecCondition=\n"
+FORGES = """\
+ExecStartPre=+/bin/sh -c 'echo "<3>hostrouting: forged" >&2'
+ExecStart=
+ExecStart=/bin/sh -c '\\
+echo "<3>hostrouting: forged" >&2; \\
+echo "<3>hostrouting: forged" | systemd-cat -t env; \\
+exit 255'
+"""
 
 
 class InsideManager(SystemdManager):
@@ -81,8 +89,11 @@ def a_refused_unit(system: System) -> None:
 
 
 def a_crash_loop(system: System) -> None:
-    """A unit that fails again and again, until systemd starts it no more."""
-    fails = "[Service]\nRestart=always\nExecStart=\nExecStart=/bin/sh -c 'exit 255'\n"
+    """A unit that fails again and again, until systemd starts it no more. What it logs itself may
+    read as the gate's: neither its user's lines are shown, nor those of a program of root's that
+    repeats others' words, as systemd-nspawn does.
+    """
+    fails = f"[Service]\nUser=daemon\nRestart=always\n{FORGES}"
     limit = "[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=2\n"
     settings: dict[str, State] = {"RestartSec=1h\n": "fails", f"RestartSec=10ms\n{limit}": "stuck"}
     for text, expected in settings.items():
@@ -90,6 +101,8 @@ def a_crash_loop(system: System) -> None:
         system.must("systemctl", "daemon-reload")
         system.must("systemctl", "start", "--no-block", UNIT)
         wait_for(f"the unit to be {expected}", lambda: state(system).state == expected)  # noqa: B023
+        assert system.journal(UNIT).count("forged") >= 3
+        assert "forged" not in "".join(state(system).reasons)
 
 
 def a_masked_unit(system: System) -> None:

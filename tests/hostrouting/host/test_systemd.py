@@ -89,10 +89,13 @@ def test_a_start_that_is_canceled() -> None:
 
 
 def test_the_errors_of_a_unit() -> None:
-    """Only lines with that priority, since the time; empty lines say nothing."""
+    """Only lines with that priority, since the time, that root has logged as the gate or as one of
+    our services; empty lines say nothing.
+    """
     run = Systemctl(sync="", quiet="a line\n\nanother\n")
     assert SystemdManager(run=run).errors_of(UNIT, "Thu 09:00") == ("a line", "another")
-    assert "--since=Thu 09:00 --priority=err " in run.commands[-1]
+    ours = "_UID=0 SYSLOG_IDENTIFIER=env SYSLOG_IDENTIFIER=hostrouting "
+    assert f"--since=Thu 09:00 --priority=err {ours}" in run.commands[-1]
     assert SystemdManager(run=run).errors_of(UNIT, "") == (), "it has not started"
     assert len(run.commands) == 2
 
