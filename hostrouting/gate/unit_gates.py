@@ -31,6 +31,20 @@ if TYPE_CHECKING:
 _PROPERTIES = ("Id", "LoadState", "NeedDaemonReload", "ExecCondition", "SuccessExitStatus")
 _NEVER_STARTS = {"masked", "not-found", "bad-setting", "error"}
 """The values of LoadState with which systemd does not start a unit."""
+OTHER_FILES = (
+    "BindPaths",
+    "BindReadOnlyPaths",
+    "ExtensionDirectories",
+    "ExtensionImages",
+    "MountImages",
+    "RootDirectory",
+    "RootImage",
+)
+"""The settings with which systemd runs a command on other files than the host's, even one with a +,
+such as the gate (tried with systemd 249 to 257). Their paths are not judged: a folder that a unit's
+user may write can have a link in it, and systemd mounts where the link leads. TemporaryFileSystem=
+only hides files: a gate that lacks one refuses the unit.
+"""
 _REFUSAL = "255"
 """The exit status of a gate that refuses a start; `boot.units` says why it is this one."""
 _BLANKS = " \t\r\v\f"

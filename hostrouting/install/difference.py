@@ -66,12 +66,14 @@ def find_systemd_changes(
     if manager is None:  # an image, or a host without systemd
         return ()
     guard = _guard_operations(manager, config, changes)
-    reload: list[Operation] = []
+    reason = ""
     if former is None:
         reason = "to be safe: the installed file could not be read"
-        reload.append(Operation("reload", "systemd", reason))
     elif needs_reload(manager, config, former):
-        reload.append(Operation("reload", "systemd", "its files have changed"))
+        reason = "its files have changed"
+    reload: list[Operation] = []
+    if reason:
+        reload.append(Operation("reload", "systemd", reason))
     if config.guard.enabled:
         return (*reload, *guard)  # it starts as the files say now
     return (*guard, *reload)  # it is stopped before its files go
@@ -95,19 +97,17 @@ def _guard_operations(
         yield Operation("restart", guard, "its files are new")
 
 
-def needs_reload(manager: Manager, *configs: HostRoutingConfig) -> bool:
+def needs_reload(manager: Manager, config: HostRoutingConfig, former: HostRoutingConfig) -> bool:
     """Return whether a file of ours has changed or gone since systemd last read it: a unit, or the
     drop-in of a unit that one of the configurations gates.
 
     A masked unit with drop-ins does not count: systemd says of it, even after a reload, that it has
     to reload.
     """
-    gated: set[str] = set()
-    for config in configs:
-        gated.update(gated_units(config))
+    gated = {*gated_units(config), *gated_units(former)}
     asked = ("NeedDaemonReload", "LoadState", "DropInPaths")
     # systemd loads no template, only its instances.
-    for properties in manager.show(asked, *UNITS, *map(instance_pattern, sorted(gated))):
+    for properties in manager.show(asked, *UNITS, *map(instance_pattern, gated)):
         is_exempt = properties["LoadState"] == "masked" and properties["DropInPaths"]
         if properties["NeedDaemonReload"] == "yes" and not is_exempt:
             return True

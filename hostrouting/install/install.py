@@ -137,9 +137,8 @@ def install(  # noqa: C901  eight steps, which are read in one piece
         return result
 
     try:
-        if errors:  # `raise_together` can join them only with failures of steps
-            as_steps = True
-        if as_steps:  # 7
+        # `raise_together` can join errors only with failures of steps.
+        if as_steps or errors:  # 7
             # Not `parts`: a part that the run leaves out is reported as a skipped step.
             steps = [phases.task(STEPS[part])(partial(make, part)) for part in all_parts]
             phases.serial(*steps).do(ctx)

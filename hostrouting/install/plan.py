@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from hostrouting.errors import Fault
     from hostrouting.host.operation import Operation
     from hostrouting.model.snapshot import Snapshot
-    from hostrouting.routes.steps import RouteStep
 
 ALLOWED_BY = "--allow-removal, in Python allow_removal=True"
 """How a removal is allowed: on the command line, and in a task."""
@@ -136,7 +135,10 @@ class Plan:
             check = check_document(self.report, mode=self.mode, findings=self.check_findings)
         return {
             "wouldFail": self.would_fail,
-            "steps": [_step_mapping(step) for step in self.routes.steps],
+            "steps": [
+                {"action": step.action, "route": str(step.route), "reason": step.reason}
+                for step in self.routes.steps
+            ],
             "operations": [each._asdict() for each in (*self.systemd, *self.operations)],
             "writes": list(self.files.written_paths),
             "removes": list(self.files.removes),
@@ -156,7 +158,3 @@ class Plan:
             lines += [f"afterwards: {family}" for family in self.report.families]
             lines += [finding for finding in self.check_findings if finding.name == "action"]
         return "\n".join(map(str, lines))
-
-
-def _step_mapping(step: RouteStep) -> dict[str, str]:
-    return {"action": step.action, "route": str(step.route), "reason": step.reason}

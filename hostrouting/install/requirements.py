@@ -16,8 +16,17 @@ from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, Remedy
 from hostrouting.gate.trusted import find_untrusted
-from hostrouting.gate.unit_gates import find_cancelled_gates, systemd_does_not_run
-from hostrouting.gate.unit_names import is_template, plain_instance, template_of
+from hostrouting.gate.unit_gates import (
+    OTHER_FILES,
+    find_cancelled_gates,
+    systemd_does_not_run,
+)
+from hostrouting.gate.unit_names import (
+    instance_pattern,
+    is_template,
+    plain_instance,
+    template_of,
+)
 from hostrouting.host.interpreter import missing_interpreter
 from hostrouting.host.layout import HostLayout
 from hostrouting.text import spoken
@@ -34,6 +43,7 @@ _BEFORE_THE_GATE = {
     "network-online.target",
 }
 """The targets that are reached before the gate runs, because it waits for the network."""
+_PROPERTIES = ("Id", "Before", "Environment", *OTHER_FILES)
 
 
 def find_requirements(
@@ -52,13 +62,15 @@ def find_requirements(
     yield from _unusable_interpreter(host, changes)
     manager = host.running_manager
     if manager is not None:
-        shown = manager.show(
-            ("Id", "Before", "Environment", "RootDirectory"), *map(plain_instance, gated)
-        )
+        shown = manager.show(_PROPERTIES, *map(plain_instance, gated))
         for unit, properties in zip(gated, shown, strict=True):
             yield from _why_it_cannot_be_gated(unit, properties)
             if HostLayout.drop_in_path(unit) in changes.written_paths:  # said once, at this run
                 yield from _lost_variables(unit, properties)
+        judged = {properties["Id"] for properties in shown}
+        for instance in manager.show(_PROPERTIES, *map(instance_pattern, gated)):
+            if instance["Id"] not in judged:
+                yield from _why_it_cannot_be_gated(instance["Id"], instance)
         yield from find_cancelled_gates(host, config)
     elif not host.is_image:
         yield systemd_does_not_run(gated)
@@ -92,10 +104,11 @@ def _unusable_interpreter(host: Host, changes: FileChanges) -> Iterator[Finding]
 def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterator[Finding]:
     """Yield an error if the gate cannot hold this unit back: if the name is an alias, because the
     gate compares the unit's own name; if the unit starts before something that the gate waits for;
-    or if it has RootDirectory=, from which root would run the gate. An order through other units is
-    not judged. `properties` of a template are those of one of its instances.
+    or if it has one of `OTHER_FILES`. An order through other units is not judged. `properties` of
+    a template are those of one of its instances.
     """
     before = sorted(_BEFORE_THE_GATE.intersection(properties["Before"].split()))
+    other_files = [name for name in OTHER_FILES if properties[name]]
     own_name = properties["Id"]
     remedy = "name the unit that needs the network, such as kubelet.service, in gate.units"
     if own_name != plain_instance(unit):
@@ -108,8 +121,12 @@ def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterato
             f"{unit} starts before {before[0]}, which the gate waits for: each would wait for the "
             "other"
         )
-    elif properties["RootDirectory"]:
-        sentence = f"{unit} has RootDirectory=, so root would run the gate from that folder"
+    elif other_files:
+        sentence = (
+            f"{unit} has {other_files[0]}=, so root would run the gate from files that may be "
+            "another user's"
+        )
+        remedy = "leave it out of gate.units, or take the setting away"
     else:
         return
     yield Finding("requirement", "error", sentence, unit, Remedy(remedy))
@@ -125,5 +142,5 @@ def _lost_variables(unit: str, properties: Mapping[str, str]) -> Iterator[Findin
             f"{unit} loses {spoken(lost)}, which its Environment= sets: in the gate, root would "
             "obey what a user of the unit may have set"
         )
-        remedy = Remedy(f"set it in the command: ExecStart=/usr/bin/env {lost[0]}=VALUE COMMAND")
+        remedy = Remedy("set it in the command: ExecStart=/usr/bin/env NAME=VALUE COMMAND")
         yield Finding("requirement", "warning", sentence, unit, remedy)

@@ -53,8 +53,9 @@ def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
             remove_markers(host.files)  # 1, of a check of the former configuration
         writer.stop_units()  # 2
         writer.change_files()  # 3 to 7
-    operations = tuple(writer.operations)
-    return Effects(files=writer.changed, operations=operations, warnings=plan.warnings)
+    return Effects(
+        files=writer.changed, operations=tuple(writer.operations), warnings=plan.warnings
+    )
 
 
 class _Writer:

@@ -137,7 +137,7 @@ def test_any_unit() -> None:
     with gate.host(GATED, more=FILES, machines=()) as system:
         every_kind_of_unit(system)
         no_variable_reaches_the_gate(system)
-        a_variable_that_its_unit_sets_is_named(system)
+        what_would_give_root_away_is_named(system)
         system.must("systemctl", "stop", "statuses.service")
         system.must("systemctl", "unset-environment", *_MANAGER)
         overlap(system, "add")
@@ -176,16 +176,38 @@ def no_variable_reaches_the_gate(system: System) -> None:
 
 
 SETS = "[Service]\nEnvironment=A=1 LD_PRELOAD=/x\nEnvironment='GCONV_PATH=/with blanks' TMPDIR=/x\n"
+MOUNTS = (
+    "BindPaths=/srv:/etc",
+    "BindReadOnlyPaths=/srv:/etc",
+    "ExtensionImages=/srv/image",
+    "MountImages=/srv/image:/etc",
+    "RootDirectory=/srv",
+    "RootImage=/srv/image",
+)
 
 
-def a_variable_that_its_unit_sets_is_named(system: System) -> None:
-    """The plan names the unit and the variables that it would lose, as systemd shows them."""
+def what_would_give_root_away_is_named(system: System) -> None:
+    """The plan names the unit and the variables that it would lose, as systemd shows them; and each
+    unit and loaded instance in which root would run the gate from other files than the host's.
+    """
     system.lay("/etc/systemd/system/own.service", f"{SETS}{_RUNS}")
+    system.lay("/etc/systemd/system/app@.service", f"[Service]\n{_RUNS}")
+    instances = [f"app@{number}.service" for number in range(len(MOUNTS))]
+    for instance, setting in zip(instances, MOUNTS, strict=True):
+        drop_in = f"/etc/systemd/system/{instance}.d/50-own.conf"
+        system.lay(drop_in, f"[Service]\n{setting}\n")
+    # systemd has loaded what a loaded unit names.
+    names = " ".join(instances)
+    system.lay("/etc/systemd/system/multi-user.target.d/50.conf", f"[Unit]\nAfter={names}\n")
     system.must("systemctl", "daemon-reload")
-    gated = GATED._replace(gate=GateConfig((*UNITS, "own.service")))
+    gated = GATED._replace(gate=GateConfig((*UNITS, "own.service", "app@.service")))
     system.lay(CONFIG, json.dumps(gated.to_mapping()))
     said = hostrouting(system, "plan", "--config", CONFIG).stdout
     assert "own.service loses GCONV_PATH and LD_PRELOAD, which its Environment= sets" in said
+    for instance, setting in zip(instances, MOUNTS, strict=True):
+        name = setting.partition("=")[0]
+        assert f"{instance} has {name}=, so root would run the gate from" in said
+    assert said.count("so root would run the gate from") == len(MOUNTS)
 
 
 def begin_slowly(system: System) -> None:

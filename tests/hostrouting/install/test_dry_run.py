@@ -45,6 +45,7 @@ LATE_REPLY = HostRoutingConfig(
     probe_rewrite=PROBES._replace(interfaces=("eth9",), ensure_route=True)
 )
 CONFLICT = "the same destination and metric"
+KUBE1 = "systemd-nspawn@kube1.service"
 PROBE_UNIT = "systemd-nspawn@hostrouting-probe.service"
 KUBELET = "kubelet.service"
 
@@ -148,8 +149,14 @@ CASES = {
         for target in ("sysinit", "basic", "network-pre", "network", "network-online")
     },
     "a unit with a root of its own": case(
-        f"{MACHINES} has RootDirectory=, so root would run the gate from that folder",
+        f"{MACHINES} has RootDirectory=, so root would run the gate from files that may be another "
+        "user's; leave it out of gate.units, or take the setting away",
         with_properties(PROBE_UNIT, RootDirectory="/srv/app"),
+    ),
+    "an instance with folders of its own": case(
+        f"{KUBE1} has BindPaths=, so root would run the gate from files that may be another "
+        "user's; leave it out of gate.units, or take the setting away",
+        with_properties(KUBE1, BindPaths="/srv:/etc:rbind"),
     ),
     "another name of a unit": case(
         "k8s.service is another name of kubelet.service, and the gate needs the unit's own; name "
