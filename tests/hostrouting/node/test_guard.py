@@ -195,6 +195,7 @@ def test_a_refusal_that_ends_during_the_pass(
     guarded.run_until(lost_at + 10)
     assert refused_at
     assert back == [{*HALVES}]
+    assert len([began for began, _ in guarded.passes if began > lost_at + 4]) < 3, "no more retries"
 
 
 def test_changes_all_the_time() -> None:

@@ -3,6 +3,7 @@
 To write the pages anew, after a look at the difference: pytest --snapshot-update.
 """
 
+import json
 from collections.abc import Callable
 from itertools import groupby
 from unittest import mock
@@ -19,7 +20,7 @@ from hostrouting.status import HostStatus, find_status, metric_lines, status_lin
 from hostrouting.testing import FakeHost
 from hostrouting.testing.interpreter import FakeInterpreter
 from tests.support.cli import say
-from tests.support.incidents import KUBELET, escaping_node, garble, refuse
+from tests.support.incidents import KUBELET, config, escaping_node, garble, refuse
 from tests.support.statuses import (
     INCIDENTS,
     OVERLAP,
@@ -158,6 +159,8 @@ def forget_unit(host: FakeHost) -> None:
     del manager_of(host).read[LAYOUT.unit_path(LAYOUT.check_unit)]
 
 
+BY_ETH9 = {"destination": "10.9.0.0/16", "dev": "eth9"}
+FOR_ETH9 = config() | {"staticRoutes": {"enabled": True, "routes": [BY_ETH9]}}
 COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
     "systemd has not read a unit": (right_but(forget_unit), APPLY.command),
     "a unit that fails is no work for apply": (
@@ -175,6 +178,10 @@ COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
     "in mode WARN, apply need not gate k3s": (
         right_but(lose_routes, start_k3s, routeOverlap={"expectedCidrs": ["172.16.0.0/16"]}),
         APPLY.command,
+    ),
+    "while a route waits for a device, a repair would wait, too": (
+        after(escaping_node, written(LAYOUT.config_path, json.dumps(FOR_ETH9), 0o644)),
+        "",
     ),
     "in mode STRICT, a cancelled gate makes a repair fail": (
         after(escaping_node, load_override),
