@@ -285,9 +285,10 @@ def _make_folder(place: str) -> None:
     parent = os.path.dirname(place)
     _make_folder(parent)
     try:
-        os.mkdir(place)
+        os.mkdir(place, 0o755)
     except FileExistsError:
         return
+    # This only adds what the umask took: others could never write there, not even for a moment.
     os.chmod(place, 0o755)  # noqa: S103  like other system folders
     _flush_folder(parent)
 

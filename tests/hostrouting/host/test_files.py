@@ -243,6 +243,35 @@ def test_mode(tmp_path: Path, umask: int) -> None:
     assert modes == [0o755, 0o755, 0o755, 0o644]
 
 
+@pytest.mark.linux
+def test_nobody_else_can_write_at_any_moment(tmp_path: Path) -> None:
+    """Not even between two calls of the system: what others make or open there first is theirs."""
+
+    def places_of_others() -> set[str]:
+        places: set[str] = set()
+        is_looking = False
+
+        def look(*_: object) -> None:
+            nonlocal is_looking
+            if is_looking:  # what looks is audited, too
+                return
+            is_looking = True
+            for place in tmp_path.rglob("*"):
+                if stat.S_IMODE(place.lstat().st_mode) & 0o022 and not place.is_symlink():
+                    places.add(str(place))
+            is_looking = False
+
+        os.umask(0)
+        sys.addaudithook(look)
+        HERE.write(f"{tmp_path}/etc/ours/text", "a text\n")
+        HERE.write(f"{tmp_path}/etc/ours/text", "another\n")
+        HERE.link(f"{tmp_path}/units/wants/link", "/nowhere")
+        HERE.lock(f"{tmp_path}/run/ours/lock", list).release()
+        return places
+
+    assert in_child(places_of_others) == set()
+
+
 @pytest.mark.parametrize("step", ["fsync", "replace"])
 def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     """If writing fails half way, the old text stays, and no temporary file is left."""

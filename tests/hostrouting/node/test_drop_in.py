@@ -135,18 +135,23 @@ def test_what_status_says_of_it(openings: dict[str, SandboxedNode]) -> None:
             assert names == ([] if change == "rm {file}" else ["file"]), change
 
 
-@pytest.mark.parametrize("umask", ["077", "000"])
-def test_the_command_that_a_refusal_names(node: SandboxedNode, umask: str) -> None:
-    """It opens the gate, whatever the umask is, and before anything of ours has run since the boot.
-    It stands in each kind of refusal.
+@pytest.mark.parametrize(
+    "before",
+    [
+        f"umask 077; rm -r {HostLayout.run_directory}",
+        f"umask 000; rm -r {HostLayout.run_directory}; chmod() {{ exit 1; }}",
+        f"touch {HostLayout.opening_path}; chown 1 {HostLayout.opening_path}",
+        f"touch {HostLayout.opening_path}; chmod 666 {HostLayout.opening_path}",
+    ],
+)
+def test_the_command_that_a_refusal_names(node: SandboxedNode, before: str) -> None:
+    """It opens the gate, whatever the umask is, before anything of ours has run since the boot, and
+    if an ignored file is there. The file is never one that others could write, not even until a
+    chmod. The command stands in each kind of refusal.
     """
     _, log = start(node)
     assert f"until the next boot, as root: {HostLayout.opening_command}\n" in log
-    node.run(
-        "sh",
-        "-c",
-        f"umask {umask}; rm -rf {HostLayout.run_directory}; {HostLayout.opening_command}",
-    )
+    node.run("sh", "-c", f"{before}; {HostLayout.opening_command}")
     assert start(node) == (0, f"{OPENED}REASON\n")
 
 
