@@ -28,7 +28,9 @@ class Files(Protocol):
         """
 
     def read_bytes(self, path: str) -> bytes | None:
-        """The content of a file, where `read` returns its text."""
+        """The content of a file, where `read` returns its text: at most its first 16 MB, because no
+        file of ours is as long.
+        """
 
     def look(self, path: str) -> Entry | None:
         """What is at the path, without following a link there (lstat); None if it is absent."""

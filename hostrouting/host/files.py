@@ -110,7 +110,9 @@ class LocalFiles:
             try:
                 require_kind("read", place, _entry(place, os.stat(place)), "file")
                 with open(place, "rb", opener=_open_without_waiting) as stream:
-                    return stream.read()
+                    # A longer file is not ours. The folder of the markers may be another user's, who
+                    # could fill the memory with it.
+                    return stream.read(16_000_000)
             except _ABSENT:
                 return None
 
