@@ -33,10 +33,10 @@ def _program(function: str) -> str:
 
 
 _SAY_THAT_IT_DID_NOT_RUN = (
-    '{ echo "<3>hostrouting: $1 was refused: the gate could not be run (exit $s), see the lines '
-    'above"; echo "<5>hostrouting: to see what to do, as root: $h status"; '
-    'echo "<5>hostrouting: to start ALL gated units without any check until the next boot, as '
-    f'root: {HostLayout.opening_command}"; }} >&2'
+    '{ say "<3>hostrouting: $u was refused: the gate could not be run (exit $s), see the lines '
+    'above"; say "<5>hostrouting: to see what to do, as root: $h status"; '
+    'say "<5>hostrouting: to start ALL gated units without any check until the next boot, as '
+    f'root: {HostLayout.opening_command}"; }}'
 )
 _GATE = "; ".join(
     (
@@ -44,10 +44,13 @@ _GATE = "; ".join(
         # at once, and it exits with 255 even if the unit counts SIGTERM as a success
         # (SuccessExitStatus=).
         "u=$1",
+        # The echo of some shells makes other characters of a backslash, which a name may have.
+        # systemd makes one backslash of two.
+        r'say() { printf "%s\\n" "$1" >&2; }',
         "stop() { kill $! 2>/dev/null",
         "wait $!",
         # A program that is still being loaded cannot log why it ends.
-        f'[ $? = {REFUSED} ] || echo "<3>hostrouting: $u was refused: a signal ended the gate" >&2',
+        f'[ $? = {REFUSED} ] || say "<3>hostrouting: $u was refused: a signal ended the gate"',
         "exit 255; }",
         "trap stop HUP INT QUIT TERM USR1 USR2",
         # The opening is a regular file of root's that only root can write and nobody can execute,
@@ -55,7 +58,7 @@ _GATE = "; ".join(
         f"f={HostLayout.opening_path} m= r=",
         "[ ! -O $f ] || m=$(ls -ld $f)",
         "case $m in -r[w-]-[r-]--[r-]--*) read -r r <$f;; esac",
-        'case $r in *[![:space:]]*) echo "<4>hostrouting: $1 starts UNCHECKED: $f: $r" >&2',
+        'case $r in *[![:space:]]*) say "<4>hostrouting: $u starts UNCHECKED: $f: $r"',
         "exit 0;; esac",
         # A unit may have a network of its own, which the + of the condition does not undo.
         "n=",

@@ -110,8 +110,8 @@ class LocalFiles:
             try:
                 require_kind("read", place, _entry(place, os.stat(place)), "file")
                 with open(place, "rb", opener=_open_without_waiting) as stream:
-                    # A longer file is not ours. The folder of the markers may be another user's, who
-                    # could fill the memory with it.
+                    # A longer file is not ours, and could fill the memory: the markers may be in
+                    # another user's folder.
                     return stream.read(16_000_000)
             except _ABSENT:
                 return None

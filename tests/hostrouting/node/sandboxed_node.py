@@ -28,8 +28,9 @@ done
 def command_of(text: str, setting: str, unit: str) -> list[str]:
     """The words of this command in the text of a unit, as systemd makes them."""
     [line] = re.findall(rf"(?m)^{setting}=(.*)$", text)
-    assert "\\" not in line, "shlex would not read it as systemd does"
-    words = shlex.split(line.removeprefix("+"))
+    # Within single quotes, systemd makes one backslash of two, and shlex leaves both.
+    assert "\\" not in line.replace("\\\\", ""), "shlex would not read it as systemd does"
+    words = [word.replace("\\\\", "\\") for word in shlex.split(line.removeprefix("+"))]
     expanded: list[str] = []
     for word in words:
         parts = re.split(r"(\$\$|%%|%n|\$\{INVOCATION_ID\})", word)

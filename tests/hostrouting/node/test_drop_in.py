@@ -29,9 +29,9 @@ COULD_NOT_BE_RUN = f"<3>hostrouting: {UNIT} was refused: the gate could not be r
 OPENED = f"<4>hostrouting: {UNIT} starts UNCHECKED: {HostLayout.opening_path}: "
 
 
-def gate(shell: tuple[str, ...] = SH) -> list[str]:
+def gate(shell: tuple[str, ...] = SH, unit: str = UNIT) -> list[str]:
     """The command before each start of the unit."""
-    words = command_of(DROP_IN_TEXT, "ExecCondition", UNIT)
+    words = command_of(DROP_IN_TEXT, "ExecCondition", unit)
     at = words.index("/bin/sh")
     words[at : at + 1] = shell
     return words
@@ -153,6 +153,31 @@ def test_the_command_that_a_refusal_names(node: SandboxedNode, before: str) -> N
     assert f"until the next boot, as root: {HostLayout.opening_command}\n" in log
     node.run("sh", "-c", f"{before}; {HostLayout.opening_command}")
     assert start(node) == (0, f"{OPENED}REASON\n")
+
+
+FORGED = r"app@a\n\0074\0063\0076hostrouting:\0040FORGED\0033[31m\c.service"
+"""A unit for whose name an echo that knows escapes would print a second line, in red."""
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_name_with_backslashes(tmp_path: Path, shell: tuple[str, ...]) -> None:
+    """It is printed as it is, with the words of a refusal, of an opening and after a signal."""
+    nodes = [opened(tmp_path / "opened", ":")]
+    for end in ("exit 3", "kill -TERM $PPID\nexec sleep 60"):
+        node = SandboxedNode(tmp_path / end[:4])
+        node.files.write(HostLayout.python_path, f"#!/bin/sh\n{end}\n", mode=0o755)
+        node.place(HostLayout.program_path).touch()
+        nodes.append(node)
+    logs = [
+        done.stderr.removeprefix("Terminated\n")
+        for done in run_on_each(nodes, *gate(shell, FORGED))
+    ]
+    could_not_be_run = "was refused: the gate could not be run (exit 3), see the lines above"
+    assert [log.split("\n")[0] for log in logs] == [
+        f"<4>hostrouting: {FORGED} starts UNCHECKED: {HostLayout.opening_path}: REASON",
+        f"<3>hostrouting: {FORGED} {could_not_be_run}",
+        f"<3>hostrouting: {FORGED} was refused: a signal ended the gate",
+    ]
 
 
 # The program
