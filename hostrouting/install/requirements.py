@@ -56,7 +56,7 @@ def find_requirements(
     gated = gated_units(config)
     if not gated:
         return  # all else is about the gate
-    for finding in find_untrusted(host.files):  # files of ours that others can write
+    for finding in find_untrusted(host.files, host.interpreter.find()):
         if finding.target not in changes.written_paths:  # else the run replaces the file
             yield finding
     yield from _unusable_interpreter(host, changes)
@@ -142,5 +142,10 @@ def _lost_variables(unit: str, properties: Mapping[str, str]) -> Iterator[Findin
             f"{unit} loses {spoken(lost)}, which its Environment= sets: in the gate, root would "
             "obey what a user of the unit may have set"
         )
-        remedy = Remedy("set it in the command: ExecStart=/usr/bin/env NAME=VALUE COMMAND")
-        yield Finding("requirement", "warning", sentence, unit, remedy)
+        yield Finding(
+            "requirement",
+            "warning",
+            sentence,
+            unit,
+            Remedy("set it in the command: ExecStart=/usr/bin/env NAME=VALUE COMMAND"),
+        )

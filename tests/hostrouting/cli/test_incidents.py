@@ -77,7 +77,7 @@ def type_other(host: FakeHost, command: str) -> None:
             host.kernel.ip_route("delete", route)
         case ["rm", path]:
             host.files.remove(path)
-        case ["chown", "root", path]:
+        case ["chown", "-h", "root", path]:
             host.files.owners[path] = 0
         case ["chmod", "go-w", path]:
             host.files.modes[path] &= ~0o022

@@ -71,7 +71,7 @@ def test_what_else_refuses() -> None:
     host.interpreter.broken = ""
     path = HostLayout.config_path
     host.files.modes[path] = 0o666
-    assert f"users other than root can write to {path}" in start(host)
+    assert f"users other than root can change {path}" in start(host)
     host.files.modes[path] = 0o600
     host.files.texts[path] = host.files.texts[path].replace(UNIT, "other.service")
     assert f"the configuration does not gate {UNIT}" in start(host)
