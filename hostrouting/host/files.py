@@ -109,7 +109,8 @@ class LocalFiles:
         with _host_errors("read", place):
             try:
                 require_kind("read", place, _entry(place, os.stat(place)), "file")
-                with open(place, "rb", opener=_open_without_waiting) as stream:
+                # If a fifo has come there meanwhile, this does not wait for a writer.
+                with open(os.open(place, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
                     # A longer file is not ours, and could fill the memory: the markers may be in
                     # another user's folder.
                     return stream.read(16_000_000)
@@ -209,11 +210,6 @@ class LocalFiles:
                 else:
                     del parts[-1]
         return "/".join((self._root, *parts)) or "/"
-
-
-def _open_without_waiting(place: str, flags: int) -> int:
-    """Open the file. If a fifo has come there meanwhile, this does not wait for a writer."""
-    return os.open(place, flags | os.O_NONBLOCK)
 
 
 def _look(place: str) -> Entry | None:
