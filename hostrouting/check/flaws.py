@@ -76,8 +76,12 @@ def _competing_defaults(judge: Judge) -> Iterator[Finding]:
     if cards:
         used = sorted(uplinks.devs)
         sentence = f"Linux prefers the default route of {spoken(used)} to that of {spoken(cards)}"
-        remedy = Remedy(
-            "name the intended devices with --dev NAME, or in routeOverlap.expectedDevs"
+        facts = {"candidates": [*used, *cards]}
+        yield Finding(
+            "default-routes",
+            "warning",
+            sentence,
+            spoken(cards),
+            Remedy("name the intended devices with --dev NAME, or in routeOverlap.expectedDevs"),
+            facts,
         )
-        facts = {"candidates": [*cards, *used]}
-        yield Finding("default-routes", "warning", sentence, spoken(cards), remedy, facts)

@@ -38,10 +38,14 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
         if family.verdict == "no-default-route":
             findings.append(_describe_missing_default(family, severity))
         findings += [_describe_escape(escape, family, severity) for escape in family.escapes]
-    findings += _describe_repair(report)
+    unclear: list[Finding] = []
     for family in report.families:
-        findings += _describe_unrepairable(family, severity)
-        findings += [*family.flaws, *family.doubts]
+        unclear += _describe_unrepairable(family, severity)
+        unclear += [*family.flaws, *family.doubts]
+    # Without a device that somebody has named, a repair could lead through the wrong card.
+    if all(finding.name != "default-routes" for finding in unclear):
+        findings += _describe_repair(report)
+    findings += unclear
     findings += _describe_allowances(report)
     return tuple(dict.fromkeys(findings))
 
@@ -180,7 +184,9 @@ def _describe_repair(report: CheckReport) -> Iterator[Finding]:
     if not report.routes:
         return
     mappings = [route.to_mapping() for route in report.routes]
-    remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(mappings)}")
+    remedy = None
+    if not _has_key_of_ours(report):  # else it is configured already
+        remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(mappings)}")
     sentence = f"{counted(len(mappings), 'static route')} would repair it"
     ranges: dict[str, None] = {}
     devs: dict[str, None] = {}
@@ -202,10 +208,15 @@ def repair_commands(report: CheckReport) -> tuple[str, ...]:
     There are no commands if a route of ours has the key of one of them: it cannot be added beside
     ours, so only a configuration repairs the host.
     """
-    ours = {route.key for route in report.snapshot.routes if route.protocol == OURS}
-    if any(route.key in ours for route in report.resolved):
+    if _has_key_of_ours(report):
         return ()
     return tuple(map(_addition_command, report.resolved))
+
+
+def _has_key_of_ours(report: CheckReport) -> bool:
+    """Whether a route of ours has the key of a route of the repair."""
+    ours = {route.key for route in report.snapshot.routes if route.protocol == OURS}
+    return any(route.key in ours for route in report.resolved)
 
 
 def _addition_command(route: Route) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hostrouting.check.check import check_kernel
 from hostrouting.check.document import check_document
-from hostrouting.check.repair_line import line_to_allow, repair_line
+from hostrouting.check.repair_line import line_to_allow, repair_line, typed
 from hostrouting.check.sentences import check_findings
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.finding import ESCAPES, Finding, Name, Remedy
@@ -36,8 +36,12 @@ class HostCheck(NamedTuple):
         """Add the findings for an operator to the report of a snapshot that was checked against
         `config`. `repair_options`: see the field.
         """
-        findings = tuple(_findings_of(report, config, repair_options))
-        return cls(report, config.route_overlap.mode, findings, repair_options)
+        return cls(
+            report,
+            config.route_overlap.mode,
+            tuple(_findings_of(report, config, repair_options)),
+            repair_options,
+        )
 
     def named(self, *names: Name) -> list[Finding]:
         """The findings with one of these names."""
@@ -82,6 +86,8 @@ def _findings_of(
     """Yield the findings of the check, with the commands that fit this host; then what hinders the
     probe rewrite. The finding "action" is about the routes of a repair (`report.routes`), and gets
     the command that sets them. A finding that a device may be allowed gets the command for this.
+    One about several default routes gets a command for each device; that which Linux prefers is
+    last, because what is there now may lead through another one.
     """
     configured = {route.key for route in config.static_routes.routes}
     for finding in check_findings(report, mode=config.route_overlap.mode):
@@ -91,7 +97,14 @@ def _findings_of(
                 remedy = None  # there is nothing to add to the configuration by hand
             remedy = Remedy("for good", repair_line(repair_options), otherwise=remedy)
         elif remedy is not None and "mayAllow" in finding.facts:
-            command = line_to_allow(repair_options, finding.facts["mayAllow"])
-            remedy = remedy._replace(command=command)
+            remedy = remedy._replace(
+                command=line_to_allow(repair_options, finding.facts["mayAllow"])
+            )
+        for dev in finding.facts.get("candidates", {}):
+            remedy = Remedy(
+                f"if {dev} is right",
+                repair_line(repair_options + typed("--dev", [dev])),
+                otherwise=remedy,
+            )
         yield finding._replace(remedy=remedy)
     yield from find_probe_obstacles(config, report.snapshot)

@@ -24,7 +24,6 @@ from functools import cache
 
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.finding import Remedy
-from hostrouting.host.layout import HostLayout
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import (
     OURS,
@@ -35,11 +34,8 @@ from hostrouting.model.route import (
     protocol_name,
 )
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.release import call
 from hostrouting.routes.steps import RoutePlan, RouteStep
 from hostrouting.routes.uplink import Need, Uplink
-
-TO_MOVE = Remedy("to have that now", call(f"apply --config {HostLayout.config_path}"))
 
 
 def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
@@ -106,7 +102,12 @@ def _plan_route(
     ):
         return RoutePlan(steps_for_key(wanted, present))
     else:
-        after_reboot = Need(f"lead {wanted.way}", TO_MOVE)
+        remedy = (
+            f"to keep it {working.way}, write dev and gateway into the route, and the dev into "
+            "routeOverlap.expectedDevs; or, if the other way is right, apply the configuration "
+            "as it is"
+        )
+        after_reboot = Need(f"lead {wanted.way}", Remedy(remedy))
     return RoutePlan(steps_for_key(working, present), staying=((after_reboot, static),))
 
 

@@ -230,6 +230,9 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
         lose_routes, lambda host: type_routes(host, *REPAIR, protocol=PROTOCOL_BOOT)
     ),
     "differs: another card has a better default route": without_routes(start_router),
+    "differs: another card has a better default route than the routes lead by": right_but(
+        start_router
+    ),
     "differs: another card has a better default route, and addresses escape": right_but(
         start_router, lose_routes
     ),

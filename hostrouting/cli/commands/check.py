@@ -48,11 +48,10 @@ def check_lines(check: HostCheck) -> Iterator[str]:
     yield from finding_lines(
         [each for each in check.findings if each.sentence not in said and each.name != "action"]
     )
-    # With "default-routes", the operator has to name the expected device before a repair.
-    if not check.report.routes or check.named("default-routes"):
+    actions = check.named("action")
+    if not actions:
         return
-    [action] = check.named("action")  # a finding about the routes of the repair
-    yield action.sentence
+    yield actions[0].sentence
     yield "Permanently, as root on the node:"
     yield f"  {repair_line(check.repair_options)}"
     commands = repair_commands(check.report)

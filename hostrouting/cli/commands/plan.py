@@ -58,7 +58,9 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         yield "The verdict afterwards:"
         yield from map(str, plan.report.families)
         # The lines of the families say what escapes, and "action" says what repairs it.
-        yield from finding_lines([each for each in plan.check_findings if each.name == "action"])
+        yield from finding_lines(
+            [each for each in plan.check_findings if each.name in {"action", "default-routes"}]
+        )
 
 
 def _failure_lines(plan: Plan) -> Iterator[str]:

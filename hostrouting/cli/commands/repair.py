@@ -32,8 +32,11 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     findings += [*check.named("unsafe", "no-default-route"), *check.doubts]
     # Only the check of the host as it is now has asked whether the kernel differs from its tables.
     findings += now.named("kernel-differs")
-    # Without the remedy of "action" (the routes of the repair), which is to type this command.
-    findings += [finding._replace(remedy=None) for finding in check.named("action")]
+    # Their remedy is to type this command. A doubt about default routes has no facts, and is there
+    # already.
+    for finding in check.named("action", "default-routes"):
+        if finding.facts:
+            findings.append(finding._replace(remedy=None))
     if findings:
         say("what to know about this repair:", *finding_lines(findings))
     if now.report.verdict == "ok" and not check.report.routes:

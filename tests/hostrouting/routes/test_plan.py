@@ -279,6 +279,7 @@ default via 10.0.0.2 dev eth0; PLACE proto ours B_AND_ETH1             | | keep
             [warning] = plan.warnings
             assert warning.name == "route-stays"
             assert f" will lead {added[0].way}; what is there now stays" in warning.sentence
+            assert str(warning.remedy).startswith(f"to keep it {plan.steps[0].route.way}, write ")
 
     def test_no_device_is_added(self) -> None:
         """Whatever next hops the default route had and has: who may not move routes adds no device,
