@@ -239,7 +239,9 @@ class Context:
         was_cancelled = False  # as the watcher saw it: what comes after the block does not count
 
         def watch() -> None:
-            """Wait for the end of the block or a cancellation; call back if it was cancelled."""
+            """Wait for the end of the block or a cancellation. Call back if the task is cancelled
+            then, or the block raised Cancelled.
+            """
             nonlocal watcher_has_ended, was_cancelled
             deadline = self._scope.stop.moment  # infinite without one
             self.clock.wait(lambda: block_has_ended or self.cancelled, deadline)

@@ -45,7 +45,8 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     """
     run = _Run(task, ctx)
     run.finish()
-    for number in tuple(run.signals):  # a copy: if another run is awaited, `_note` adds it again
+    # A copy: while another run is awaited, `_note` is still the handler, and appends to this list.
+    for number in tuple(run.signals):
         signal.raise_signal(number)
     if run.error is not None:
         raise run.error
@@ -163,7 +164,7 @@ class _Run:
         self.result: object = None
         self.error: BaseException | None = None
         self.signals: list[int] = []
-        """The signals that came during the run; an awaited run shares the list `_noted`."""
+        """The signals that came during the run: the list `_noted` if the main thread waits for it."""
         self._stopped_for = 0
         """For how many of these signals the run was stopped already."""
         self._task, self._action = task, action
@@ -185,8 +186,9 @@ class _Run:
             self.report.signal = self.ctx.run_scope.stop.signal
 
     def finish(self) -> None:
-        """Run the task to its end. In the main thread, SIGINT and SIGTERM cancel it. Another thread
-        runs the task itself, because Python calls the handlers of signals only in the main thread.
+        """Run the task to its end. In the main thread, run it in `self.thread`, and SIGINT and
+        SIGTERM cancel it. In any other thread, run it right there: no signal reaches that thread,
+        because Python calls the handlers of signals only in the main thread.
         """
         if threading.current_thread() is not threading.main_thread():
             # In a copy of the context variables, so that the tasks change none of the caller's.

@@ -208,8 +208,8 @@ class Step(Generic[T_co]):
         return json.dumps(self.to_mapping(), default=as_data)
 
     def to_mapping(self) -> dict[str, object]:
-        """What the JSON has. An error is at the step that raised it, a result at the step that
-        returned it: what its `to_mapping()` returns, or the object itself.
+        """The step and all steps inside it, as in the JSON. An error is at the step that raised it,
+        a result at the step that returned it. A result with a `to_mapping()` is given as mapping.
         """
         return {"schema": _SCHEMA, **self._values()}
 
