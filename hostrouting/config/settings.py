@@ -527,7 +527,7 @@ class HostRoutingConfig(NamedTuple):
     @property
     def asks_for_nothing(self) -> bool:
         """Whether the configuration needs no file on a host: it gates no unit and keeps no foreign
-        routes. If a pass has anything to do, a unit is gated (`gated_units`).
+        routes. If a pass has anything to do, `gated_units` names at least one unit.
         """
         return not gated_units(self) and self.manage_foreign != "keep"
 

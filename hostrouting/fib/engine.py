@@ -96,8 +96,8 @@ class ByPrefix:
     """Routes in an index: those to an address are found without a look at all the others."""
 
     def __init__(self, family: int, routes: Iterable[Route]) -> None:
-        """Sort the routes by the length and the first address of their prefix. Those to one prefix
-        keep the order in which they are given.
+        """Sort the routes by the length and the first address of their prefix. Routes to one
+        prefix keep the order in which they are given.
         """
         by_length: dict[int, dict[int, list[Route]]] = {}
         for route in routes:
@@ -219,7 +219,7 @@ class AppliedRule(NamedTuple):
 
     def selects_all(self, address: int) -> bool:
         """Whether the rule selects all packets to this address."""
-        if self.invert:  # it selects what is not to these addresses, whatever the conditions are
+        if self.invert:  # a packet to an address outside `to` is selected in any case
             return not self._is_inside(address)
         return self._is_inside(address) and not self.conditions
 
@@ -257,14 +257,16 @@ def conditions_of(rule: Rule) -> tuple[Condition, ...]:
 
 
 def _is_never_met(rule: Rule, condition: Condition, own: Iterable[IP]) -> bool:
-    """Whether no packet that the engine follows meets the condition. A `from` is never met if no
-    address of this host is in it. An `iif` is met by packets that arrive on the device, and these
-    are followed only if the rule has no `not`.
+    """Whether the condition is met by no packet that the engine follows: a `from` in which no
+    address of this host is, or an `iif` of a rule with `not`.
     """
     name, _ = condition
+    if name == "iif":
+        # Only packets that arrive on the device meet it. With `not`, they are not followed.
+        return rule.invert
     sources = rule.src
     if name != "from" or sources is None:
-        return name == "iif" and rule.invert
+        return False
     # IPv4 compares `from` with 0.0.0.0 while a packet has no source.
     is_for_no_source = rule.family == IPV4 and sources.first == 0
     # Packets from a loopback address never leave this host.
@@ -303,7 +305,7 @@ class Fib:
         """In the order of the lookup. The rule for VRFs is left out: it never selects packets
         outside a VRF, and those in a VRF are not followed.
         """
-        # Table main even if no rule looks it up: then packets miss its routes to pods.
+        # Table main even if no rule looks it up: `not_judged` and a repair look at its routes.
         by_table: dict[int, list[Route]] = {TABLE_MAIN: []}
         for rule in self.rules:
             if rule.action == "to_table":
@@ -312,7 +314,7 @@ class Fib:
             if route.table in by_table and route.prefix.family == family:
                 by_table[route.table].append(route)
         self.routes = [route for routes in by_table.values() for route in routes]
-        """The routes of all tables that a rule looks up, table by table."""
+        """The routes of these tables, table by table."""
         self.tables = {number: Table(family, routes) for number, routes in by_table.items()}
 
     @cached_property
@@ -399,11 +401,13 @@ class Fib:
                     plain = decision
                     by_conditions = applied
                 else:
+                    # With `not`, the rule selects packets that do not meet its conditions.
                     met = () if applied.invert else applied.conditions
                     others.append(OtherEnd(applied.rule, decision, met))
         rest = NO_ROUTE if rest is None else rest
         if plain is None or by_conditions is None:
             return rest, tuple(others)
+        # This rule does not select the rest: with `not`, packets that meet its conditions.
         met = by_conditions.conditions if by_conditions.invert else ()
         return plain, (*others, OtherEnd(by_conditions.rule, rest, met))
 
