@@ -127,8 +127,8 @@ class RouteBackend(Protocol):
     def snapshot(self, *, near: Collection[Prefix] | None = None) -> Snapshot:
         """The present links, addresses, rules and routes.
 
-        Links, and the addresses of each family, are in the order of the numbers of devices, rules
-        and routes in the kernel's order.
+        Links are sorted by number, and the addresses of each family by the numbers of their
+        devices. Rules and routes are in the kernel's order.
 
         With `near`, a backend may leave out routes that have a gateway, overlap none of these
         prefixes, are longer than /1 and are not of hostrouting (protocol 213): so a few routes
@@ -152,11 +152,12 @@ class RouteBackend(Protocol):
         """Carry out each request, in order, and return the result of each.
 
         This is not a transaction: after a refused change, the next one is still tried. The names of
-        devices are resolved during the call. Not idempotent: the kernel
-        refuses a request that was carried out before. Nothing is left to do then, so
-        `Outcome.is_done` is true. Raises BackendError (not-permitted) if this
-        process lacks the privilege; then nothing was changed. After any other BackendError, any
-        number of changes may have been made: take a snapshot to find out.
+        devices are resolved during the call. Not idempotent: the kernel refuses a request that was
+        carried out before, but `Outcome.is_done` is true, because nothing is left to do.
+
+        Raises BackendError (not-permitted) if this process lacks the privilege; then nothing was
+        changed. After any other BackendError, any number of changes may have been made: take a
+        snapshot to find out.
         """
 
     @abstractmethod

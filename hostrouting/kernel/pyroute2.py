@@ -110,8 +110,8 @@ class _Pipe(Netlink):
                 yield answer
 
     def batch(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
-        """Send each message; return the errors by the sequence number in the message. The handle
-        sends it with another number, and waits for the answer because of NLM_F_ACK.
+        """Send each message; return the errors by the sequence number in the message: pyroute2
+        sends it with another one. With NLM_F_ACK, pyroute2 waits for the kernel's answer.
         """
         errors: dict[int, KernelError] = {}
         for packed in messages:

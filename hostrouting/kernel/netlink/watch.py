@@ -18,7 +18,7 @@ from hostrouting.kernel.netlink.socket import Netlink, kernel_errors
 if TYPE_CHECKING:
     from phases import Clock
 
-_LONGEST_POLL = 3600.0  # seconds; poll does not accept infinity
+_LONGEST_POLL = 3600.0  # seconds; poll refuses infinity, and more than 24 days
 
 
 class NetlinkWatch(Watch):
@@ -43,7 +43,8 @@ class NetlinkWatch(Watch):
         poll.register(self._socket.fileno(), select.POLLIN)
         while True:
             seconds_left = max(deadline - time.monotonic(), 0.0)
-            poll.poll(min(seconds_left, _LONGEST_POLL) * 1000)  # milliseconds
+            # In milliseconds. A longer wait takes several polls.
+            poll.poll(min(seconds_left, _LONGEST_POLL) * 1000)
             with kernel_errors("listen to changes of routes any more"):
                 if self._socket.reports():
                     return True
