@@ -164,7 +164,7 @@ class _Run:
         self.result: object = None
         self.error: BaseException | None = None
         self.signals: list[int] = []
-        """The signals that came during the run: the list `_noted` if the main thread waits for it."""
+        """The signals that came during the run; the list `_noted` if the main thread waits."""
         self._stopped_for = 0
         """For how many of these signals the run was stopped already."""
         self._task, self._action = task, action

@@ -209,7 +209,7 @@ class Step(Generic[T_co]):
 
     def to_mapping(self) -> dict[str, object]:
         """The step and all steps inside it, as in the JSON. An error is at the step that raised it,
-        a result at the step that returned it. A result with a `to_mapping()` is given as mapping.
+        a result at the step that returned it. A result with a `to_mapping()` is a mapping.
         """
         return {"schema": _SCHEMA, **self._values()}
 

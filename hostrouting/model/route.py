@@ -236,7 +236,7 @@ class Route(NamedTuple):
     @property
     def usable_devs(self) -> tuple[str, ...]:
         """The devices by which packets can leave: those of all next hops that are not dead."""
-        if self.type in REFUSING:  # for such a route of IPv6, Linux lists the loopback device
+        if self.type in REFUSING:  # it drops packets, even if a next hop is given
             return ()
         return _devs_by(hop for hop in self.next_hops if not hop.dead)
 
