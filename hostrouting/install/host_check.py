@@ -26,7 +26,7 @@ class HostCheck(NamedTuple):
     report: CheckReport
     mode: Mode
     findings: tuple[Finding, ...]
-    repair_options: str = ""
+    repair_options: str
     """The options that a command `hostrouting repair` needs for this host (`repair_line`)."""
 
     @classmethod
@@ -50,11 +50,9 @@ class HostCheck(NamedTuple):
     @property
     def doubts(self) -> list[Finding]:
         """The findings because of which a verdict is undecided, or would be if nothing escaped:
-        those that are doubts in the report. They are compared by name and target, because here the
-        remedy may be another one.
+        those with the name of a doubt in the report. Here, the remedy may be another one.
         """
-        doubts = {(doubt.name, doubt.target) for doubt in self.report.doubts}
-        return [finding for finding in self.findings if (finding.name, finding.target) in doubts]
+        return self.named(*(doubt.name for doubt in self.report.doubts))
 
     def code(self) -> int:
         """The exit code of the verdict. A missing default route is an error, but has the code of a
@@ -76,8 +74,9 @@ def check_host(config: HostRoutingConfig, host: Host, *, repair_options: str = "
     command `hostrouting repair` that the findings propose, such as ` --config FILE`.
     """
     with host.open_kernel() as kernel:
-        report = check_kernel(kernel, config)
-    return HostCheck.of_snapshot(report, config, repair_options=repair_options)
+        return HostCheck.of_snapshot(
+            check_kernel(kernel, config), config, repair_options=repair_options
+        )
 
 
 def _findings_of(
@@ -96,7 +95,7 @@ def _findings_of(
             if configured.issuperset(route.key for route in report.routes):
                 remedy = None  # there is nothing to add to the configuration by hand
             remedy = Remedy("for good", repair_line(repair_options), otherwise=remedy)
-        elif remedy is not None and "mayAllow" in finding.facts:
+        elif remedy and "mayAllow" in finding.facts:
             remedy = remedy._replace(
                 command=line_to_allow(repair_options, finding.facts["mayAllow"])
             )
