@@ -103,9 +103,10 @@ class Devices:
         return routes
 
     def _leads_to_pods(self, route: Route) -> bool:
-        """Whether the route leads to pods of this node. A route to one address does by a
-        pod's device or a bridge of pods, unless the address is the device's own. A route to a
-        network does by such a bridge, or by cilium_host (`POD_NETWORKS`) with an address in it.
+        """Whether the route leads to pods of this node. A route to one address does if its device
+        is a pod's or a bridge of pods, and the address is not the device's own. A route to a
+        network does if its device is a bridge of pods, or is cilium_host (`POD_NETWORKS`) and has
+        an address in the network.
         """
         own = [address for address in self.addresses if address.dev in route.devs]
         is_by_bridge = any(self.is_used_as(dev, "bridge") for dev in route.devs)

@@ -76,17 +76,18 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
             doubtful |= all_devs
     # The devices of the first default route without a tunnel, if a tunnel is expected.
     hidden = devs_hidden_by_a_tunnel(devs, defaults, links)
-    card = _card_below_tunnel(hidden, devs, devices)
+    card_below_tunnel = _card_below_tunnel(hidden, devs, devices)
     hidden_card = None
     # A tunnel that the configuration names may have no default route, and then hides no card.
     if has_tunnel(devs & devs_that_count, links):
-        hidden_card = card
+        hidden_card = card_below_tunnel
     expected = devs | doubtful
-    # A default route by a tunnel in doubt, or by a dummy, does not show which card is the uplink.
+    # If no card is expected, a default route by a tunnel in doubt or by a dummy does not show which
+    # card is the uplink. A tap that is not in doubt is the uplink itself.
     is_card_known = bool(configured) or any(map(devices.may_be_card, expected))
     has_dummy = any(links[dev].kind == "dummy" for dev in expected & links.keys())
     is_card_unknown = (bool(doubtful) or has_dummy) and not is_card_known
-    return Uplinks(expected, defaults, card, hidden_card, doubtful, is_card_unknown)
+    return Uplinks(expected, defaults, card_below_tunnel, hidden_card, doubtful, is_card_unknown)
 
 
 # The default routes.
@@ -153,9 +154,9 @@ def _routes_that_count(
 ) -> tuple[Route, ...]:
     """The default routes through the devices that count, with only these next hops.
 
-    All of these count if each one of length 0 is a tunnel's. Otherwise two halves (/1) count only
-    if they are a tunnel's, as OpenVPN's are (`redirect-gateway def1`): two halves by another device
-    are probably the very routes that the check has to find.
+    If a device that is not a tunnel has one of length 0, two halves (/1) count only if they are a
+    tunnel's, as OpenVPN's are (`redirect-gateway def1`): halves by another device are probably the
+    very routes that the check has to find. Otherwise all count.
 
     Field state: bgp-halves-before-a-vpn (its only default route of length 0 is a tunnel's).
     """
@@ -173,7 +174,7 @@ def _card_below_tunnel(
     """Return the card by which an expected tunnel sends its packets, or None if that is unclear.
     `hidden` are the devices of the first default route that is not a tunnel's; the card is the only
     one of them. `devs` are the expected devices. If there are cards among them (eth0 beside wg0),
-    the card below the tunnel must be one of these.
+    another card is not below the tunnel: a rail, too, can have a default route.
 
     Field states: rail-beside-a-named-full-tunnel, rail-beside-a-named-tunnel.
     """

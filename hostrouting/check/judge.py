@@ -421,6 +421,7 @@ def _serves(cni: Cni, pods_cni: Cni) -> bool:
     """
     if pods_cni.name in {cni.name, BRIDGE_PLUGIN}:
         return True
+    # None: its devices can lead to the pods of every CNI.
     return cni.serves is None or pods_cni.name in cni.serves
 
 

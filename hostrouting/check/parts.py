@@ -20,13 +20,13 @@ T = TypeVar("T")
 
 
 def find_parts(judge: Judge, first: int, last: int) -> Iterator[Part]:
-    """Judge these addresses: yield their parts, in order. The first address of a cell stands for
-    all of it.
+    """Judge these addresses: yield their parts, in order. Each cell is a range for which Linux
+    decides alike, so only its first address is looked up.
     """
     for low, high in judge.fib.cells(first, last):
-        decision, ends = judge.fib.ends(low)
+        decision, other_ends = judge.fib.ends(low)
         opinion = judge.opinion_on_packets_to(low, decision)
-        others = dict.fromkeys(judge_other_end(judge, decision, each, low) for each in ends)
+        others = dict.fromkeys(judge_other_end(judge, decision, end, low) for end in other_ends)
         yield Part(low, high, decision, opinion, tuple(others))
 
 

@@ -39,8 +39,9 @@ class Refusals(NamedTuple):
 
     def opinion(self, route: Route) -> Opinion:
         """The opinion on packets that this route refuses: fine if a row of the table of CNIs
-        fits, with its proof; in doubt if only the proof is missing, or if no row fits, but the
-        range may be a node's block and holds a pod; else an escape.
+        fits, and the host has the proof that the row asks for (`config.cni.Proof`); in doubt if
+        only the proof is missing, or if no row fits, but the range may be a node's block and holds
+        a pod; else an escape.
         """
         # A CNI has no addresses in the networks of services.
         if any(route.prefix.overlaps(services) for services in self.services):
