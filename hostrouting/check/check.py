@@ -198,7 +198,8 @@ def _doubts_about_own_addresses(judge: Judge) -> Iterator[RangeInDoubt]:
         return
     local = {route.prefix for route in fib.snapshot.routes if route.table == TABLE_LOCAL}
     for address in judge.devices.addresses:
-        # Not 127.0.0.1: it would be named wherever the rule is missing, and nobody else uses it.
+        # An address on a port of a VRF has its local route in the table of the VRF. Not 127.0.0.1:
+        # it would be named wherever the rule is missing, and nobody else uses it.
         can_be_local = address.dev != "lo" and Prefix.of(address.ip) in local
         if can_be_local and fib.lookup(address.ip).kind not in {"local", NOT_JUDGED}:
             yield Opinion(Grade.DOUBT, MISSING_RULE), int(address.ip), int(address.ip)

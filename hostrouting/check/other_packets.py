@@ -81,9 +81,8 @@ def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
 def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
     """Judge the packets of this host's own connections. TCP looks up a route twice: first without a
     source, and then with the source that the first route has given. So packets with this source are
-    usual ones, and must not escape. `other.end` is where packets go that meet its rule (`met`), or
-    that do not. Return None if the rule does not select by the source alone, or if no packet with
-    such a source has this end.
+    usual ones, and must not escape. Return None if the rule of this end does not select by the
+    source alone, or if no packet with such a source has this end.
 
     The host also answers pods of this node from its own address, by kubelet for example. So if this
     end does not lead to the pods, the addresses of the expected devices are such sources, too.
@@ -95,7 +94,8 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
     # Usual packets need not meet a further condition, such as a mark.
     if block is None or len(conditions_of(other.end.rule)) > 1:
         return None
-    is_inside = bool(other.met)  # else these are the packets from all other sources
+    # This end is for the packets from the block or, if nothing is met, for those from elsewhere.
+    is_inside = bool(other.met)
     # For each source that Linux may choose: whether packets from it have this end.
     have_end = [(ip in block) is is_inside for ip in _sources_of(judge, other.plain)]
     if other.opinion_on_route.name == PODS_HIDDEN and not any(have_end):

@@ -123,9 +123,9 @@ def _why_delete_instead(judge: Judge, part: Part) -> Why | None:
 
 def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[Prefix]:
     """Yield the prefixes of the static routes that would decide for this part: the prefix of the
-    block or, if table main has a more specific route, the prefix of that. If Linux would prefer the
-    present route to a new one with its prefix, yield the halves that overlap the part instead; a
-    single address has none, so no route can help there.
+    block or, if table main has a more specific route, the prefix of that. If a new route with this
+    prefix would not be used, yield the halves that overlap the part instead; a single address has
+    none, so no route can help there.
     """
     # The route of table main to these addresses. All addresses of a part have the same.
     present = judge.fib.tables[TABLE_MAIN].best(part.first)
@@ -134,7 +134,8 @@ def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[Prefix
     if present is not None and present.prefix.length >= block.length:
         prefix = present.prefix
         metric = DEFAULT_METRIC[judge.fib.family]  # that of a new route
-        # Our own route with the same key gives way to the new one.
+        # Linux prefers a lower metric. With the same one, the present route stays, and no new one
+        # is added beside it; only a route of ours gives way.
         is_replaced = present.protocol == OURS and present.metric == metric
         is_outranked = present.metric <= metric and not is_replaced
     # A static route cannot be a default route, but its halves can be static routes.
@@ -235,6 +236,8 @@ def _with_rule(judge: Judge, destination: Prefix, reasons: Reasons) -> Reasons:
         is_inside = destination.first <= part.first <= destination.last
         needs_rule = is_inside and why is not None and why.rule is None
         if needs_rule and _is_repaired(Change(part, _part_around(after, part.first))):
+            # The reason may have been `below-a-cni`, whose remedy is to delete a route. The new rule
+            # lets Linux use the hidden route again, so the reason is the earlier rule.
             with_rule.append((part, _why_still(part, None)._replace(rule=rule)))
         else:
             with_rule.append((part, why))
@@ -301,7 +304,9 @@ def _part_around(parts: Sequence[Part], address: int) -> Part:
 
 
 def _is_worse(changes: Iterable[Change]) -> bool:
-    """Whether any range is worse with the proposal: its plain packets, or the worst of all."""
+    """Whether the proposal makes any range worse: the opinion on its plain packets, or the worst
+    of all opinions on it.
+    """
     for before, after in changes:
         if after.opinion.grade > before.opinion.grade or after.worst_grade > before.worst_grade:
             return True

@@ -96,11 +96,12 @@ def _describe_escape(escape: Escape, family: FamilyReport, severity: Severity) -
 
 
 def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> bool:
-    """Whether only the deletion of this route, by which packets escape, repairs that: it refuses
-    them or keeps them on this host, or no static route could be right or decide instead of it.
-    Never a default route or one of ours, nor a route of another table, which may be a VPN's.
+    """Whether the remedy is to delete this route, by which packets escape: always if the route
+    refuses them or keeps them on this host. A route through devices is deleted only if no static
+    route could be right or decide instead of it, and never if it is a default route, one of ours,
+    or in another table than main, which may be a VPN's.
     """
-    if not escape.devs:  # they are refused or kept
+    if not escape.devs:  # no packet leaves: the route refuses them or keeps them
         return True
     if route.table != TABLE_MAIN or route.prefix.length == 0 or route.protocol == OURS:
         return False
@@ -220,7 +221,7 @@ def _has_key_of_ours(report: CheckReport) -> bool:
 
 
 def _addition_command(route: Route) -> str:
-    """The command that adds this route, without a protocol."""
+    """The command that adds this route, without our protocol: `repair_commands` says why."""
     key = str(route.prefix)
     if route.metric:
         key += f" metric {route.metric}"

@@ -30,7 +30,7 @@ def why_refused(host: FakeHost, unit: str) -> tuple[str, ...]:
     broken = host.interpreter.why_not_run()
     if broken:
         reasons.append(f"the program cannot be run: {broken}")
-    if not reasons:  # otherwise the gate of a node makes no pass
+    if not reasons:  # a gate that is not trusted, or that cannot be run, makes no pass
         reasons = _reasons_of_pass(host, unit)
     if not reasons:
         return ()
