@@ -236,8 +236,8 @@ def _with_rule(judge: Judge, destination: Prefix, reasons: Reasons) -> Reasons:
         is_inside = destination.first <= part.first <= destination.last
         needs_rule = is_inside and why is not None and why.rule is None
         if needs_rule and _is_repaired(Change(part, _part_around(after, part.first))):
-            # The reason may have been `below-a-cni`, whose remedy is to delete a route. The new rule
-            # lets Linux use the hidden route again, so the reason is the earlier rule.
+            # The reason may have been `below-a-cni`, whose remedy is to delete a route. With the
+            # rule, Linux uses the hidden route again, so the reason is now the earlier rule.
             with_rule.append((part, _why_still(part, None)._replace(rule=rule)))
         else:
             with_rule.append((part, why))
