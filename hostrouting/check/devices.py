@@ -32,8 +32,7 @@ class Devices:
     def __init__(self, fib: Fib) -> None:
         """Take the devices, and the addresses of the family, from the snapshot of these tables."""
         self.links = fib.snapshot.links_by_name
-        addresses = fib.snapshot.addresses
-        self.addresses = [each for each in addresses if each.ip.version == fib.family]
+        self.addresses = [each for each in fib.snapshot.addresses if each.ip.version == fib.family]
         self._fib = fib
 
     # Whose a device is.

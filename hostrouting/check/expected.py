@@ -119,8 +119,8 @@ def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
     halves = [route for half in every.halves() for route in table.routes_to(half)[:1]]
     if len(halves) == 2 and all(route.type == "unicast" for route in halves):
         first, second = halves
-        hops = dict.fromkeys([*first.next_hops, *second.next_hops])
-        yield first._replace(next_hops=tuple(hops))
+        next_hops = first.next_hops + second.next_hops
+        yield first._replace(next_hops=tuple(dict.fromkeys(next_hops)))
     for route in table.routes_to(every):
         if route.type == "unicast":
             yield route

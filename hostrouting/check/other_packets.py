@@ -64,8 +64,9 @@ def judge_other_end(judge: Judge, plain: Decision, end: OtherEnd, address: int) 
         opinion_on_route = judge.opinion(end.decision, are_marked=True)
     else:
         opinion_on_route = judge.opinion_on_packets_to(address, end.decision)
-    other = OtherPackets(end, plain, met, opinion_on_route)
-    return first_opinion(RULES_FOR_OTHER_ENDS, judge, other)
+    return first_opinion(
+        RULES_FOR_OTHER_ENDS, judge, OtherPackets(end, plain, met, opinion_on_route)
+    )
 
 
 def intended(judge: Judge, other: OtherPackets) -> Opinion | None:

@@ -254,8 +254,9 @@ class FamilyReport(NamedTuple):
         """
         ips: set[IP] = set()
         for address in self.snapshot.addresses:
-            is_expected = address.dev in self.expected_devs
-            if address.ip.version == self.family and is_expected and address.ip not in LINK_LOCAL:
+            if address.dev not in self.expected_devs or address.ip in LINK_LOCAL:
+                continue
+            if address.ip.version == self.family:
                 ips.add(address.ip)
         return ips.pop() if len(ips) == 1 else None
 

@@ -86,7 +86,7 @@ def _describe_escape(escape: Escape, family: FamilyReport, severity: Severity) -
         remedy = Remedy("if that route is not intended", deletion_command(route))
     elif cni or _may_be_intended(escape, family):
         links = family.snapshot.links_by_name
-        facts["mayAllow"] = {dev: links[dev].kind for dev in escape.devs}
+        facts["mayAllow"] = {dev: links[dev].kind for dev in links if dev in escape.devs}
         if cni:
             remedy = Remedy(
                 "the routes of a repair lead to the default gateway, which need not know pods; if "

@@ -4,7 +4,7 @@ from hostrouting.check.sentences import check_findings
 from hostrouting.model.rule import Rule
 from tests.support.ip_text import HostRow, host_rows
 from tests.support.nodes import with_rules
-from tests.support.topologies import checked, checked_as, vm_of
+from tests.support.topologies import address, checked, checked_as, vm_of
 
 
 @host_rows("""
@@ -314,10 +314,12 @@ def test_a_default_route_that_every_rule_suppresses() -> None:
 
 
 def test_a_device_that_vanished_while_it_was_read() -> None:
-    """Routes may name a device that is no longer listed."""
-    report = checked(vm_of("172.16.0.0/16 dev gone"))
+    """Routes and addresses may name a device that is not listed, or not yet."""
+    host = vm_of("172.16.0.0/16 via 10.0.0.9 dev gone proto 80; link cali1 veth")
+    host = host._replace(addresses=(*host.addresses, address("10.96.0.9/24", "gone")))
+    report = checked(host, service_cidrs=["10.96.0.0/16"])
     assert report.verdict == "overlap"
-    assert check_findings(report, mode="WARN")[0].remedy is None
+    assert check_findings(report, mode="WARN")[0].facts["mayAllow"] == {}
 
 
 def test_the_neighbours_on_a_card_that_a_tunnel_hides_are_named() -> None:
