@@ -6,6 +6,7 @@ that `apply` would write are found elsewhere (`install`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.program import Program
@@ -31,11 +32,11 @@ def find_faults(
     """
     reasons_to_refuse = [*faults]
     if units:
-        try:
-            reasons_to_refuse += find_untrusted(host.files)
-            reasons_to_refuse += _unusable_program(host)
-        except HostError:  # this user may not read our folders
-            reasons_to_refuse = [*faults]
+        with suppress(HostError):  # this user may not read our folders
+            untrusted = [*find_untrusted(host.files)]
+            reasons_to_refuse += untrusted
+            if not untrusted:  # else root would run what others can change
+                reasons_to_refuse += _unusable_program(host)
     gates = judge_gates(host, units)
     if gates.held:
         reasons_to_refuse = [each._replace(name="gate-shut") for each in reasons_to_refuse]

@@ -32,9 +32,11 @@ def find_untrusted(files: Files, *others: str) -> Iterator[Finding]:
                 break  # what comes after a link of another user is his choice, also its name
     for place in untrusted:
         sentence = f"users other than root can change {place}, so the gate lets no unit pass"
-        look_first = "look first at what others may have written there, then"
-        command = f"{command_of('chown -h root', place)} && {command_of('chmod go-w', place)}"
-        yield Finding("file", "error", sentence, place, Remedy(look_first, command))
+        remedy = Remedy(
+            "look first at what others may have written there, then",
+            f"{command_of('chown -h root', place)} && {command_of('chmod go-w', place)}",
+        )
+        yield Finding("file", "error", sentence, place, remedy)
 
 
 def _way_to(files: Files, path: str) -> Iterator[str]:

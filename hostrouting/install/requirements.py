@@ -52,14 +52,16 @@ def find_requirements(
     """Yield a finding for each thing that this host lacks for the configuration: an error; in an
     image, a warning for what it may still get. `changes` are those that the run would make.
     """
-    yield from _unusable_paths(host, changes)
+    # What is in the place of a file, and is not replaced: a mask, a folder, a link, or another
+    # program's file.
+    for file in changes.writes:
+        obstacle = file.find_obstacle(host.files)
+        if obstacle is not None:
+            yield obstacle
     gated = gated_units(config)
     if not gated:
         return  # all else is about the gate
-    for finding in find_untrusted(host.files, host.interpreter.find()):
-        if finding.target not in changes.written_paths:  # else the run replaces the file
-            yield finding
-    yield from _unusable_interpreter(host, changes)
+    yield from _unusable_program(host, changes)
     manager = host.running_manager
     if manager is not None:
         shown = manager.show(_PROPERTIES, *map(plain_instance, gated))
@@ -76,21 +78,21 @@ def find_requirements(
         yield systemd_does_not_run(gated)
 
 
-def _unusable_paths(host: Host, changes: FileChanges) -> Iterator[Finding]:
-    """Yield a finding for each path that we have to write, and where something is that we do not
-    replace: a mask, a folder, a link, or another program's file.
+def _unusable_program(host: Host, changes: FileChanges) -> Iterator[Finding]:
+    """Yield an error for each file that others can change and the run does not replace; without
+    one, a finding if no Python on the node can run the program: a Python that others can change is
+    not tried. A warning is enough for an image, which may get a Python later.
     """
-    for file in changes.writes:
-        obstacle = file.find_obstacle(host.files)
-        if obstacle is not None:
-            yield obstacle
-
-
-def _unusable_interpreter(host: Host, changes: FileChanges) -> Iterator[Finding]:
-    """Yield a finding if no Python on the node can run the program. A warning is enough for an
-    image, which may get a Python later.
-    """
-    if not host.interpreter.find():
+    python = host.interpreter.find()
+    untrusted = [
+        finding
+        for finding in find_untrusted(host.files, python)
+        if finding.target not in changes.written_paths
+    ]
+    if untrusted:
+        yield from untrusted
+        return
+    if not python:
         yield missing_interpreter()._replace(severity="warning" if host.is_image else "error")
         return
     for file in changes.writes:

@@ -3,6 +3,7 @@
 import pytest
 
 from hostrouting.config.settings import GateConfig
+from hostrouting.gate.health import find_faults
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeManager, h200
 from tests.support.tasks import LAYOUT, WANTED, configured, run
@@ -48,3 +49,18 @@ def test_another_mode_of_the_program() -> None:
     assert note.sentence == f"{LAYOUT.program_path} has the mode 644, and not 755"
     run(Configure(WANTED, host=host))
     assert Configure(WANTED, host=host).plan().is_empty
+
+
+def test_an_interpreter_that_others_can_change() -> None:
+    """It is named, and root does not run it, neither to find out more nor to compile."""
+    python = "/usr/bin/python3"
+    for host in (FakeHost(kernel=h200()), configured(GATED)):
+        host.files.programs[python] = b""
+        host.files.owners[python] = 1
+        host.interpreter.broken = "it was run"
+        host.files.programs.pop(LAYOUT.program_path, None)  # so it has to be compiled
+        plan = Configure(GATED, host=host).plan()
+        assert plan.would_fail.startswith(f"users other than root can change {python}, so ")
+        assert "it was run" not in str(plan.findings) + plan.would_fail
+    [untrusted] = find_faults(host, [KUBELET])
+    assert untrusted.target == python
