@@ -81,13 +81,13 @@ def find_requirements(
 def _unusable_program(host: Host, changes: FileChanges) -> Iterator[Finding]:
     """Yield an error for each file that others can change and the run does not replace; without
     one, a finding if no Python on the node can run the program: a Python that others can change is
-    not tried. A warning is enough for an image, which may get a Python later.
+    not tried. An image may get other modes later, and a Python, so a warning is enough for that.
     """
     python = host.interpreter.find()
     untrusted = [
         finding
         for finding in find_untrusted(host.files, python)
-        if finding.target not in changes.written_paths
+        if not host.is_image and finding.target not in changes.written_paths
     ]
     if untrusted:
         yield from untrusted
