@@ -32,12 +32,6 @@ def _program(function: str) -> str:
     return f'{python} "$1" /proc/self/fd/3 3<{HostLayout.program_path}'
 
 
-_SAY_THAT_IT_DID_NOT_RUN = (
-    '{ say "<3>hostrouting: $u was refused: the gate could not be run (exit $s), see the lines '
-    'above"; say "<5>hostrouting: to see what to do, as root: $h status"; '
-    'say "<5>hostrouting: to start ALL gated units without any check until the next boot, as '
-    f'root: {HostLayout.opening_command}"; }}'
-)
 _GATE = "; ".join(
     (
         # Python runs in the background, and the shell waits for it: so a signal reaches the shell
@@ -70,10 +64,22 @@ _GATE = "; ".join(
         f"[ $s != {PASSED} ] || exit 0",
         # The command that opens the gate needs this folder, which the program would have made.
         f"[ -d {HostLayout.run_directory} ] || mkdir -m 755 {HostLayout.run_directory}",
-        # A command for the operator: the link to Python may not work, and the program may be gone.
-        f'h="$(ls /usr/bin/python3.?? 2>/dev/null | tail -1) {HostLayout.program_path}"',
-        f"[ -e {HostLayout.program_path} ] || h=hostrouting",
-        f"[ $s = {REFUSED} ] || {_SAY_THAT_IT_DID_NOT_RUN}",
+        f"[ $s != {REFUSED} ] || exit 255",
+        (
+            'say "<3>hostrouting: $u was refused: the gate could not be run (exit $s), see the '
+            'lines above"'
+        ),
+        # For the operator: the link to Python may not work, and the program may be damaged or gone.
+        "p=$(ls /usr/bin/python3.?? 2>/dev/null | tail -1)",
+        f'h="$p {HostLayout.program_path}"',
+        "timeout 9 $h --help >/dev/null 2>&1 || h=hostrouting",
+        'h="to see what to do, as root: $h status"',
+        '[ "$p" ] || h="install Python 3.10 or newer, as the package python3 or python3.N"',
+        'say "<5>hostrouting: $h"',
+        (
+            'say "<5>hostrouting: to start ALL gated units without any check until the next boot, '
+            f'as root: {HostLayout.opening_command}"'
+        ),
         # With 1 to 254, systemd would skip the start and report a success.
         "exit 255",
     )

@@ -31,7 +31,7 @@ class HostCheck(NamedTuple):
 
     @classmethod
     def of_snapshot(
-        cls, report: CheckReport, config: HostRoutingConfig, *, repair_options: str = ""
+        cls, report: CheckReport, config: HostRoutingConfig, *, repair_options: str
     ) -> HostCheck:
         """Add the findings for an operator to the report of a snapshot that was checked against
         `config`. `repair_options`: see the field.
@@ -60,7 +60,7 @@ class HostCheck(NamedTuple):
         """
         if self.named(*ESCAPES):
             return PROBLEM
-        if self.report.doubts or self.named("no-default-route"):
+        if self.doubts or self.named("no-default-route"):
             return CANNOT_DECIDE
         return FINE
 

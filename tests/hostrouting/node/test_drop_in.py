@@ -1,6 +1,7 @@
 """The line of shell in the drop-in, run as systemd would."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,7 +13,9 @@ from hostrouting.boot.files import render_config
 from hostrouting.boot.units import DROP_IN_TEXT, UNITS
 from hostrouting.gate.unit_gates import judge_gates
 from hostrouting.host.host import Host
+from hostrouting.host.interpreter import TO_INSTALL
 from hostrouting.host.layout import HostLayout
+from hostrouting.release import PASSED
 from tests.hostrouting.node.sandboxed_node import SandboxedNode, command_of, run_on_each
 from tests.support.compiled import compiled_program
 from tests.support.node import UNIT, wanting
@@ -225,6 +228,38 @@ def test_something_else_than_the_program_or_the_interpreter(tmp_path: Path) -> N
         assert COULD_NOT_BE_RUN in log, change
 
 
+@pytest.mark.parametrize(
+    ("change", "advice"),
+    [
+        (f"ln -sf /nowhere {PYTHON}", r"to see what to do, as root: (/usr/bin/python3\.\d\d .*)"),
+        (
+            f"truncate --size={SIZE // 2} {PROGRAM}",
+            "to see what to do, as root: hostrouting status",
+        ),
+        (f"rm {PROGRAM}", "to see what to do, as root: hostrouting status"),
+    ],
+)
+def test_the_command_that_says_what_to_do(node: SandboxedNode, change: str, advice: str) -> None:
+    """It works as it stands: it runs the program of the node only if that can be run."""
+    node.install(PASSES)
+    subprocess.run(["sh", "-c", change.replace("/etc", str(node.place("/etc")))], check=True)
+    _, log = start(node)
+    [matched] = re.finditer(f"(?m)^<5>hostrouting: {advice}$", log)
+    for command in matched.groups():
+        assert node.run("sh", "-c", command).stdout.startswith("DIFFERS: "), command
+
+
+def test_no_interpreter(node: SandboxedNode) -> None:
+    """No command could run: the log says what to install."""
+    node.install(PASSES)
+    node.place(HostLayout.python_path).unlink()
+    command = [word.replace("/usr/bin/python3.", "/nowhere/python3.") for word in gate()]
+    log = node.run(*command).stderr
+    assert f"\n<5>hostrouting: {TO_INSTALL.words}\n" in log
+    assert "to see what to do" not in log
+    assert log.endswith(f"{HostLayout.opening_command}\n")
+
+
 ENDS = [f"exit {status}" for status in (0, 1, 96, 97, 98, 99, 255)] + ["kill -KILL $$"]
 
 
@@ -247,16 +282,20 @@ def test_an_interpreter_that_is_too_old(node: SandboxedNode) -> None:
     node.install(PASSES)
     python = f'exec {os.path.realpath(sys.executable)} -I -S -c "import sys;'
     old = f'#!/bin/sh\n{python} sys.version_info = (3, 9, 2); $4" "$5" "$6"\n'
-    node.place(HostLayout.python_path).unlink()
-    node.files.write(HostLayout.python_path, old, mode=0o755)
-    for command, status in ((gate(), 255), (service(ROUTES), 98), (service(GUARD), 98)):
+    for command in (service(ROUTES), service(GUARD), gate()):
+        node.place(HostLayout.python_path).unlink()
+        node.files.write(HostLayout.python_path, old, mode=0o755)
         done = node.run("timeout", "60", *command)
-        assert done.status == status
-        assert done.stderr.startswith(
+        assert done.status not in {0, PASSED, 124}
+        needed, _, apply = done.stderr.partition("; install a newer one, and then, as root: ")
+        assert needed == (
             "<3>hostrouting: Python 3.10 or newer is needed, and /etc/hostrouting/python is Python "
             "3.9"
         )
-        assert COULD_NOT_BE_RUN not in done.stderr
+        apply, *others = apply.splitlines()
+        is_gate = any(HostLayout.opening_command in line for line in others)
+        assert is_gate == (command == gate())
+        assert "DONE" in node.run("sh", "-c", f"{apply} --wait 0").stdout
 
 
 # Signals, the lock and the network
