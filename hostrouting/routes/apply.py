@@ -141,7 +141,7 @@ def _errors_read_back(plan: RoutePlan, backend: RouteBackend) -> Iterator[Backen
             should = "no route of hostrouting" if route is None else f"[{route}]"
             yield BackendError(
                 f"there should be {should}, but there is {_described(now[key])}: another program "
-                "changes these routes at the same time"
+                "changes these routes at the same time, or has added a next hop to ours (in IPv6)"
             )
 
 
