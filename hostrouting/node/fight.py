@@ -24,7 +24,10 @@ _REPAIRS = 10
 _QUIET = 600.0
 # Seconds between two lines of the journal about a fight.
 _SAY_AGAIN = 3600.0
-_REMEDY = Remedy("find that program, and have it leave alone what is configured here")
+_REMEDY = Remedy(
+    "find that program, and have it leave alone what is configured here; this is said for 10 "
+    "minutes after the last time"
+)
 
 
 class Fight:

@@ -42,8 +42,8 @@ class RouteStep(NamedTuple):
         if self.rival is None:
             return None
         advice = (
-            f"configure another metric, or the halves of {self.route.prefix}; or if nothing needs "
-            "that route, delete it (a program may add it again)"
+            f"configure the halves of {self.route.prefix}, or a metric below that route's, unless "
+            "it is 0; or if nothing needs that route, delete it (a program may add it again)"
         )
         return Remedy(advice, deletion_command(self.rival))
 
