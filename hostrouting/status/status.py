@@ -168,6 +168,7 @@ def _with_routing(
     # repaired.
     unnamed = [finding for finding in checked if finding.name == "default-routes"]
     findings += with_severity("error", unnamed)
+    findings += checked  # what escapes comes before what may explain it
     findings += _trouble_with(status.units)
     plan = answers.ask(lambda: Configure(config, host=host).plan())
     if plan is not None:
@@ -176,7 +177,6 @@ def _with_routing(
     running = {unit.unit for unit in status.units if unit.state == "runs"}
     if fight is not None and fight.target in running:  # a guard that was killed leaves its file
         findings.append(fight)
-    findings += checked
     findings += answers.findings
     command = "" if unnamed or is_suspect else _what_to_type(plan, check)
     if plan is not None and command:

@@ -122,6 +122,12 @@ def lose_default(host: FakeHost) -> None:
             host.kernel.ip_route("delete", route)
 
 
+def lose_default_alone(host: FakeHost) -> None:
+    for route in host.kernel.snapshot().routes:
+        if not route.prefix.length:
+            host.kernel.ip_route("delete", route)
+
+
 def end_guard(host: FakeHost) -> None:
     """The guard fails, and nobody starts it again."""
     manager_of(host).properties[LAYOUT.guard_unit] = {
@@ -247,6 +253,9 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "differs: the place of a route is taken": right_but(hold_place),
     "differs: addresses escape in mode WARN": right_but(
         staticRoutes={}, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}
+    ),
+    "differs: the default route is lost, and our routes stay, in mode WARN": right_but(
+        lose_default_alone, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}
     ),
     "differs: addresses escape in mode STRICT": escaping_node,
     "differs: config.json was edited": right_but(
