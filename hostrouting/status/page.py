@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.boot.program import version
 from hostrouting.host.layout import HostLayout
-from hostrouting.lines import capped, finding_lines, way_lines
+from hostrouting.lines import finding_lines, indented, way_lines
 from hostrouting.release import call
 from hostrouting.text import counted
 
@@ -75,7 +75,7 @@ def _route_lines(status: HostStatus) -> Iterator[str]:
     kept = [step for step in status.plan.routes.steps if step.action == "keep"]
     if kept:
         yield f"  routes in force: {counted(len(kept), 'configured route')}"
-        yield from capped([f"    {step.route}" for step in kept])
+        yield from indented("  ", [step.route for step in kept])
 
 
 def _verdict_lines(status: HostStatus) -> Iterator[str]:
@@ -92,7 +92,7 @@ def _lines_to_type(status: HostStatus) -> Iterator[str]:
     work = [] if status.plan is None else status.plan.work
     if work:
         yield "What apply would do:"
-        yield from capped([f"  {line}" for line in work])
+        yield from indented("", work)
     if status.command:
         yield "To make this host right, as root:"
         yield f"  {status.command}"

@@ -48,8 +48,10 @@ _CODES: dict[StateOfUnit, int] = {
     "stuck": PROBLEM,
     "masked": PROBLEM,
     "fails": PROBLEM,
+    "skipped": PROBLEM,
     "unknown": BAD_INPUT,
     "waiting": CANNOT_DECIDE,
+    "queued": CANNOT_DECIDE,
     "no answer": CANNOT_DECIDE,
 }
 """The exit codes of the states of units. The others are fine."""
@@ -254,14 +256,14 @@ def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
 
 
 def _trouble_with(units: Iterable[UnitState]) -> Iterator[Finding]:
-    """Yield a warning for each unit that waits in the gate, or that nobody starts again. A unit
-    that fails and is started again has none: a kubelet does so until it joins a cluster.
+    """Yield a warning for each unit that waits, or that nobody starts again. A unit that fails and
+    is started again, or is skipped, has none: a kubelet may do so until it joins a cluster.
     """
     for unit in units:
-        if unit.state in {"stuck", "masked", "waiting"}:
+        if unit.state in {"stuck", "masked", "waiting", "queued"}:
             yield Finding(
                 "unit", "warning", unit.sentence, unit.unit, unit.remedy,
-                can_retry=unit.state == "waiting",
+                can_retry=_CODES[unit.state] == CANNOT_DECIDE,
             )  # fmt: skip
 
 

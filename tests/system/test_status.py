@@ -18,14 +18,16 @@ pytestmark = gate_tests
 KUBELET, GUARD = "kubelet.service", LAYOUT.guard_unit
 RUNS_PODS = {
     f"/usr/lib/systemd/system/{KUBELET}": "[Unit]\nStartLimitIntervalSec=0\n"
-    "[Service]\nExecStart=/bin/sleep infinity\n"
+    "[Service]\nExecStart=/bin/sleep infinity\n",
+    # systemd keeps what it knows of a unit that another one names, such as an enabled one.
+    f"{LAYOUT.unit_directory}/multi-user.target.d/50-site.conf": f"[Unit]\nAfter={KUBELET}\n",
 }
 REPAIR = "hostrouting repair | hostrouting apply --config -"
 
 
-def status(system: System, *, code: int = 1) -> str:
+def status(system: System, *unit: str, code: int = 1) -> str:
     """The page of `status`, which must end with this exit code."""
-    done = hostrouting(system, "status")
+    done = hostrouting(system, "status", *unit)
     assert done.returncode == code
     return done.stdout
 
@@ -126,11 +128,81 @@ def a_unit_that_waits_for_a_lock(repaired: System) -> None:
     wait_for("kubelet", lambda: repaired.show(KUBELET, "ActiveState") == "active")
 
 
+OVERRIDE = f"{LAYOUT.unit_directory}/{KUBELET}.d/50-site.conf"
+HANGS = "[Service]\nType=oneshot\nExecStart=/bin/sleep infinity\n"
+WAITS_FOR_IT = "[Unit]\nWants=hangs.service\nAfter=hangs.service\n"
+
+
+def a_start_that_waits_for_another_unit(repaired: System) -> None:
+    """Given a network-online.target that is never reached, kubelet does not get to the gate."""
+    network = f"{LAYOUT.unit_directory}/network-online.target.d/50-site.conf"
+    repaired.lay(f"{LAYOUT.unit_directory}/hangs.service", HANGS)
+    repaired.lay(network, WAITS_FOR_IT)
+    repaired.must("systemctl", "daemon-reload")
+    repaired.must("systemctl", "stop", "network-online.target")
+    repaired.must("systemctl", "restart", "--no-block", KUBELET)
+    wait_for("kubelet", lambda: repaired.show(KUBELET, "ActiveState") == "inactive")
+
+    page = status(repaired, code=3)
+    assert page.startswith(f"WAITING: {KUBELET} does not run: its start waits for another unit")
+    assert "to see which: systemctl list-jobs" in page
+    assert "hangs.service" in repaired.must("systemctl", "list-jobs")
+    repaired.outside(network).unlink()
+    repaired.must("systemctl", "stop", "hangs.service")
+    wait_for("kubelet", lambda: repaired.show(KUBELET, "ActiveState") == "active")
+
+
+SKIPS = (
+    ("[Unit]\nConditionPathExists=/root/joined\n", "ConditionPathExists=/root/joined"),
+    ("[Service]\nExecCondition=/bin/false\n", "ExecCondition=/bin/false"),
+)
+"""What makes systemd skip a start that the gate lets pass, and what it shows of that."""
+
+
+def a_start_that_is_skipped(repaired: System) -> None:
+    """Given a condition other than the gate that is not met, the page says so."""
+    for text, reason in SKIPS:
+        repaired.lay(OVERRIDE, text)
+        repaired.must("systemctl", "daemon-reload")
+        repaired.must("systemctl", "restart", KUBELET)
+
+        page = status(repaired, KUBELET)
+        assert page.startswith(f"SKIPPED: {KUBELET} does not run: systemd skipped its start")
+        assert f"see: systemctl status {KUBELET}" in page
+        assert reason in repaired.run("systemctl", "status", KUBELET).stdout
+    repaired.outside(OVERRIDE).unlink()
+    repaired.must("systemctl", "daemon-reload")
+    repaired.must("systemctl", "start", KUBELET)
+
+
+def a_unit_that_another_one_holds_back(repaired: System) -> None:
+    """Given a failed unit that kubelet requires, systemd shows only that kubelet does not run. The
+    page says where the reason is.
+    """
+    fails = "[Service]\nType=oneshot\nExecStart=/bin/false\n"
+    repaired.lay(f"{LAYOUT.unit_directory}/fails.service", fails)
+    repaired.lay(OVERRIDE, "[Unit]\nRequires=fails.service\nAfter=fails.service\n")
+    repaired.must("systemctl", "daemon-reload")
+    assert repaired.run("systemctl", "restart", KUBELET).returncode == 1
+
+    page = status(repaired, KUBELET, code=0)
+    assert page.startswith(f"STOPPED: {KUBELET} does not run")
+    assert f"see: systemctl status {KUBELET}" in page
+    repaired.journal(KUBELET)  # journald may be later than systemd
+    assert "Dependency failed" in repaired.run("systemctl", "status", KUBELET).stdout
+    repaired.outside(OVERRIDE).unlink()
+    repaired.must("systemctl", "daemon-reload")
+    repaired.must("systemctl", "start", KUBELET)
+
+
 INCIDENTS = (
     a_refused_unit,
     a_python_that_is_gone,
     a_unit_that_waits_for_a_lock,
     a_guard_that_has_failed,
+    a_start_that_waits_for_another_unit,
+    a_start_that_is_skipped,
+    a_unit_that_another_one_holds_back,
 )
 
 

@@ -55,7 +55,7 @@ class InsideManager(SystemdManager):
 
 def state(system: System) -> UnitState:
     """The state of the unit; systemd forgets an instance that was stopped."""
-    for state in unit_states(InsideManager(system), [TEMPLATE]):
+    for state in unit_states(InsideManager(system), [TEMPLATE], [TEMPLATE]):
         if state.unit == UNIT:
             return state
     return UnitState(UNIT, "stopped")
