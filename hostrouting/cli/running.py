@@ -1,7 +1,7 @@
 """A run of a task for an operator: what it waits for, how it has ended, and what it has changed."""
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import phases
@@ -86,12 +86,15 @@ class TaskRun(NamedTuple):
         }
 
 
-def run_task(task: phases.AnyTask, host: Host) -> TaskRun:
-    """Run the task on this host. After a signal, the run stops, and rolls back the routes that it
-    is changing. Standard error has what the run waits for, and warnings.
+def run_task(
+    task: phases.AnyTask, host: Host, run: Callable[..., phases.Step] = phases.run
+) -> TaskRun:
+    """Run the task on this host, or undo it (`phases.undo`). After a signal, the run stops, and
+    rolls back the routes that it is changing. Standard error has what the run waits for, and
+    warnings.
     """
     _log_to_standard_error()
-    report = phases.run(task)
+    report = run(task)
     effects = Effects()
     for step in report.walk():
         if not step.children:  # the result of a group repeats those of its tasks
