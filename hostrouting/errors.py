@@ -233,7 +233,7 @@ class NotReady(HostRoutingError):  # noqa: N818  reads as what is wrong
     ) -> None:
         super().__init__(message, kind=kind, findings=findings)
         self.can_retry = True
-        if kind:  # busy
+        if kind:  # busy; other errors bring their findings
             self._make_finding("lock")
 
 

@@ -70,9 +70,10 @@ class Program(File):
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
-    """Make the program from these files, by their names: a line that starts Python, two digests and
-    a zip archive. Equal files give equal bytes, because each has the default date of zipfile.
-    Nothing is compressed, so that loading is fast.
+    """Make the program from these files, by their names: `_head()` (a line that starts Python, and
+    the digest of the sources), the digest of the archive, and the zip archive. Equal files give
+    equal bytes, because each has the default date of zipfile. Nothing is compressed, so that
+    loading is fast.
     """
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as writer:

@@ -72,6 +72,7 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
         devs = frozenset(defaults[0].devs)
         doubtful = doubtful_devs(defaults, fib.snapshot)
         all_devs = devs_of(defaults)
+        # Packets of other users take another of these, and nobody knows which is meant.
         if len(all_devs) > 1 and _is_for_root_alone(fib, defaults[0]):
             doubtful |= all_devs
     # The devices of the first default route without a tunnel, if a tunnel is expected.

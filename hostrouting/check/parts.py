@@ -21,7 +21,8 @@ T = TypeVar("T")
 
 def find_parts(judge: Judge, first: int, last: int) -> Iterator[Part]:
     """Judge these addresses: yield their parts, in order. Each cell is a range for which Linux
-    decides alike, so only its first address is looked up.
+    decides alike, so only its first address is looked up: for plain packets, and for others, such
+    as marked ones, which may end elsewhere.
     """
     for low, high in judge.fib.cells(first, last):
         decision, other_ends = judge.fib.ends(low)

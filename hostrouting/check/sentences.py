@@ -323,10 +323,10 @@ def _describe_allowances(report: CheckReport) -> Iterator[Finding]:
     for family in report.families:
         ranges = ranges_of((part, part.allowance) for part in family.parts)
         allowed += [(name, extent(family.family, *ends)) for name, *ends in ranges]
-    by_reason = grouped(allowed)
+    by_allowance = grouped(allowed)
     sentences = [
         f"packets to {spoken(extents, most=3)} leave through {name}"
-        for name, extents in by_reason.items()
+        for name, extents in by_allowance.items()
     ]
     if sentences:
-        yield Finding("allowed", "note", "; ".join(sentences), ", ".join(by_reason))
+        yield Finding("allowed", "note", "; ".join(sentences), ", ".join(by_allowance))

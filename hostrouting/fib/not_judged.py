@@ -34,8 +34,8 @@ def not_judged(fib: Fib) -> Iterator[tuple[str, Prefix]]:
             if applied.to is not None and not applied.invert:
                 addresses = applied.to
             yield f"rule {rule}", addresses
-    # Until a rule is added, IPv6 looks up table main even if its rule was deleted. A rule that is
-    # not a usual one shows that one was added. Without such a rule, nothing shows it.
+    # Until the first rule is added, IPv6 looks up table main even if its rule was deleted. If there
+    # is an unusual rule, one was added. Otherwise, nobody can see whether one ever was.
     usual = default_rules(fib.family)  # for table local, and then for table main
     may_use_main_without_rule = set(usual).issuperset(fib.rules) and usual[1] not in fib.rules
     has_routes = any(route.table == TABLE_MAIN for route in fib.routes)

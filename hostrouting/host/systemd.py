@@ -89,9 +89,9 @@ class Manager(Protocol):
         """
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
-        """The lines that the gate of a unit, or a service of ours, has logged as errors since that
-        time, which is a value of a property such as ConditionTimestamp. Empty if the time is, or if
-        the journal does not answer.
+        """The lines that the gate of this unit has logged as errors since that time, or the unit
+        itself if it is a service of ours. The time is a property such as ConditionTimestamp. No
+        lines if that is empty, or if the journal does not answer.
         """
 
 

@@ -50,7 +50,7 @@ class HostCheck(NamedTuple):
     @property
     def doubts(self) -> list[Finding]:
         """The findings because of which a verdict is undecided, or would be if nothing escaped:
-        those with the name of a doubt in the report. Here, the remedy may be another one.
+        those with the name of a doubt in the report, whose finding may have another remedy.
         """
         return self.named(*(doubt.name for doubt in self.report.doubts))
 

@@ -130,10 +130,11 @@ class RouteBackend(Protocol):
         Links are sorted by number, and the addresses of each family by the numbers of their
         devices. Rules and routes are in the kernel's order.
 
-        With `near`, a backend may leave out routes that have a gateway, overlap none of these
-        prefixes, are longer than /1 and are not of hostrouting (protocol 213): so a few routes
-        among 100,000 are read fast. Of routes that differ only in the first address of their
-        prefix, at least one is kept, because it can show that a CNI is there.
+        With `near`, a few routes among 100,000 are read fast. Always there are routes that overlap
+        one of these prefixes, those of hostrouting (protocol 213), default routes and their halves
+        (/1), and routes without a gateway. A backend may leave out others. Of those that differ
+        only in the first address of their prefix, it keeps at least one, because that can show that
+        a CNI is there.
 
         If anything changed while the host was read, it is read again, up to three times in all.
         After that the last reading is returned, and its `restless` is true. Needs no privilege.

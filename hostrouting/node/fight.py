@@ -48,14 +48,15 @@ class Fight:
         """Count a pass as a repair if it has changed anything. Return the line for the journal when
         a fight begins, each hour of it, and when it is over; else an empty text.
         """
-        was_quiet = now - self._last > _QUIET
-        if was_quiet and self.is_on:
-            self.end()
-            return "nothing takes away any more what the guard puts back"
         repairs = [*done.changes, *(operation.object for operation in done.operations)]
+        if now - self._last > _QUIET:
+            was_on = self.is_on
+            self.end()
+            if was_on and not repairs:
+                return "nothing takes away any more what the guard puts back"
         if not repairs:
             return ""
-        self._repairs = 1 if was_quiet else self._repairs + 1
+        self._repairs += 1
         self._last = now
         if not self.is_on:
             return ""

@@ -119,7 +119,7 @@ class Guard:
         is_whole = self._clock.now() >= self._whole_pass_from
         if is_whole:
             self._whole_pass_from = self._clock.now() + _WHOLE_INTERVAL
-        self._clock.sleep(self._make_pass(is_whole=is_whole))
+        self._clock.sleep(self._make_pass(is_whole=is_whole))  # the pass also counts `_refusals`
         idle_time = _RETRY_AFTER.get(self._refusals, _IDLE_TIME)
         if is_whole:
             return idle_time

@@ -232,8 +232,8 @@ def _what_to_type(plan: Plan | None, check: HostCheck | None) -> str:
 
 def _is_repaired_by_routes(report: CheckReport, plan: Plan) -> bool:
     """Whether the routes of the repair make everything right: they repair all that escapes, no
-    default route is missing, and nothing fails but conflicts of routes. A repair replaces the
-    routes that conflict with another program's.
+    default route is missing, and nothing fails but conflicts of routes. Our routes that conflict
+    with another program's are those that the repair replaces.
     """
     if report.missing_defaults or any(family.repair.unrepairable for family in report.families):
         return False

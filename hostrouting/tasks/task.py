@@ -56,8 +56,8 @@ class InstallTask:
 
     @property
     def request(self) -> Request:
-        """What a run of the task is asked for: to replace the whole configuration or, if the task
-        has a section, this section and the sections without a task that the configuration sets.
+        """What a run of the task is asked for: to replace the whole configuration (no names) or, if
+        the task has a section, this section, and each that has no task and is not the default.
         """
         names: tuple[str, ...] = ()
         if self.section is not None:

@@ -557,7 +557,7 @@ def _is_deleted_with(route: Route, name: str, lost_ips: Collection[IP]) -> bool:
     """
     if name in route.devs:
         return True
-    # IPv6 keeps the source of other devices' routes, even if the address is gone.
+    # Linux looks for a source that is gone only in IPv4, and only in table main.
     is_ipv4 = route.prefix.family == IPV4
     return is_ipv4 and route.table == TABLE_MAIN and route.prefsrc in lost_ips
 

@@ -312,8 +312,12 @@ def test_repairs_now_and_then() -> None:
     """They are no fight, however many there are."""
     done = Done()
     done.changes.append(RouteRequest("add", ESCAPE))
-    fight = Fight(FakeFiles())
+    files = FakeFiles()
+    fight = Fight(files)
     assert {fight.note(done, 700.0 * number) for number in range(20)} == {""}
+    assert any(fight.note(done, 14_000.0 + second) for second in range(20))
+    assert not fight.note(done, 15_000)
+    assert HostLayout.fight_path not in files.texts, "a repair after a quiet time is the first one"
 
 
 def test_a_fight_about_an_odd_device() -> None:
