@@ -23,18 +23,20 @@ def find_untrusted(files: Files, *others: str) -> Iterator[Finding]:
     """Yield an error for each file, folder or link by which users other than root can change what
     root runs or reads at these paths, and at `others`: the gate refuses every start because of it.
     """
-    untrusted: dict[str, None] = {}
+    command_of_untrusted: dict[str, str] = {}
     for path in (*_RUN_OR_READ, *others):
         for place in _way_to(files, path):
             entry = files.look(place)
             if entry is not None and entry.is_open_to_others:
-                untrusted[place] = None
+                # With another owner, it may be a link to anywhere, or somebody's home.
+                command = "" if entry.owner else command_of("chmod go-w", place)
+                command_of_untrusted[place] = command
                 break  # what comes after a link of another user is his choice, also its name
-    for place in untrusted:
+    for place, command in command_of_untrusted.items():
         sentence = f"users other than root can change {place}, so the gate lets no unit pass"
         remedy = Remedy(
-            "look first at what others may have written there, then",
-            f"{command_of('chown -h root', place)} && {command_of('chmod go-w', place)}",
+            "look first at what they may have written there, then let only root own and change it",
+            command,
         )
         yield Finding("file", "error", sentence, place, remedy)
 

@@ -137,7 +137,7 @@ def _reason_to_open(files: Files, entry: Entry) -> str:
     """
     is_readable = bool(entry.mode & 0o400)
     has_other_bits = bool(entry.mode & ~0o644)  # execute, setuid, or write for others
-    if entry.kind != "file" or not entry.is_trusted or not is_readable or has_other_bits:
+    if entry.kind != "file" or entry.owner or not is_readable or has_other_bits:
         return ""
     try:
         text = files.read(HostLayout.opening_path) or ""

@@ -36,7 +36,9 @@ class Entry(NamedTuple):
     kind: str
     """A "file", a "link", a "directory", a "fifo", or a "special file"."""
     mode: int = 0
-    """The permissions; 0 for a link, which has none of its own."""
+    """The permissions; 0 for a link, which has none of its own. Of a folder with the group root,
+    without what this group may write: only root is in it.
+    """
     target: str = ""
     owner: int = 0
     """The number of the user who owns it. In an image, 0 stands also for the user of this process,
@@ -44,14 +46,9 @@ class Entry(NamedTuple):
     """
 
     @property
-    def is_trusted(self) -> bool:
-        """Whether root owns it: another owner could change it at any time."""
-        return not self.owner
-
-    @property
     def is_open_to_others(self) -> bool:
-        """Whether a user other than root can write to it."""
-        return bool(self.mode & 0o022) or not self.is_trusted
+        """Whether a user other than root can write to it, or owns it, and could allow that."""
+        return bool(self.mode & 0o022 or self.owner)
 
     def __str__(self) -> str:
         return f"{self.kind} to {self.target}" if self.target else self.kind
@@ -224,7 +221,10 @@ def _entry(place: str, status: os.stat_result) -> Entry:
     kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
     if kind == "link":
         return Entry(kind, target=os.readlink(place), owner=status.st_uid)
-    return Entry(kind, stat.S_IMODE(status.st_mode), owner=status.st_uid)
+    mode = stat.S_IMODE(status.st_mode)
+    if kind == "directory" and status.st_gid == 0:
+        mode &= ~stat.S_IWGRP
+    return Entry(kind, mode, owner=status.st_uid)
 
 
 def require_kind(verb: str, place: str, entry: Entry | None, *kinds: str) -> None:
