@@ -45,9 +45,7 @@ def test_the_first_stop_is_the_reason() -> None:
 
 
 def test_a_callback_on_cancellation(caplog: pytest.LogCaptureFixture) -> None:
-    """The callback is called once on cancellation, also if that came before, and never after the
-    block. What it raises is only logged.
-    """
+    """It is called once, never after the block, and what it raises is only logged."""
     ctx, other, called = Context(), Context(), list[bool]()
     came = threading.Event()
 
@@ -106,33 +104,19 @@ def test_a_cancellation_just_after_a_block() -> None:
         ctx.check()
 
 
-def test_an_error_that_the_callback_causes() -> None:
-    """The task is cancelled and has not failed; the error is the context of Cancelled."""
-    is_killed = threading.Event()
-
-    @phases.task("wait")
-    def wait(ctx: Context) -> None:
-        with ctx.on_cancel(is_killed.set):
-            ctx.cancel("enough")
-            is_killed.wait(100)
-            raise OSError("the child was killed")
-
-    with pytest.raises(phases.Cancelled, match="enough") as cancelled:
-        phases.execute(wait, quiet())
-    assert isinstance(cancelled.value.__context__, OSError)
-
-
-def test_a_callback_that_takes_long() -> None:
-    """The block waits for it."""
+def test_an_error_after_a_cancellation() -> None:
+    """The block waits for the callback; the error is the context of Cancelled."""
     ctx = quiet()
 
     def callback() -> None:
         with ctx.shielded() as safe:
             safe.sleep(60)
 
-    with pytest.raises(phases.Cancelled), ctx.on_cancel(callback):
-        ctx.cancel()
+    with pytest.raises(phases.Cancelled, match="enough") as cancelled, ctx.on_cancel(callback):  # noqa: PT012
+        ctx.cancel("enough")
+        raise OSError("the child was killed")
     assert ctx.clock.now() == 60
+    assert isinstance(cancelled.value.__context__, OSError)
 
 
 def found(ctx: Context, *names: str) -> list[object]:
@@ -169,9 +153,7 @@ def test_a_later_task_reads_an_earlier_result() -> None:
 
 
 def test_the_nearest_of_several_steps() -> None:
-    """Each group has a task of that name: find means the one inside this task, else beside it, else
-    around it. Two that are as near are an error that names both.
-    """
+    """That inside this task, else beside it, else around it; two that are as near are an error."""
     size = StubTask("size", result="of all")
 
     def machine(name: str, *inside: phases.AnyTask) -> phases.AnyTask:

@@ -499,9 +499,7 @@ def test_a_run_does_what_the_oracle_says(
     raises: type[Exception] | None,
     undo_on_failure: bool,  # noqa: FBT001  a parameter
 ) -> None:
-    """Each task has one start and one end, as and when foretold, whatever observers raise; no
-    thread is left. An undo of a failed run undoes just what ran.
-    """
+    """Each task starts and ends as and when foretold, whatever observers raise."""
     clock, world = FakeClock(), World()
     task = world.task_of(tree)
     seen = Watch(clock, raises)

@@ -115,9 +115,7 @@ def test_a_task_that_raises_no_exception(stop: BaseException) -> None:
     [("enough", "enough", 1), (signal.SIGINT, "SIGINT", 130), (15, "SIGTERM", 143)],
 )
 def test_the_reason_of_a_cancellation(reason: str | int, words: str, code: int) -> None:
-    """Whoever cancels a run by its context gives it, and the run still reports. A handler of
-    signals has a plain number.
-    """
+    """Whoever cancels a run by its context gives it; a handler of signals has a plain number."""
     undone = phases.task("undone", undo=print)(print)
 
     @phases.task("stop")

@@ -1,6 +1,4 @@
-"""A host with machines and a real systemd, configured by hostrouting itself: the image with
-`Host.offline`, the running host by the command line.
-"""
+"""A host with machines and a real systemd, which hostrouting configures as an image or running."""
 
 import json
 import os

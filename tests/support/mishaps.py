@@ -1,6 +1,4 @@
-"""A fake host on which something fails. Every effect on it is recorded in one list, and one of them
-can raise instead: of a file, the lock, the manager, a route, or nftables.
-"""
+"""A fake host on which every effect is recorded in one list, and one of them can raise instead."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

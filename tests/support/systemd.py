@@ -34,9 +34,7 @@ HOST_FOLDERS = (
 """The folders that no test may read or write on the host; a booted system has them empty."""
 
 MASKED = ("modprobe@.service", "systemd-logind.service")
-"""Units that other units and programs start, and that have to do with modules and log-ins. No test
-does: they would only make every boot longer.
-"""
+"""Units for modules and log-ins, which no test needs: they would make every boot longer."""
 
 NEEDS = ("root", "systemd-nspawn")
 """What booting a systemd needs."""

@@ -30,9 +30,7 @@ ELSEWHERE = Route.to("0.0.0.0/0", dev="ib0", table=100)
 def host(
     interfaces: Iterable[tuple[str, str]], routes: Iterable[Route] = (), links: Iterable[Link] = ()
 ) -> Snapshot:
-    """A host without IPv6, with these addresses on devices, and with these routes, too. A device
-    that is not in `links` is an ordinary one.
-    """
+    """A host without IPv6; a device that is not in `links` is an ordinary one."""
     kernel, interfaces, given = FakeKernel(), tuple(interfaces), {link.name: link for link in links}
     for name in dict.fromkeys([*(dev for dev, _ in interfaces), *given]):
         kernel.add_link(given.get(name, name))

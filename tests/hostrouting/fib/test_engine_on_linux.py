@@ -26,9 +26,7 @@ HOST = (
 )
 GATEWAY = {4: "10.0.0.1", 6: "fd00::1"}
 ON_LINK = {4: "", 6: "via fe80::1"}
-"""How a next hop by a device without an address is written: IPv6 wants a gateway for each of
-several.
-"""
+"""How a next hop by a device is written: IPv6 wants a gateway for each of several."""
 SOURCE = {4: "10.0.0.0/24", 6: "fd00::/64"}
 UNBOUND = {4: ["0.0.0.0/32", "0.0.0.0/8", "0.0.0.0/1"], 6: ["::/128", "::/8", "::/1"]}
 """Sources around the address that IPv4 compares while a packet has no source."""

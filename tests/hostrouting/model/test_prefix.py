@@ -9,7 +9,6 @@ from hypothesis import given, strategies as st
 from hostrouting.model.prefix import (
     Prefix,
     as_ip,
-    as_ipv4,
     borders_of,
     extent,
     ip_at,
@@ -97,10 +96,3 @@ def test_reserved() -> None:
     """Whether each address of the block is of the host itself, a link's, multicast or reserved."""
     assert all(is_reserved(Prefix.parse(block)) for block in RESERVED.split())
     assert not any(is_reserved(Prefix.parse(block)) for block in FREE.split())
-
-
-def test_ipv4_in_ipv6() -> None:
-    """Only a block inside ::ffff:0:0/96 is one of IPv4."""
-    mapped = [as_ipv4(Prefix.parse(text)) for text in ("::ffff:10.0.0.0/104", "::ffff:0:0/96")]
-    assert mapped == [Prefix.parse("10.0.0.0/8"), Prefix.parse("0.0.0.0/0")]
-    assert as_ipv4(Prefix.parse("::fffe:0:0/95")) is None

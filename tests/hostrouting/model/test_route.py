@@ -1,7 +1,5 @@
 """Routes: as `ip` prints them, and as Linux stores and lists them."""
 
-import pytest
-
 from hostrouting.model.route import as_listed, as_stored, bare, devs_of
 from tests.support.ip_text import route_of, routes_of, text_rows
 
@@ -91,19 +89,3 @@ def test_entries_as_linux_lists_them(row: list[str]) -> None:
     """Those of IPv6 with a gateway of their own are one route."""
     entries, listed = row
     assert as_listed(routes_of(entries)) == tuple(routes_of(listed))
-
-
-@pytest.mark.parametrize(
-    ("route", "is_passed_over"),
-    [
-        ("10.9.0.0/16 dev a", False),
-        ("10.9.0.0/16 dev a expires", False),
-        ("10.9.0.0/16 dev a expired", True),
-        ("10.9.0.0/16 dev a dead", True),
-        ("10.9.0.0/16 nexthop dev a dead nexthop dev b", False),
-        ("blackhole 10.9.0.0/16", False),
-    ],
-)
-def test_what_linux_lists_and_does_not_use(route: str, *, is_passed_over: bool) -> None:
-    """What has expired, and what has no next hop that lives."""
-    assert route_of(route).is_passed_over is is_passed_over

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.rule import Rule
 
 SRC, DST = Prefix.parse("10.0.0.5"), Prefix.parse("fd00::/8")
 
@@ -35,13 +35,6 @@ def test_a_selection_is_worded_and_ordered_as_by_ip_rule(fields: dict[str, Any],
     assert rule.selection == text
     assert " ".join(map(" ".join, rule.selectors())) == text.removeprefix("not ")
     assert text.removeprefix("not ") in str(rule)
-
-
-def test_rules_of_linux() -> None:
-    """Local, main and, in IPv4, default."""
-    of_ipv4 = [(rule.priority, rule.table) for rule in default_rules(4)]
-    assert of_ipv4 == [(0, 255), (32766, 254), (32767, 253)]
-    assert [(rule.priority, rule.table) for rule in default_rules(6)] == of_ipv4[:2]
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,6 @@ real packets.
 The balancer probes from its first address. The node forwards; its default route is the balancer's
 second address, and the pod's is the node. Checksums are not left to hardware, so the receiver drops
 a packet with a wrong checksum.
-
-The tests need not wait to see that a packet does not arrive: `settled` sends a ping after it, and
-when the ping is answered, everything before it has been handled.
 """
 
 import ctypes
@@ -34,9 +31,7 @@ OWN, OWN_GLOBAL, HARDWARE = "fe80::b", "2001:db8:1::b", bytes([2, 0, 0, 0, 0, 11
 NODE_LINK_LOCAL, NODE = "fe80::4", "2001:db8:1::4"
 POD_GATEWAY, POD = "2001:db8:2::1", "2001:db8:2::9"
 SERVICE = "2001:db8:3::1"
-"""No host has this address: the balancer sends its packets to the node, and the node's rules decide
-what to do.
-"""
+"""No host has this address: the node's rules decide what becomes of packets to it."""
 
 UDP, _ICMPV6, _HOP_BY_HOP = 17, 58, 0
 ECHO_REQUEST, ECHO_REPLY, ADVERTISED_NEIGHBOUR = 128, 129, 136
@@ -56,7 +51,7 @@ class Lab:
     pod: Namespace
 
     def settled(self) -> None:
-        """Return once the node and the pod have handled everything that the balancer has sent."""
+        """Return once all that the balancer has sent is handled: a ping after it is answered."""
         ping(self.balancer, OWN, NODE_LINK_LOCAL)
 
 

@@ -53,19 +53,6 @@ def test_table_and_route() -> None:
     )
 
 
-def test_another_program_meanwhile() -> None:
-    """If the table is right when the lock is held, nothing is left to do."""
-    host = FakeHost()
-    apply(host)
-    tables = dict(host.nftables.tables)
-    host.nftables.tables.clear()
-    host.nftables.meanwhile(lambda: host.nftables.tables.update(tables), nth=2)
-    assert run(RewriteProbeSource(rewrite(), host=host)) == phases.Skip(
-        "everything is as it should be"
-    )
-    assert host.nftables.waiting == 0
-
-
 def test_warnings(caplog: pytest.LogCaptureFixture) -> None:
     """A host that does not forward and a missing device are warnings."""
     kernel = FakeKernel(ipv6_forwarding=False)

@@ -1,7 +1,7 @@
 """The fakes: the contract suite on the fake kernel, faults, ready-made hosts and their files."""
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from hostrouting.errors import BackendError, HostError
-from hostrouting.fib.engine import Fib
 from hostrouting.host.host import Host
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.route import OURS, Route
@@ -17,11 +16,8 @@ from hostrouting.tasks.configure import Configure
 from hostrouting.testing import (
     FakeFiles,
     FakeHost,
-    FakeKernel,
-    FakeNftables,
     FaultyBackend,
     h200,
-    plain_vm,
 )
 from hostrouting.testing.contract import BackendContract, contract_host
 from tests.support.kinds import raises
@@ -128,21 +124,6 @@ def test_an_image_has_the_files_of_a_real_one(tmp_path: Path) -> None:
     assert {name: image.files.read_bytes(name) for name in files} == contents
     assert image.files.links == links
     assert str(image.kernel) == str(FakeHost.local().kernel)
-
-
-@pytest.mark.parametrize("make", [plain_vm, h200])
-def test_the_ready_made_hosts(make: Callable[[], FakeKernel]) -> None:
-    """Each leaves by eth0, and nodes of Kubernetes forward."""
-    snapshot = make().snapshot()
-    default = "default via 10.0.0.1 dev eth0 proto dhcp metric 100"
-    assert str(Fib(snapshot, 4).lookup("192.0.2.1").route) == default
-    assert snapshot.ipv6_forwarding is True
-
-
-def test_a_table_that_is_deleted() -> None:
-    nftables = FakeNftables()
-    nftables.load("add table ip6 one\ndelete table ip6 one\n")
-    assert nftables.tables == {}
 
 
 def test_folders_that_refuse_files() -> None:

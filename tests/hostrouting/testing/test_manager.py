@@ -49,9 +49,7 @@ def test_a_stop_ends_what_runs() -> None:
 
 
 def test_what_the_files_of_a_unit_say() -> None:
-    """Drop-ins count after the unit's own file, in the order of their names, and one of the unit
-    replaces that of its template; an empty value resets a list. A link enables a unit.
-    """
+    """Drop-ins come after it, by their names; one of the unit replaces that of its template."""
     texts = {
         f"{UNITS}/m@.service": "SuccessExitStatus=97",
         f"{UNITS}/c.service": "",

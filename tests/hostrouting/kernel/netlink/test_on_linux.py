@@ -16,7 +16,6 @@ from hostrouting.kernel.netlink.numbers import RTM_GETRULE
 from hostrouting.kernel.netlink.socket import Netlink, attribute
 from hostrouting.model.prefix import Prefix, as_ip, ip_at, width_of
 from hostrouting.model.route import OURS, NextHop, Route
-from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 from tests.support.commands import furnish, route_command, rule_command
 from tests.support.examples import scaled
@@ -156,19 +155,21 @@ def test_what_else_a_rule_selects_by(
             "rule add pref 201 iif lo oif eth0 fwmark 3/0xff tos 0x10 ipproto 132 table 100",
             f"rule add pref 202 {invert} {to} table 100 suppress_ifgroup 7",
             "rule add pref 203 l3mdev",
+            "rule add pref 204 table 100 realms 3/4 protocol static",  # they select no packets
         ],
         family=family,
     )
 
     snapshot = backend.snapshot()
 
-    assert [str(rule) for rule in snapshot.rules if 100 <= rule.priority <= 203] == [
+    assert [str(rule) for rule in snapshot.rules if 100 <= rule.priority <= 204] == [
         "100: from all attribute-12 0000000000000005 lookup 100",
         "101: from all attribute-12 0000000000000006 lookup 100",
         "200: from all uidrange 3-4 ipproto tcp sport 5 dport 80-90 lookup 100",
         "201: from all tos 0x10 fwmark 0x3/0xff iif lo oif eth0 ipproto 132 lookup 100",
         f"202: not from all to {to} lookup 100 suppress_ifgroup 7",
         "203: from all lookup [l3mdev-table]",
+        "204: from all lookup 100",
     ]
 
 
@@ -199,15 +200,6 @@ def test_a_mask_beside_its_value(
     monkeypatch.setattr(Netlink, "dump", longer)
     [rule] = [each for each in backend.snapshot().rules if each.table == 100]
     assert rule.others == tuple(others.items())
-
-
-def test_what_a_rule_has_beside_its_selectors(
-    namespace: Namespace, backend: NetlinkBackend
-) -> None:
-    """A realm, or who has made the rule, selects no packets."""
-    namespace.batch(["rule add pref 9 table 100 realms 3/4 protocol static"])
-    [rule] = [each for each in backend.snapshot().rules if each.table == 100]
-    assert rule == Rule(4, 9, table=100)
 
 
 @pytest.mark.parametrize("family", [4, 6])
