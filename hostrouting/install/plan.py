@@ -58,8 +58,14 @@ class Plan:
     def is_empty(self) -> bool:
         """Whether the plan changes nothing, and no route conflicts or waits."""
         routes = self.routes
-        changes_routes = routes.changes or routes.conflicts or routes.waiting
-        return not (self.files or self.systemd or self.operations or changes_routes)
+        return not (
+            self.files
+            or self.systemd
+            or self.operations
+            or routes.changes
+            or routes.conflicts
+            or routes.waiting
+        )
 
     @property
     def work(self) -> list[str]:

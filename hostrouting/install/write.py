@@ -88,13 +88,8 @@ class _Writer:
         """
         written, removed = self._plan.files
         missed_reload = self._plan.for_systemd("reload")  # for the changes of an earlier run
-        of_systemd: list[str] = []
-        others: list[str] = []
-        for path in removed:
-            if _is_of_systemd(path):
-                of_systemd.append(path)
-            else:
-                others.append(path)
+        of_systemd = [path for path in removed if _is_of_systemd(path)]
+        others = [path for path in removed if path not in of_systemd]
         self._remove(of_systemd)  # 3
         if of_systemd or missed_reload:
             self._reload()  # 4; now nothing runs the gate by a drop-in that is gone
