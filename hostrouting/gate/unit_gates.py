@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 _PROPERTIES = ("Id", "LoadState", "NeedDaemonReload", "ExecCondition", "SuccessExitStatus")
 _NEVER_STARTS = {"masked", "not-found", "bad-setting", "error"}
 """The values of LoadState with which systemd does not start a unit."""
+OTHER_ROOTS = ("RootDirectory", "RootImage")  # refused even if root runs the unit
 OTHER_FILES = (
+    *OTHER_ROOTS,
     "BindPaths",
     "BindReadOnlyPaths",
     "ExtensionDirectories",
     "ExtensionImages",
     "MountImages",
-    "RootDirectory",
-    "RootImage",
 )
 """The settings with which systemd runs a command on other files than the host's, even one with a +,
 such as the gate (tried with systemd 249 to 257). Their paths are not judged: a folder that a unit's

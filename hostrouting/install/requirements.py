@@ -18,6 +18,7 @@ from hostrouting.finding import Finding, Remedy
 from hostrouting.gate.trusted import find_untrusted
 from hostrouting.gate.unit_gates import (
     OTHER_FILES,
+    OTHER_ROOTS,
     find_cancelled_gates,
     systemd_does_not_run,
 )
@@ -43,7 +44,7 @@ _BEFORE_THE_GATE = {
     "network-online.target",
 }
 """The targets that are reached before the gate runs, because it waits for the network."""
-_PROPERTIES = ("Id", "Before", "Environment", *OTHER_FILES)
+_PROPERTIES = ("Id", "Before", "Environment", "User", *OTHER_FILES)
 
 
 def find_requirements(
@@ -106,16 +107,19 @@ def _unusable_program(host: Host, changes: FileChanges) -> Iterator[Finding]:
 def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterator[Finding]:
     """Yield an error if the gate cannot hold this unit back: if the name is an alias, because the
     gate compares the unit's own name; if the unit starts before something that the gate waits for;
-    or if it has one of `OTHER_FILES`. An order through other units is not judged. `properties` of
-    a template are those of one of its instances.
+    or if it has one of `OTHER_ROOTS` or, unless root runs the unit, of `OTHER_FILES`. An order
+    through other units is not judged. `properties` of a template are those of one of its instances.
     """
     before = sorted(_BEFORE_THE_GATE.intersection(properties["Before"].split()))
-    other_files = [name for name in OTHER_FILES if properties[name]]
+    # Root runs such a unit on these files in any case. DynamicUser= sets User=, too.
+    is_root = properties["User"] in {"", "0", "root"}
+    refused = OTHER_ROOTS if is_root else OTHER_FILES
+    other_files = [name for name in refused if properties[name]]
     own_name = properties["Id"]
+    if is_template(unit):
+        own_name = template_of(own_name)
     remedy = "name the unit that needs the network, such as kubelet.service, in gate.units"
-    if own_name != plain_instance(unit):
-        if is_template(unit):
-            own_name = template_of(own_name)
+    if own_name != unit:
         sentence = f"{unit} is another name of {own_name}, and the gate needs the unit's own"
         remedy = f"name {own_name} in gate.units"
     elif before:

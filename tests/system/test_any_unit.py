@@ -177,13 +177,19 @@ def no_variable_reaches_the_gate(system: System) -> None:
 
 SETS = "[Service]\nEnvironment=A=1 LD_PRELOAD=/x\nEnvironment='GCONV_PATH=/with blanks' TMPDIR=/x\n"
 MOUNTS = (
-    "BindPaths=/srv:/etc",
-    "BindReadOnlyPaths=/srv:/etc",
-    "ExtensionImages=/srv/image",
-    "MountImages=/srv/image:/etc",
+    "BindPaths=/srv:/etc\nDynamicUser=yes",
+    "BindReadOnlyPaths=/srv:/etc\nUser=nobody",
+    "ExtensionImages=/srv/image\nUser=65534",
+    "MountImages=/srv/image:/etc\nUser=nobody",
     "RootDirectory=/srv",
     "RootImage=/srv/image",
 )
+MOUNTS_OF_ROOT = (
+    "BindPaths=/srv",
+    "BindPaths=/srv\nUser=root",
+    "MountImages=/srv/image:/etc\nUser=0",
+)
+"""Root runs the unit on these files, with or without a gate."""
 
 
 def what_would_give_root_away_is_named(system: System) -> None:
@@ -192,8 +198,9 @@ def what_would_give_root_away_is_named(system: System) -> None:
     """
     system.lay("/etc/systemd/system/own.service", f"{SETS}{_RUNS}")
     system.lay("/etc/systemd/system/app@.service", f"[Service]\n{_RUNS}")
-    instances = [f"app@{number}.service" for number in range(len(MOUNTS))]
-    for instance, setting in zip(instances, MOUNTS, strict=True):
+    settings = (*MOUNTS, *MOUNTS_OF_ROOT)
+    instances = [f"app@{number}.service" for number in range(len(settings))]
+    for instance, setting in zip(instances, settings, strict=True):
         drop_in = f"/etc/systemd/system/{instance}.d/50-own.conf"
         system.lay(drop_in, f"[Service]\n{setting}\n")
     # systemd has loaded what a loaded unit names.
@@ -204,7 +211,7 @@ def what_would_give_root_away_is_named(system: System) -> None:
     system.lay(CONFIG, json.dumps(gated.to_mapping()))
     said = hostrouting(system, "plan", "--config", CONFIG).stdout
     assert "own.service loses GCONV_PATH and LD_PRELOAD, which its Environment= sets" in said
-    for instance, setting in zip(instances, MOUNTS, strict=True):
+    for instance, setting in zip(instances, MOUNTS, strict=False):
         name = setting.partition("=")[0]
         assert f"{instance} has {name}=, so root would run the gate from" in said
     assert said.count("so root would run the gate from") == len(MOUNTS)

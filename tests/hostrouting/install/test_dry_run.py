@@ -156,8 +156,14 @@ CASES = {
     "an instance with folders of its own": case(
         f"{KUBE1} has BindPaths=, so root would run the gate from files that may be another "
         "user's; leave it out of gate.units, or take the setting away",
-        with_properties(KUBE1, BindPaths="/srv:/etc:rbind"),
+        with_properties(KUBE1, BindPaths="/srv:/etc:rbind", User="app"),
     ),
+    **{
+        f"folders of its own, and the user {user!r}": case(
+            "", with_properties(KUBE1, BindPaths="/var/lib/kubelet:/srv:rbind", User=user)
+        )
+        for user in ("", "0", "root")
+    },
     "another name of a unit": case(
         "k8s.service is another name of kubelet.service, and the gate needs the unit's own; name "
         "kubelet.service in gate.units",
