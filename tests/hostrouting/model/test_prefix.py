@@ -10,7 +10,6 @@ from hostrouting.model.prefix import (
     Prefix,
     as_ip,
     borders_of,
-    extent,
     ip_at,
     is_reserved,
     joined,
@@ -58,12 +57,6 @@ def test_joined_blocks() -> None:
     assert [*map(str, joined(blocks))] == ["10.0.0.0/8", "11.0.0.0/9"]
     borders = ["10.0.0.0", "10.1.0.0", "10.2.0.0", "10.128.0.0", "11.0.0.0", "11.128.0.0"]
     assert [ip_at(4, border) for border in borders_of(blocks)] == [*map(as_ip, borders)]
-
-
-def test_extent() -> None:
-    """A range is one address, one prefix, or both ends."""
-    texts = [extent(4, 8, last) for last in (8, 15, 12)]
-    assert texts == ["0.0.0.8", "0.0.0.8/29", "0.0.0.8-0.0.0.12"]
 
 
 INVALID = [(5, 0, 0), (4, 0, 33), (4, 0, -1), (6, 0, 129), (4, 1, 31), (4, 2**32, 32), (4, -1, 32)]
